@@ -73,13 +73,17 @@ class Provenance:
 
 @dataclass(frozen=True)
 class SessionTimes:
-    """The times of a session, for imports. What is not given is now, or not known."""
+    """The times of a session, for imports. What is not given is now, or not known.
+
+    ``ended_at_is_approximate`` says that nobody saw the end, and ``ended_at`` is the best guess.
+    """
 
     created_at: datetime | float | None = None
     updated_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     last_message_at: datetime | None = None
+    ended_at_is_approximate: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class NewSession:
     """A session to create. Without ``progression_id`` it gets a pool of its own.
 
     ``status`` is None where nobody states one; ``reason`` says why it has the one that is given.
-    ``artifact_contract`` says what the session must deliver.
+    ``artifact_contract`` says what the session must deliver, ``artifact_verification`` what came of it.
     """
 
     id: str | None = None
@@ -129,6 +133,7 @@ class NewSession:
     agent_session_id: str | None = None
     workflow_run_id: str | None = None
     artifact_contract: dict[str, Any] | None = None
+    artifact_verification: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

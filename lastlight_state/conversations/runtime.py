@@ -18,6 +18,12 @@ _INNER = "metadata"
 _METADATA = {"db": "node_metadata", "json": _INNER, "python": _INNER}
 _PLAIN = ("id", "role", "content", "sender", "recipient", "channel", "embedding")
 _OWN = ("id", "name", "user")
+#: What an import keeps in ``extra`` of columns of its source that have no field. The runtime knows none of them.
+SOURCE = "_source"
+#: The same for values that were refused and are kept as text.
+_ADAPTED = "adapted"
+#: The ``extra`` of a session whose branches the runtime has in a pile.
+BRANCHES_PILE: Mapping[str, Any] = {"branches": {"progression": {}}}
 #: Where in a pile the system message stood that its order does not hold.
 _SYSTEM_AT = "_system_at"
 #: The order of a session's branches, among what is kept of their pile.
@@ -43,7 +49,7 @@ def message_mapping(values: Mapping[str, Any], mode: str) -> dict[str, Any]:
     if embedding is not None:
         fields["embedding"] = packing.unpack(embedding) if isinstance(embedding, bytes) else embedding
         fields["embedding"] = list(fields["embedding"])
-    return {**(values["extra"] or {}), **fields}
+    return {**_runtime_extra(values), **fields}
 
 
 def branch_fields(mapping: Any, where: str) -> tuple[dict[str, Any], Any, list[Any]]:
@@ -65,6 +71,14 @@ def session_fields(mapping: Any, where: str = "session") -> tuple[dict[str, Any]
     order = [_id_of(branch) for branch in branches]
     extra["branches"] = {**extra["branches"], _ORDER: order} if "branches" in extra else order
     return {**fields, "extra": extra}, branches
+
+
+def messages_pile(*, has_system_outside: bool) -> dict[str, Any]:
+    """Return the ``extra`` of a branch whose messages the runtime has in a pile, perhaps with a system message first.
+
+    ``has_system_outside`` says that the order does not hold the system message.
+    """
+    return {"messages": {"progression": {}, **({_SYSTEM_AT: 0} if has_system_outside else {})}}
 
 
 def branch_order(extra: Mapping[str, Any] | None) -> list[Any]:
@@ -108,6 +122,11 @@ def _said(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> d
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _runtime_extra(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``extra`` without what an import keeps there."""
+    return {name: value for name, value in (values["extra"] or {}).items() if name not in (SOURCE, _ADAPTED)}
+
+
 def _mapping(where: str, given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidValue(where, f"expected a mapping, got {type(given).__name__}")
@@ -146,7 +165,7 @@ def _whole_mapping(
     system: dict[str, Any] | str | None,
     metadata: str,
 ) -> dict[str, Any]:
-    extra = dict(values["extra"] or {})
+    extra = _runtime_extra(values)
     rest = extra.pop(parts, None)
     fields = _said({name: values[name] for name in _OWN}, values, metadata)
     return {**extra, **fields, parts: _piled(items, rest, system) if isinstance(rest, dict) else list(items)}

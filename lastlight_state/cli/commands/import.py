@@ -27,6 +27,7 @@ FAILED = (
     Column("CODE", lambda one: one.code),
     Column("REASON", lambda one: one.reason),
 )
+KEPT = (Column("UNIT", lambda one: one.unit, keep=True), Column("KEPT AS IT IS HERE", lambda one: one.kept))
 
 
 @command("import")
@@ -85,3 +86,6 @@ def _lines(screen: Screen, report: ImportReport) -> Iterator[Any]:
     if report.failures:
         yield ""
         yield from screen.table(FAILED, report.failures)
+    if report.conflicts:
+        yield ""
+        yield from screen.table(KEPT, report.conflicts)

@@ -82,12 +82,24 @@ def reason(where: str, given: Any, status: str | None) -> Row:
     }
 
 
-def move(unit: Unit, listeners: Listeners, row: Row, to: str, why: Row, at: datetime, **sets: Any) -> Transition:
+def move(
+    unit: Unit,
+    listeners: Listeners,
+    row: Row,
+    to: str,
+    why: Row,
+    at: datetime,
+    *,
+    transition_id: str | None = None,
+    **sets: Any,
+) -> Transition:
     """Give the locked session ``row`` another status. ``sets`` are columns that this change sets."""
     values = {**row, **_consequences(row, to, at), "status_reason": why["reason_code"], **sets}
     told = news("status.changed", details={"from": row["status"], "to": to})
     feed(unit, listeners, _MOVE, {**values, "session_id": row["id"], "to": to, "at": at}, told)
-    return record(unit, {**row, "status": to}, why, previous=row["status"], seq=row["transition_seq"] + 1, at=at)
+    seq = row["transition_seq"] + 1
+    told = {**row, "status": to}
+    return record(unit, told, why, previous=row["status"], seq=seq, at=at, transition_id=transition_id)
 
 
 def retire(
@@ -127,10 +139,11 @@ def record(
     seq: int,
     at: datetime,
     branch_id: str | None = None,
+    transition_id: str | None = None,
 ) -> Transition:
-    """Write the history of a change that this unit makes."""
+    """Write the history of a change that this unit makes. Without ``transition_id`` it gets an id of its own."""
     values = {
-        "id": new_id(),
+        "id": new_id() if transition_id is None else transition_id,
         "session_id": row["id"],
         "branch_id": branch_id,
         "seq": seq,

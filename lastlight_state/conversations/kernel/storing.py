@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -123,9 +123,17 @@ def settled(store: Callable[[], T]) -> T:
                 raise
 
 
-def put_all(unit: Unit, known: KnownClasses, given: Sequence[Row | str], now: datetime) -> tuple[set[str], list[str]]:
+def put_all(
+    unit: Unit,
+    known: KnownClasses,
+    given: Sequence[Row | str],
+    now: datetime,
+    *,
+    seen: Mapping[str, int] | None = None,
+) -> tuple[set[str], list[str]]:
     """Store the messages among these; the ids that were stored already, and those of them that have changed.
 
+    With ``seen`` only those may change that have the revisions there: else `Conflict`, and the unit begins again.
     Raises `NotFound` for an id without a message, `InvalidValue` for two different messages of one id.
     """
     bodies = _by_id([one for one in given if not isinstance(one, str)])
@@ -136,6 +144,8 @@ def put_all(unit: Unit, known: KnownClasses, given: Sequence[Row | str], now: da
     changed = [
         body for message_id, body in bodies.items() if message_id in stored and differs(stored[message_id], body)
     ]
+    if seen is not None and any(seen.get(one["id"]) != stored[one["id"]]["revision"] for one in changed):
+        raise Conflict("a message was changed meanwhile", code="unique")
     numbers = numbers_of(unit, known, {body["lion_class"] for body in (*new, *changed)})
     _insert(unit, [{**body, "lion_class": numbers[body["lion_class"]]} for body in new])
     for body in changed:

@@ -72,7 +72,7 @@ class Lifecycle(Repository):
         status = valid.word("to", to, words.STATUSES)
         expected = _expected(expect)
         why = statuses.reason("reason", reason, status)
-        sets = {} if ended_at is None else {"ended_at": _end(status, ended_at)}
+        sets: dict[str, Any] = {} if ended_at is None else {"ended_at": _end(status, ended_at)}
         found, of = valid.sought("session_id", session_id), checks.name("branch_id", branch_id)
         now = self._now()
 

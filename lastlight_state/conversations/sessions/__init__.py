@@ -172,6 +172,6 @@ def _differing(stored: dict[str, Any], row: dict[str, Any], given: NewSession) -
     fields = [name for name in (*texts, *times) if stored[name] != row[name]]
     return fields + [
         name
-        for name in ("node_metadata", "extra", "artifact_contract")
+        for name in ("node_metadata", "extra", "artifact_contract", "artifact_verification")
         if row[name] is not None and codec.canonical(stored[name]) != codec.canonical(codec.decode(row[name]))
     ]

@@ -82,16 +82,25 @@ def row(session: Any, now: datetime) -> Row:
         "change_seq": 1,
         "owner": None,
         "heartbeat_at": None,
-        "ended_at_is_approximate": status in words.TERMINAL and known["ended_at"] is None,
+        "ended_at_is_approximate": _is_rough(times, status),
         **checks.fields("session", given, BELONGS),
         "hold_reason": None,
         "artifact_contract": _artifacts("session.artifact_contract", given.artifact_contract),
-        "artifact_verification": None,
+        "artifact_verification": _artifacts("session.artifact_verification", given.artifact_verification),
         "why": why,
     }
-    if found["ended_at_is_approximate"]:
+    if status in words.TERMINAL and found["ended_at"] is None:
         found["ended_at"] = found["last_message_at"] or found["updated_at"]
     return found
+
+
+def _is_rough(times: SessionTimes, status: str | None) -> bool:
+    """True if the end of a session is a guess: as the caller says, or because nobody says when it was."""
+    where = "session.times.ended_at_is_approximate"
+    told = times.ended_at_is_approximate
+    if told is not None and valid.flag(where, told):
+        return True
+    return status in words.TERMINAL and times.ended_at is None
 
 
 def changes(patch: Any, now: datetime) -> Row:

@@ -104,6 +104,7 @@ def _session(stored: ConversationSession) -> NewSession:
         agent_session_id=stored.agent_session_id,
         workflow_run_id=stored.workflow_run_id,
         artifact_contract=stored.artifact_contract,
+        artifact_verification=stored.artifact_verification,
     )
 
 

@@ -6,7 +6,8 @@ Locks are taken in the order of all units: the session, the orders of its branch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -39,8 +40,22 @@ _HEADS = prepared(
 )
 
 
+@dataclass(frozen=True)
+class Following:
+    """What an import of a session says beside its tree.
+
+    ``loose`` are the bodies of messages that no branch has. ``seen`` has the revisions of the messages that may change.
+    ``pool`` is the order of all messages, None for one that grows with the branches. ``at`` is when changes are made.
+    """
+
+    loose: Mapping[str, Row]
+    seen: Mapping[str, int]
+    pool: list[str] | None
+    at: datetime
+
+
 class Saving:
-    """What the units of one save share. With ``only_adds``, no field of a stored session or branch changes."""
+    """What the units of one save share. With ``following``, no field of a stored session or branch changes."""
 
     def __init__(
         self,
@@ -50,14 +65,14 @@ class Saving:
         now: datetime,
         *,
         replaces: bool,
-        only_adds: bool = False,
+        following: Following | None = None,
     ) -> None:
         self.plan = plan
         self.listeners = listeners
         self.known = known
         self.now = now
         self.replaces = replaces
-        self.only_adds = only_adds
+        self.following = following
 
     def part(self, unit: Unit, some: list[BranchPlan], locks: sessions.Locks) -> tuple[str, Counter[str]]:
         """Save the session with some of its branches; the id of the session, and what was written."""
@@ -82,6 +97,7 @@ class _Part:
         there = _heads(self.unit, {*parents, *(one.row["id"] for one in some)})
         orders.locked(self.unit, [pool, *(branch.progression_id for branch in there.values()), *_named(some, there)])
         self._messages(some, session_id)
+        self._pool(session_id, pool)
         for one in some:
             self._branch(one, there.get(one.row["id"]), session_id)
         return session_id, self.done
@@ -102,7 +118,7 @@ class _Part:
 
     def _session_fields(self, session_id: str) -> None:
         row = self.of.plan.session
-        if session_id != row["id"] or self.done["session_created"] or self.of.only_adds:
+        if session_id != row["id"] or self.done["session_created"] or self.of.following is not None:
             return
         stored = self.unit.row(session_sql.GET, {"session_id": session_id}) or {}
         changes = _changes(stored, row)
@@ -115,14 +131,32 @@ class _Part:
 
     def _messages(self, some: list[BranchPlan], session_id: str) -> None:
         bodies = {message_id: body for one in some for message_id, body in one.bodies.items()}
+        seen, at_time = None, self.of.now
+        if self.of.following is not None:
+            bodies |= self.of.following.loose
+            seen, at_time = self.of.following.seen, self.of.following.at
         ids, revised = sorted(bodies), list[str]()
         for at in range(0, len(ids), words.BATCH):
             batch = [bodies[message_id] for message_id in ids[at : at + words.BATCH]]
-            there, changed = storing.put_all(self.unit, self.of.known, batch, self.of.now)
+            there, changed = storing.put_all(self.unit, self.of.known, batch, at_time, seen=seen)
             revised += changed
             self.done["messages_created"] += len(batch) - len(there)
         sessions.tell(self.unit, self.of.listeners, revised, self.of.now, locks=self.locks, own=session_id)
         self.done["messages_revised"] += len(revised)
+
+    def _pool(self, session_id: str, pool: str) -> None:
+        """Give the pool the order that an import says, before the branches add to it."""
+        given = None if self.of.following is None else self.of.following.pool
+        if given is None:
+            return
+        found = orders.locked(self.unit, [pool])
+        stored = [row["message_id"] for row in self.unit.rows(orders.LINKED, {"progression_id": pool})]
+        if given[: len(stored)] != stored:
+            replaced(self.unit, self.of.listeners, found[pool], given, [session_id], self.of.now)
+        elif new := given[len(stored) :]:
+            orders.extend(self.unit, found, {pool: new})
+            told = news("messages.appended", progression_id=pool, count=len(new))
+            sessions.move_on(self.unit, self.of.listeners, session_id, self.of.now, told, first=new[0], last=new[-1])
 
     def _branch(self, plan: BranchPlan, stored: Branch | None, session_id: str) -> None:
         if stored is None:
@@ -133,10 +167,10 @@ class _Part:
             self.done["branches_created"] += 1
         else:
             _refuse_other(stored, plan, session_id)
-            if not self.of.only_adds:
+            if self.of.following is None:
                 self._branch_fields(stored, plan.row)
             branch = stored
-        replaces_system = stored is None or not self.of.only_adds
+        replaces_system = stored is None or self.of.following is None
         if replaces_system and plan.system is not None and branch.system_msg_id != plan.system:
             making.system_replaced(
                 self.unit, self.of.listeners, self.of.known, branch.id, plan.system, self.of.now, locks=self.locks

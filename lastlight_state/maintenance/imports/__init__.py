@@ -119,15 +119,20 @@ class Imports(Repository):
         self, source: Kind, part: Part, planned: defaultdict[str, dict[str, Any]], terms: _Terms, read: Read
     ) -> Outcome:
         key, piece = valid.identifier("name", part.key), read(self._into(terms))
-        return self._viewing(lambda view: piece.compared(Look(view, source.name, key, terms.revive, planned)))
+
+        def looked(view: Unit) -> Outcome:
+            done = piece.compared(Look(view, source.name, key, terms.revive, planned))
+            return Outcome(*done, piece.kept)
+
+        return self._viewing(looked)
 
     def _imported(self, receipt: Receipt, part: Part, terms: _Terms, tally: Tally, read: Read) -> Outcome:
         key, piece = valid.identifier("name", part.key), read(self._into(terms))
 
         def stored(view: Unit) -> Outcome:
             steps.confirm(view, receipt)
-            look = Look(view, receipt.scope, key, terms.revive)
-            done = piece.compared(look)
+            look = Look(view, receipt.scope, key, terms.revive, receipt_id=receipt.id)
+            done = Outcome(*piece.compared(look), piece.kept)
             if done[0] in STORED:
                 piece.store(view, done[0])
                 ledger.note(look, piece, done[0], receipt.id, self._now())

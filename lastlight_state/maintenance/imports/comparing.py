@@ -1,18 +1,22 @@
-"""What an import would add of a session, or why it is refused. Reads only."""
+"""What an import adds to a session and changes of its messages and orders, or why it is refused. Reads only."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.conversations import words
-from lastlight_state.conversations.kernel import lineage, storing
-from lastlight_state.conversations.trees.plans import Plan
+from lastlight_state.conversations.kernel import lineage, orders, storing
+from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, StaleVersion
-from lastlight_state.maintenance.imports import statements as sql
+from lastlight_state.errors import AlreadyExists
+from lastlight_state.maintenance.imports import ledger, statements as sql
+from lastlight_state.maintenance.imports.bases import Base
+from lastlight_state.maintenance.imports.drafts import Pool
 from lastlight_state.maintenance.imports.pieces import Look
 
 Row = dict[str, Any]
@@ -21,51 +25,158 @@ Row = dict[str, Any]
 _TOLD = ("sender", "recipient", "channel", "role", "lion_class", "node_metadata", "extra", "content")
 
 
-def added(look: Look, plan: Plan, bodies: dict[str, Row]) -> Counter[str]:
-    """The rows that the unit would add, by table.
+@dataclass
+class Compared:
+    """What was found: rows to add by table, and what is written besides.
 
-    Raises `AlreadyExists` for a branch of another session and for a message that is stored otherwise, and
-    `StaleVersion` for an order that does not continue the stored one.
+    ``revised`` has the revisions of the stored messages that follow the source. ``orders`` has the order that each
+    branch gets, ``pool`` that of all messages if the source has one. ``kept`` names what was changed here, too, and
+    stays; ``kept_orders`` are ids of such orders, and ``kept_messages`` of such messages.
     """
-    unit, branches, messages = look.view, look.planned["branches"], look.planned["messages"]
-    ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
-    heads = {row["id"]: row["session_id"] for row in unit.rows(sql.HEADS, {"ids": ids})}
-    digests = new_messages(unit, bodies, messages)
-    found = Counter(messages=len(digests.keys() - messages.keys()))
-    session_id = plan.session["id"]
-    for branch in plan.branches:
-        branch_id = branch.row["id"]
-        owner = heads.get(branch_id) or branches.get(branch_id, session_id)
-        if owner != session_id:
-            raise AlreadyExists(words.BRANCH, branch_id, problem=f"belongs to session {owner!r:.80}", session_id=owner)
-        stored = lineage.whole_order(unit, branch_id) if branch_id in heads else []
-        if branch.order[: len(stored)] != stored:
-            raise StaleVersion(words.BRANCH, branch_id, expected=len(branch.order), found=len(stored))
-        found["branches"] += branch_id not in heads
-        found["progression_links"] += len(branch.order) - len(stored)
-    messages.update(digests)
-    branches.update((branch.row["id"], session_id) for branch in plan.branches)
+
+    rows: Counter[str] = field(default_factory=Counter)
+    revised: dict[str, int] = field(default_factory=dict)
+    orders: dict[str, list[str]] = field(default_factory=dict)
+    pool: list[str] | None = None
+    kept: list[str] = field(default_factory=list)
+    kept_messages: set[str] = field(default_factory=set)
+    kept_orders: set[str] = field(default_factory=set)
+
+
+def compared(look: Look, plan: Plan, bodies: dict[str, Row], pool: Pool | None, stored: Row | None) -> Compared:
+    """Compare a session with its row ``stored``, if there is one.
+
+    Raises `AlreadyExists` for a branch of another session, and for a message that is another one of the same id.
+    """
+    found, base = Compared(), Base.of(ledger.known(look))
+    here = [] if stored is None else _linked(look.view, stored["progression_id"])
+    pooled, is_shared = set(here), pool is not None
+
+    def is_same(row: Row, body: Row) -> bool:
+        return row["id"] in pooled or (is_shared and row["created_at_unix"] == body["created_at_unix"])
+
+    digests = messages(look, found, bodies, is_same)
+    found.rows["messages"] = len(digests.keys() - look.planned["messages"].keys())
+    _branches(look, found, plan, base)
+    if pool is not None:
+        _pool(look.view, found, plan, pool, base, stored, here)
+    look.planned["messages"].update(digests)
+    look.planned["branches"].update((branch.row["id"], plan.session["id"]) for branch in plan.branches)
     return found
 
 
-def new_messages(unit: Unit, bodies: dict[str, Row], planned: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The messages that are not stored yet, by id, each with the digests of its fields."""
+def _branches(look: Look, found: Compared, plan: Plan, base: Base) -> None:
+    ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
+    heads = {row["id"]: row for row in look.view.rows(sql.HEADS, {"ids": ids})}
+    for branch in plan.branches:
+        branch_id, session_id = branch.row["id"], plan.session["id"]
+        head = heads.get(branch_id)
+        owner = head["session_id"] if head else look.planned["branches"].get(branch_id, session_id)
+        if owner != session_id:
+            raise AlreadyExists(words.BRANCH, branch_id, problem=f"belongs to session {owner!r:.80}", session_id=owner)
+        stored = lineage.whole_order(look.view, branch_id) if head else []
+        order = branch.order if head is None else _order(look.view, found, branch, stored, head, base)
+        found.orders[branch_id] = order
+        found.rows["branches"] += head is None
+        found.rows["progression_links"] += max(0, len(order) - len(stored))
+
+
+def _order(view: Unit, found: Compared, branch: BranchPlan, stored: list[str], head: Row, base: Base) -> list[str]:
+    """The order that a stored branch gets: that of the source, unless it was changed here, too."""
+    given, own = branch.order, head["progression_id"]
+    if given[: len(stored)] == stored:
+        return given
+    at = _first_difference(stored, given)
+    inherited = view.value(orders.INHERITED, {"progression_id": own}) or 0
+    if _is_as_left(view, own, base) and at >= max(inherited, head["forked_at_ord"] or 0):
+        return given
+    found.kept_orders.add(own)
+    if stored[: len(given)] != given:
+        found.kept.append(f"branch {branch.row['id']}: order of messages")
+    return stored
+
+
+def _pool(view: Unit, found: Compared, plan: Plan, pool: Pool, base: Base, stored: Row | None, here: list[str]) -> None:
+    """The order of all messages. What branches have and it lacks comes behind it."""
+    own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
+    given = [*pool.ids, *orders.unheld(own, set(pool.ids))]
+    if stored is None or given[: len(here)] == here or _is_as_left(view, stored["progression_id"], base):
+        found.pool = given
+        return
+    found.kept_orders.add(stored["progression_id"])
+    if here[: len(given)] != given:
+        found.kept.append("session: order of messages")
+    found.pool = [*here, *orders.unheld(given, set(here))]
+
+
+def messages(
+    look: Look, found: Compared, bodies: dict[str, Row], is_same: Callable[[Row, Row], bool]
+) -> dict[str, tuple[str, ...]]:
+    """Return the messages that are not stored yet; those that are stored otherwise follow, or stay and are named.
+
+    ``is_same`` says of a stored row and a body whether they are one message, and not two of one id.
+    """
+
+    def met(stored: Row, body: Row, differing: list[str]) -> None:
+        if not is_same(stored, body):
+            refuse(stored, body, differing)
+        _follow(look, found, stored)
+
+    return new_messages(look.view, bodies, look.planned["messages"], met)
+
+
+def refuse(stored: Row, _body: Row, differing: list[str]) -> None:
+    """Raise `AlreadyExists` for a message that is stored with other fields."""
+    problem = f"is stored already with another {', '.join(differing)}"
+    raise AlreadyExists(words.MESSAGE, stored["id"], problem=problem, fields=tuple(differing))
+
+
+def new_messages(
+    view: Unit,
+    bodies: dict[str, Row],
+    planned: dict[str, Any],
+    met: Callable[[Row, Row, list[str]], None],
+) -> dict[str, tuple[str, ...]]:
+    """Return the messages that are not stored yet, by id, each with the digests of its fields.
+
+    ``met`` is called with each stored message that differs, its body in the source, and the fields.
+    """
     new: dict[str, tuple[str, ...]] = {}
     for at in range(0, len(bodies), words.BATCH):
         some = list(bodies)[at : at + words.BATCH]
-        rows = unit.rows(sql.MESSAGES_THERE, {"ids": as_list([{"id": one} for one in some])})
+        rows = view.rows(sql.MESSAGES_THERE, {"ids": as_list([{"id": one} for one in some])})
         stored = {row["id"]: row for row in rows}
         for one in some:
-            if one in stored:
-                _refuse(one, storing.differs(stored[one], bodies[one]))
-            else:
-                new[one] = tuple(codec.digest(bodies[one][name]) for name in _TOLD)
+            body = bodies[one]
+            if one not in stored:
+                new[one] = tuple(codec.digest(body[name]) for name in _TOLD)
                 earlier = zip(_TOLD, planned.get(one, new[one]), new[one], strict=True)
-                _refuse(one, [name for name, first, second in earlier if first != second])
+                if differing := [name for name, first, second in earlier if first != second]:
+                    refuse(body, body, differing)
+            elif differing := storing.differs(stored[one], body):
+                met(stored[one], body, differing)
     return new
 
 
-def _refuse(message_id: str, differing: list[str]) -> None:
-    if differing:
-        problem = f"is stored already with another {', '.join(differing)}"
-        raise AlreadyExists(words.MESSAGE, message_id, problem=problem, fields=tuple(differing))
+def _follow(look: Look, found: Compared, stored: Row) -> None:
+    """Revise a message that nobody here has revised since the import did."""
+    message_id, revision = stored["id"], stored["revision"]
+    if revision in (0, ledger.revision(look, message_id)):
+        found.revised[message_id] = revision
+    else:
+        found.kept_messages.add(message_id)
+        found.kept.append(f"message {message_id}")
+
+
+def _linked(view: Unit, progression_id: str) -> list[str]:
+    return [row["message_id"] for row in view.rows(orders.LINKED, {"progression_id": progression_id})]
+
+
+def _is_as_left(view: Unit, progression_id: str, base: Base) -> bool:
+    """True if nobody has changed an order since the last import."""
+    return bool(view.value(sql.ORDER_VERSION, {"id": progression_id}) == base.orders.get(progression_id))
+
+
+def _first_difference(first: Sequence[str], second: Sequence[str]) -> int:
+    pairs = zip(first, second, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

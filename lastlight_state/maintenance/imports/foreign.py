@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.cells import Unreadable
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendError, Conflict, InvalidValue, StateError
+from lastlight_state.maintenance.imports.pieces import Into, Part, Piece
 
 Row = dict[str, Any]
 
@@ -129,6 +131,28 @@ def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
         return False
     with opened(path) as source:
         return is_known(source)
+
+
+def left(source: Foreign, read: Collection[str]) -> Iterator[Part]:
+    """Yield the tables with rows that are not among those that are read, each with the number of its rows."""
+    for name in source.tables():
+        if name not in read and not name.startswith("sqlite_"):
+            yield from counted(source, name)
+
+
+def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Part]:
+    """Yield how many rows of a table have no place here, if there are any. What cannot be read is a unit that fails."""
+    try:
+        [(count,)] = source.read(f"SELECT count(*) FROM {quoted(table)} WHERE {condition}")
+    except StateError as error:
+        yield Part(table, partial(_refused, error))
+    else:
+        if count:
+            yield Part(table, None, left=int(count))
+
+
+def _refused(error: StateError, _: Into) -> Piece:
+    raise error
 
 
 def unit_name(table: str, key: Any) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.conversations import words
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports.pieces import Look, Piece
@@ -47,6 +48,24 @@ def known(look: Look) -> str | None:
 def known_target(look: Look) -> str | None:
     """The id of what the unit became at its last import, None if it was never imported."""
     return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
+
+
+def revision(look: Look, message_id: str) -> int | None:
+    """Return the revision that the last import gave to a message, None if none has revised it."""
+    noted = look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": _message_key(message_id)})
+    return None if noted is None else int(noted)
+
+
+def note_revision(look: Look, message_id: str, revision: int, at: datetime) -> None:
+    """Keep which revision an import gave to a message."""
+    source = {"source_kind": look.kind, "source_key": _message_key(message_id)}
+    target = {"target_kind": words.MESSAGE, "target_id": message_id}
+    done = {"digest": str(revision), "outcome": "grown", "receipt_id": look.receipt_id, "imported_at": at}
+    look.view.change(_NOTE, {**source, **target, **done})
+
+
+def _message_key(message_id: str) -> str:
+    return f"messages/{message_id}"
 
 
 def note(look: Look, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lastlight_state import codec
+from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import BranchTree, NewMessage, Reason
 from lastlight_state.conversations.branches import making
 from lastlight_state.conversations.kernel import statuses, storing
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 #: Where the texts stand in ``extra``, and how a unit counts them.
 ADAPTED = "adapted"
+#: How a unit counts the texts of which only the beginning is kept, and the bytes for what is written around a text.
+CUT, _ROOM = "adapted_cut", 512
 #: What stands in a field that must have a value.
 _BLANK: dict[str, Any] = {"content": {}, "role": "unknown"}
 #: The names of a field, and of the field of that, in what an error names.
@@ -45,10 +48,10 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
         problem = f"is not JSON: {error}"
     if noticed is None:
         raise InvalidValue(where, problem)
-    words: list[str] = []
+    odd: list[str] = []
 
     def word(found: str) -> str:
-        words.append(found)
+        odd.append(found)
         return found
 
     def real(found: str) -> float | str:
@@ -58,9 +61,9 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
         value = json.loads(text, parse_constant=word, parse_float=real)
     except (ValueError, TypeError, RecursionError):
         raise InvalidValue(where, problem) from None
-    if not words:  # refused for what is not JSON by any reading
+    if not odd:  # refused for what is not JSON by any reading
         raise InvalidValue(where, problem)
-    noticed[ADAPTED] += len(words)
+    noticed[ADAPTED] += len(odd)
     return value
 
 
@@ -75,13 +78,36 @@ def as_text(value: Any) -> str:
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\u0000")
 
 
-def with_text(extra: Any, field: str, value: Any) -> dict[str, Any]:
-    """The ``extra`` of what has the field, and the value in it as text."""
+def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict[str, Any]:
+    """The ``extra`` of what has the field, and the value in it as text, which is counted.
+
+    A text for which ``extra`` has no room is cut: its beginning is kept, and how many bytes there were.
+    """
     kept = dict(extra) if isinstance(extra, dict) else {}
     texts = kept.pop(ADAPTED) if isinstance(kept.get(ADAPTED), dict) else {}
     if field == "extra":
         kept, value = {}, kept
-    return {**kept, ADAPTED: {**texts, field: as_text(value)}}
+    text, room = as_text(value), words.EXTRA - _written({**kept, ADAPTED: texts}) - _ROOM
+    noticed[ADAPTED] += 1
+    if (cut := _beginning(text, room)) != text:
+        noticed[CUT] += 1
+        text = f"{cut}… (cut: {len(text.encode())} bytes)"
+    return {**kept, ADAPTED: {**texts, field: text}}
+
+
+def _beginning(text: str, room: int) -> str:
+    """As much of the beginning of a text as is written in JSON in so many bytes."""
+    data = text.encode()
+    size = len(data)
+    while size > 0 and (written := _written(text)) > room:
+        size = max(0, min(size - 1, size * room // written))
+        text = data[:size].decode(errors="ignore")
+    return text
+
+
+def _written(value: Any) -> int:
+    """How many bytes a value takes in JSON, whatever is in its texts."""
+    return len(json.dumps(value, ensure_ascii=False, default=repr).encode("utf-8", "surrogatepass"))
 
 
 def fitting(draft: Draft, now: datetime) -> Draft:
@@ -123,7 +149,8 @@ def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
         given = _Why(**vars(one.why), extra={ADAPTED: one.texts})
         why = _fitting(given, lambda tried: statuses.reason("reason", tried, one.status), noticed)
         for name, text in why.extra[ADAPTED].items():
-            session = replace(session, extra=with_text(session.extra, f"{where}.{name}", text))
+            # counted where it was adapted
+            session = replace(session, extra=with_text(session.extra, f"{where}.{name}", text, Counter()))
         return replace(one, why=why)
 
     history = tuple(change(f"history[{i}]", one) for i, one in enumerate(draft.history))
@@ -151,16 +178,15 @@ def _fitting(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:
             if found is None or names in tried or names[0] in ("id", "system"):
                 raise
             tried.add(names)
-            one = _emptied(one, *names)
-            noticed[ADAPTED] += 1
+            one = _emptied(noticed, one, *names)
         else:
             return one
 
 
-def _emptied(one: Any, name: str, inner: str | None) -> Any:
+def _emptied(noticed: Counter[str], one: Any, name: str, inner: str | None) -> Any:
     value = getattr(one, name)
     if is_dataclass(value) and inner is not None:
-        extra = with_text(one.extra, inner, getattr(value, inner))
+        extra = with_text(one.extra, inner, getattr(value, inner), noticed)
         return replace(one, **{name: replace(value, **{inner: None})}, extra=extra)  # type: ignore[type-var]
-    extra = with_text(one.extra, name, value)
+    extra = with_text(one.extra, name, value, noticed)
     return replace(one, **{name: _BLANK.get(name), "extra": extra})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -24,6 +24,8 @@ _APPEND = os.O_RDWR | os.O_APPEND
 
 class CopyPiece:
     """A file as it is at one moment: what is appended to it later is left for the next import."""
+
+    kept: Sequence[str] = ()
 
     def __init__(self, key: str, source: Path, target: Path) -> None:
         self._source, self._path = source, target

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ def piece(root: Path, group: str, session: str, into: Into) -> CopyPiece | Adopt
 
 class CopyPiece:
     """A mailbox of another place. It is copied once, and what is here is never overwritten."""
+
+    kept: Sequence[str] = ()
 
     def __init__(self, place: Place, target: Place, into: Into) -> None:
         self._source, self._into, self._there = place.path, into, target
@@ -95,6 +98,8 @@ class CopyPiece:
 
 class AdoptedPiece:
     """A mailbox that lies where ours do. What it lacks is added; that it goes on afterwards is no change."""
+
+    kept: Sequence[str] = ()
 
     def __init__(self, place: Place, into: Into) -> None:
         self._there, self._into = place, into

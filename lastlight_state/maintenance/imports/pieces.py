@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -38,7 +38,7 @@ class Look:
     """One look at what is stored of a unit.
 
     ``key`` names the unit in a source of ``kind``. ``planned`` has what earlier units of the same dry run would
-    store, by table and key: it is empty in a run, where they are stored.
+    store, by table and key: it is empty in a run, where they are stored. ``receipt_id`` is that of the run.
     """
 
     view: Unit
@@ -46,6 +46,7 @@ class Look:
     key: str
     revives: bool
     planned: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    receipt_id: str = ""
 
 
 class Piece(Protocol):
@@ -58,6 +59,10 @@ class Piece(Protocol):
     @property
     def target(self) -> tuple[str, str]:
         """The kind and the id of what it becomes."""
+
+    @property
+    def kept(self) -> Sequence[str]:
+        """What the last comparison found changed here, too: it stays, and the report names it."""
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """What happens with it: the outcome, the rows that are added by table, and what is noticed.
@@ -76,10 +81,15 @@ Read = Callable[[Into], Piece]
 
 @dataclass(frozen=True)
 class Part:
-    """A unit that was found: its name in the source, and how to read it. ``read`` is None if it is not to be read."""
+    """A unit that was found: its name in the source, and how to read it.
+
+    ``read`` is None if it is not to be read. With ``left`` it is no unit, but so many rows without a place here: a
+    report counts them in ``noticed`` as ``<key>_left``.
+    """
 
     key: str
     read: Read | None
+    left: int = 0
 
 
 @dataclass(frozen=True)

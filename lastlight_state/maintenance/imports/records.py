@@ -29,13 +29,21 @@ class FailedUnit(Record):
     reason: str
 
 
+class ImportConflict(Record):
+    """Something of a unit that differs from its source, and was kept because it was changed or has ended here."""
+
+    unit: str
+    kept: str
+
+
 class ImportReport(Record):
     """What an import did, or would do: ``receipt`` is None for a plan, which writes nothing.
 
     ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``,
     ``ignored`` and ``failed``. ``rows`` counts what was added, by table or kind of file. ``noticed`` counts what a
     source says and no row does.
-    ``failures`` are the first 500 units that failed.
+    ``failures`` are the first 500 units that failed. ``conflicts`` are the first 500 things that differ from the source
+    and stay as they are here; ``noticed`` counts them all.
     """
 
     kind: str
@@ -44,3 +52,4 @@ class ImportReport(Record):
     noticed: Mapping[str, int]
     failures: tuple[FailedUnit, ...]
     receipt: Receipt | None
+    conflicts: tuple[ImportConflict, ...] = ()

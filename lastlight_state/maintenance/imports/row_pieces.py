@@ -64,6 +64,12 @@ class RowPiece:
         self.digest, self.target = draft.digest, draft.target
         self._given: Given = draft.given
         self._moves: list[tuple[sa.Table, Growth, Row, Row, list[str]]] = []
+        self._kept: list[str] = []
+
+    @property
+    def kept(self) -> Sequence[str]:
+        """The rows that differ from the source and stay, with the columns."""
+        return self._kept
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
@@ -74,7 +80,7 @@ class RowPiece:
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self.draft.noticed)
-        self._moves = []
+        self._moves, self._kept = [], []
         for subject, row, stored in placing.beside(look.view, self._given):
             self._follow(subject.table, row, stored, noticed)
         added = placing.missing(look.view, self._given, keeps=True)
@@ -101,6 +107,7 @@ class RowPiece:
             self._moves.append((table, growth, stored, row, names))
         else:
             noticed["row_kept"] += 1
+            self._kept.append(f"{table.name} {_key(table, row)}: {', '.join(names)}")
 
 
 def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, names: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -34,6 +34,8 @@ def target_tree(source: Path, into: Into) -> RunTree:
 
 class LogPiece:
     """The log of a run, as it is at one moment: what is appended later is left for the next import."""
+
+    kept: Sequence[str] = ()
 
     def __init__(self, source: Path, into: Into) -> None:
         tree = target_tree(source, into)

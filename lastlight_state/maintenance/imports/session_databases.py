@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,15 @@ from lastlight_state.conversations.arguments import (
     SessionTimes,
     SessionTree,
 )
+from lastlight_state.conversations.runtime import BRANCHES_PILE, messages_pile
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.maintenance.imports import foreign
-from lastlight_state.maintenance.imports.drafts import Change, Draft
+from lastlight_state.maintenance.imports import cells, foreign, session_histories as histories
+from lastlight_state.maintenance.imports.drafts import Change, Draft, Pool
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text, unit_name
-from lastlight_state.maintenance.imports.lenient import ADAPTED, decoded, with_text
+from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
-from lastlight_state.maintenance.imports.run_folders import known_status, moment_of
+from lastlight_state.maintenance.imports.run_folders import moment_of
+from lastlight_state.maintenance.imports.session_cells import Cells
 from lastlight_state.maintenance.imports.session_trees import piece_of
 
 #: The tables, and the columns that each has in every version.
@@ -34,34 +36,33 @@ _TABLES = {
     "messages": "id created_at node_metadata content embedding sender recipient channel role lion_class",
     "message_types": "type_id lion_class",
     "progressions": "id created_at collection",
-    "sessions": "id created_at node_metadata name user progression_id updated_at",
+    "sessions": "id created_at node_metadata name user progression_id first_msg_id last_msg_id updated_at",
     "branches": "id created_at node_metadata user name session_id progression_id system_msg_id",
 }
 _NAMES = ", ".join(_TABLES)
-#: The columns without which a history of statuses cannot be read.
-_CHANGED = {"status", "previous_status", "created_at"}
-#: The reason of a status whose own is not known.
-_IMPORTED = "legacy.imported"
-#: The columns of a session that have a place of their own; what the others hold is kept in ``extra``.
+#: The columns that have a field of their own; what the others hold is kept in ``extra``.
+_PROVENANCE = ("playbook_name", "agent_name", "show_topic", "show_play_name", "artifacts_path")
+_TIMES = ("updated_at", "started_at", "ended_at", "last_message_at")
 _PLACED = {
-    *("id", "created_at", "updated_at", "started_at", "ended_at", "last_message_at", "node_metadata", "name", "user"),
-    *("progression_id", "first_msg_id", "last_msg_id", "playbook_name", "agent_name", "invocation_kind", "show_topic"),
-    *("show_play_name", "artifacts_path", "source_kind", "status", "project", "artifact_contract_json"),
-    *("status_reason_code", "status_reason_summary", "status_evidence_refs"),
+    *("id", "created_at", "node_metadata", "name", "user", "progression_id", "first_msg_id", "last_msg_id", "status"),
+    *("invocation_kind", "source_kind", "project", "cc_session_id", "ended_at_is_approximate"),
+    *("artifact_contract_json", "artifact_verification_json", *_PROVENANCE, *_TIMES),
 }
-_BRANCH = {
-    *("id", "created_at", "node_metadata", "user", "name", "session_id", "progression_id", "system_msg_id", "model"),
-    *("provider", "agent_name", "status", "started_at", "ended_at"),
-}
+_HINTS = ("provider", "model", "agent_name")
+_BRANCH = {*_TABLES["branches"].split(), *_HINTS}
+_STATUS = {"status", "started_at", "ended_at"}
+_MESSAGE = set(_TABLES["messages"].split())
+#: The tables that are read, and the one about the schema of the source.
+_READ = {*_TABLES, "status_transitions", "schema_meta"}
 
 
 def found_at(path: Path) -> bool:
-    """Whether this is a state database of that system. One of ours keeps orders in another way."""
+    """Return whether this is a state database of that system. One of ours keeps orders in another way."""
     return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
 
 
 def parts(path: Path) -> Generator[Part]:
-    """The sessions of a database, the oldest first."""
+    """Yield the sessions of a database, the oldest first, and then what is left there."""
     with foreign.opened(path) as source:
         if not foreign.has(source, _TABLES):
             raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
@@ -72,10 +73,33 @@ def parts(path: Path) -> Generator[Part]:
             yield Part(key_text(row["id"]), piece_of(partial(_draft, source, row, shared)))
         for missing in sorted(set(source.values("branches", "session_id")) - known, key=repr):
             yield Part(unit_name("missing_sessions", missing), _without_session)
+        yield from foreign.left(source, _READ)
+        yield from _left(source)
 
 
 def _without_session(_: Into) -> Piece:
     raise InvalidValue("branches.session_id", "must be the id of a row of sessions")
+
+
+def _left(source: Foreign) -> Generator[Part]:
+    """What no session has: orders, messages, and changes of the status of something else."""
+    for table, condition in _LEFT.items():
+        if table in _TABLES or {"entity_type", "entity_id"} <= set(source.columns(table)):
+            yield from foreign.counted(source, table, condition)
+
+
+_OWNED = "SELECT progression_id FROM sessions UNION ALL SELECT progression_id FROM branches"
+_LEFT = {
+    "progressions": f"id NOT IN ({_OWNED})",
+    "messages": f"""id NOT IN (
+        SELECT each.value FROM progressions,
+            json_each(CASE WHEN json_valid(collection) THEN collection ELSE '[]' END) AS each
+        WHERE progressions.id IN ({_OWNED}) AND each.value IS NOT NULL
+        UNION ALL SELECT system_msg_id FROM branches WHERE system_msg_id IS NOT NULL
+        UNION ALL SELECT first_msg_id FROM sessions WHERE first_msg_id IS NOT NULL
+        UNION ALL SELECT last_msg_id FROM sessions WHERE last_msg_id IS NOT NULL)""",
+    "status_transitions": """NOT (entity_type = 'session' AND entity_id IN (SELECT id FROM sessions))""",
+}
 
 
 def _shared(source: Foreign) -> frozenset[Any]:
@@ -95,35 +119,42 @@ class _Session:
 
     def __init__(self, source: Foreign, row: Row, shared: Collection[Any], *, lenient: bool) -> None:
         self._source, self._row, self._shared = source, row, shared
-        self._noticed: Counter[str] = Counter()
-        self._adapts = self._noticed if lenient else None
+        self._cells = Cells(lenient=lenient)
+        self._noticed = self._cells.noticed
         self._seen = hashlib.sha256()
         self._messages: dict[str, NewMessage] = {}
+        self._begun: dict[str, Any] = {}
 
     def draft(self) -> Draft:
-        """The session as it stands in the source."""
+        """Return the session as it stands in the source."""
         rows = list(self._source.rows("branches", "WHERE session_id = ? ORDER BY created_at, id", [self._row["id"]]))
         pool = self._order("session", self._row)
         orders = {row["id"]: self._order(f"branches {row['id']}", row) for row in rows}
-        named = [row["system_msg_id"] for row in rows if row["system_msg_id"] is not None]
+        marks = [self._row["first_msg_id"], self._row["last_msg_id"]]
+        named = [one for one in (*(row["system_msg_id"] for row in rows), *marks) if one is not None]
         self._read_messages([*pool, *(one for order in orders.values() for one in order), *named])
         branches = [self._branch(row, self._there(orders[row["id"]])) for row in rows]
-        placed = {message.id for branch in branches for message in branch.messages}
-        loose = [message for message in self._there(pool) if message.id not in placed]
-        changes = list(self._changes())
+        ordered = self._there(pool)
+        there = [self._messages.get(one) for one in marks]
+        self._noticed["bookmark_missing"] += sum(named is not None for named in marks) - sum(map(bool, there))
+        changes, says_why = self._changes()
         updated = moment_of(self._row["updated_at"]) or moment_of(self._row["created_at"])
         if updated is None:
             raise InvalidValue("session.updated_at", "must be a time")
-        session = self._session(changes)
+        session = self._session(changes, says_why)
         self._note(self._row, rows)
+        placed = {message.id for branch in branches for message in branch.messages}
+        loose = {one.id: one for one in (*ordered, *there) if one is not None and one.id not in placed}
         return Draft(
             SessionTree(session, branches),
             self._seen.hexdigest(),
             updated,
-            tuple({message.id: message for message in loose}.values()),
+            tuple(loose.values()),
             self._noticed,
             tuple(changes),
-            {row["id"]: change for row in rows if (change := _branch_change(row)) is not None},
+            {row["id"]: change for row in rows if (change := histories.branch_change(self._cells, row)) is not None},
+            Pool(tuple(one.id for one in ordered), *(None if one is None else one.id for one in there)),
+            self._begun,
         )
 
     def _note(self, *read: Any) -> None:
@@ -139,6 +170,8 @@ class _Session:
         order = decoded(f"{where}.collection", found[0]["collection"], None)
         if not isinstance(order, list) or not all(isinstance(one, str) for one in order):
             raise InvalidValue(f"{where}.collection", "expected a list of ids")
+        self._begun[row["progression_id"]] = found[0]["created_at"]
+        self._noticed["order_columns_left"] += len(found[0].keys() - {"id", "created_at", "collection"})
         return order
 
     def _own_order(self, row: Row) -> str | None:
@@ -146,19 +179,6 @@ class _Session:
         name = row["progression_id"]
         self._noticed["order_shared"] += name in self._shared
         return None if name in self._shared else name
-
-    def _json(self, where: str, row: Row, column: str, texts: Row) -> Any:
-        """The value of a JSON column, None for NULL. What is no JSON a lenient import keeps as text, in ``texts``."""
-        if row.get(column) is None:
-            return None
-        try:
-            return decoded(f"{where}.{column}", row[column], self._adapts)
-        except InvalidValue:
-            if self._adapts is None:
-                raise
-            texts.update(with_text(texts, column, row[column]))
-            self._noticed[ADAPTED] += 1
-            return None
 
     def _there(self, order: Sequence[str]) -> list[NewMessage]:
         """The messages of an order that there are; the others are counted."""
@@ -177,13 +197,14 @@ class _Session:
     def _message(self, row: Row, classes: Mapping[Any, Any]) -> NewMessage:
         where = f"messages {row['id']:.80}"
         texts: Row = {}
-        content = self._json(where, row, "content", texts)
+        content = self._cells.json(where, row, "content", texts)
         if content is None and not texts:
             self._noticed["content_missing"] += 1
         lion_class = classes.get(row["lion_class"])
         if lion_class is None or lion_class == words.UNKNOWN_CLASS:
             self._noticed["class_unknown"] += lion_class is None
             lion_class = None
+        metadata = self._cells.json(where, row, "node_metadata", texts)
         return NewMessage(
             id=row["id"],
             role=row["role"],
@@ -193,18 +214,21 @@ class _Session:
             recipient=row["recipient"],
             channel=row["channel"],
             lion_class=lion_class,
-            node_metadata=self._json(where, row, "node_metadata", texts),
+            node_metadata=metadata,
             embedding=row["embedding"],
-            extra=texts or None,
+            extra=self._cells.rest(where, row, _MESSAGE, texts) or None,
         )
 
     def _branch(self, row: Row, messages: list[NewMessage]) -> BranchTree:
-        texts = _others(row, _BRANCH) or {}
-        metadata = self._json(f"branches {row['id']}", row, "node_metadata", texts)
+        where, texts = f"branches {row['id']}", Row()
+        metadata = self._cells.json(where, row, "node_metadata", texts)
         system = None
         if row["system_msg_id"] is not None:
             system = self._messages.get(row["system_msg_id"])
             self._noticed["system_missing"] += system is None
+        placed = _BRANCH if row.get("status") is None else _BRANCH | _STATUS
+        is_outside = system is not None and all(one.id != system.id for one in messages)
+        extra = {**self._cells.rest(where, row, placed, texts), **messages_pile(has_system_outside=is_outside)}
         branch = NewBranch(
             id=row["id"],
             name=row["name"],
@@ -213,112 +237,56 @@ class _Session:
             node_metadata=metadata,
             progression_id=None if _is_fork(metadata) else self._own_order(row),
             system=system,
-            extra=texts or None,
-            **{name: row.get(name) for name in ("provider", "model", "agent_name")},
+            extra=extra,
+            **{name: row.get(name) for name in _HINTS},
         )
         return BranchTree(branch, messages)
 
-    def _session(self, changes: Sequence[Change]) -> NewSession:
-        row = self._row
-        kind = row.get("invocation_kind")
-        known = kind in words.INVOCATION_KINDS
-        source = row.get("source_kind")
-        if kind is not None and not known:
-            self._noticed["kind_unknown"] += 1
-        odd = {
-            "invocation_kind": None if known else kind,
-            "source_kind": None if source in words.SOURCE_KINDS else source,
-        }
-        extra = {**(_others(row, _PLACED) or {}), **{name: value for name, value in odd.items() if value is not None}}
-        metadata = self._json("session", row, "node_metadata", extra)
-        contract = self._json("session", row, "artifact_contract_json", extra)
+    def _session(self, changes: Sequence[Change], says_why: bool) -> NewSession:
+        row, texts = self._row, Row()
+        kinds = {"invocation_kind": words.INVOCATION_KINDS, "source_kind": words.SOURCE_KINDS}
+        odd = {name for name, known in kinds.items() if row.get(name) not in known}
+        self._noticed["kind_unknown"] += "invocation_kind" in odd and row.get("invocation_kind") is not None
+        metadata, contract, verification = (
+            self._cells.json("session", row, name, texts)
+            for name in ("node_metadata", "artifact_contract_json", "artifact_verification_json")
+        )
+        placed = _PLACED - odd | set(histories.REASON if says_why else ())
+        rough = row.get("ended_at_is_approximate")
         return NewSession(
             id=row["id"],
             name=row["name"],
             user=row["user"],
             progression_id=self._own_order(row),
             provenance=Provenance(
-                invocation_kind=kind if known else None,
-                source_kind=source if source in words.SOURCE_KINDS else None,
-                **{
-                    name: row.get(name)
-                    for name in ("playbook_name", "agent_name", "show_topic", "show_play_name", "artifacts_path")
-                },
+                **{name: None if name in odd else row.get(name) for name in kinds},
+                **{name: row.get(name) for name in _PROVENANCE},
             ),
             times=SessionTimes(
                 created_at=row["created_at"],
-                **{
-                    name: moment_of(row.get(name))
-                    for name in ("updated_at", "started_at", "ended_at", "last_message_at")
-                },
+                **{name: moment_of(row.get(name)) for name in _TIMES},
+                ended_at_is_approximate=None if rough is None else cells.flag("session.ended_at_is_approximate", rough),
             ),
             node_metadata=metadata,
-            extra=extra or None,
+            extra={**self._cells.rest("session", row, placed, texts), **BRANCHES_PILE},
             status=changes[-1].status if changes else None,  # type: ignore[arg-type]
             reason=changes[-1].why if changes else Reason(),
             project=row.get("project"),
+            agent_session_id=row.get("cc_session_id"),
             artifact_contract=contract,
+            artifact_verification=verification,
         )
 
-    def _changes(self) -> Iterator[Change]:
-        """The history of the session's status; what its own table says last is the last."""
-        begun = moment_of(self._row.get("started_at")) or moment_of(self._row["created_at"])
+    def _changes(self) -> tuple[list[Change], bool]:
+        """The history of the session's status, and whether it says why the session has the last one."""
         rest = "WHERE entity_type = 'session' AND entity_id = ? ORDER BY created_at, rowid"
         rows = list(self._source.rows("status_transitions", rest, [self._row["id"]]))
-        if rows and (lacking := sorted(_CHANGED - rows[0].keys())):
-            raise InvalidValue("status_transitions", f"lacks the column {lacking[0]}")
         self._note(rows)
-        last: str | None = None
-        for row in rows:
-            at = moment_of(row["created_at"]) or begun
-            if last is None and row["previous_status"] is not None and begun is not None:
-                first, strange = known_status(row["previous_status"])
-                self._noticed["status_unknown"] += strange is not None
-                yield Change(first, min(begun, at or begun), Reason(_IMPORTED, summary=strange, source="system"))
-            last, strange = known_status(row["status"])
-            self._noticed["status_unknown"] += strange is not None
-            if at is not None:
-                texts: Row = {}
-                why = self._why(row, texts)
-                yield Change(last, at, why, texts=texts.get(ADAPTED, {}))
-        told = self._row.get("status")
-        if told is None:
-            return
-        status, strange = known_status(told)
-        if status != last:
-            self._noticed["status_unknown"] += strange is not None
-            at = moment_of(self._row.get("ended_at")) if status in words.TERMINAL else begun
-            moment = at or moment_of(self._row["updated_at"]) or begun
-            if moment is not None:
-                yield Change(status, moment, Reason(_IMPORTED, summary=strange, source="system"))
-
-    def _why(self, row: Row, texts: Row) -> Reason:
-        """The reason of a change. A code that is not known stands in the summary."""
-        code, summary, source = row.get("reason_code"), row.get("reason_summary"), row.get("source")
-        if code not in words.REASONS:
-            self._noticed["reason_unknown"] += 1
-            code, summary = _IMPORTED, f"{code}: {summary}" if summary else code
-        evidence = self._json("status_transitions", row, "evidence_refs", texts)
-        return Reason(code, summary, evidence, source if source in words.SOURCES else "system", row.get("actor"))
+        return list(histories.history(self._cells, self._row, rows)), histories.says_why(self._row, rows)
 
 
 def _is_fork(metadata: Any) -> bool:
     return isinstance(metadata, dict) and "parent_branch_id" in metadata
-
-
-def _branch_change(row: Row) -> Change | None:
-    if row.get("status") is None:
-        return None
-    status, strange = known_status(row["status"])
-    begun, ended = moment_of(row.get("started_at")), moment_of(row.get("ended_at"))
-    at = (ended if status in words.TERMINAL else begun) or begun or moment_of(row["created_at"])
-    return None if at is None else Change(status, at, Reason(_IMPORTED, summary=strange, source="system"), begun)
-
-
-def _others(row: Row, placed: set[str]) -> dict[str, Any] | None:
-    """What stands in columns without a place of their own."""
-    found = {name: value for name, value in row.items() if name not in placed and value is not None}
-    return found or None
 
 
 #: The kind of source.

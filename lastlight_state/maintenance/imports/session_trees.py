@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lastlight_state.conversations import words
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.sessions import statements as session_sql
 from lastlight_state.conversations.trees.plans import Plan, plan_of
-from lastlight_state.conversations.trees.saving import Saving
+from lastlight_state.conversations.trees.saving import Following, Saving
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
-from lastlight_state.maintenance.imports import comparing, ledger, statements as sql
+from lastlight_state.maintenance.imports import comparing, following, ledger, statements as sql
+from lastlight_state.maintenance.imports.bases import DIFFERS, Base
+from lastlight_state.maintenance.imports.comparing import Compared
 from lastlight_state.maintenance.imports.drafts import Change, Draft
 from lastlight_state.maintenance.imports.lenient import fitting
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Read
@@ -38,8 +42,11 @@ def _checked(where: str, change: Change) -> tuple[Change, Row]:
     return change, statuses.reason(where, change.why, change.status)
 
 
-def kept_orders(view: Unit, plan: Plan, *, is_new: bool) -> Plan:
-    """The plan with the orders that it names, which are made; one whose id is taken gets another."""
+def kept_orders(view: Unit, plan: Plan, begun: Mapping[str, tuple[Any, float | None]], *, is_new: bool) -> Plan:
+    """Return the plan with the orders that it names, which are made; one whose id is taken gets another.
+
+    ``begun`` says when orders were made, if somebody knows it.
+    """
     heads = {row["id"] for row in view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in plan.branches)})}
     new = [one.row for one in plan.branches if one.row["id"] not in heads]
     rows = [row for row in (*([plan.session] if is_new else []), *new) if row["progression_id"] is not None]
@@ -47,7 +54,8 @@ def kept_orders(view: Unit, plan: Plan, *, is_new: bool) -> Plan:
     made: set[str] = set()
     for row in rows:
         if row["progression_id"] not in taken:
-            orders.create(view, orders.fresh(row["progression_id"], (row["created_at"], row["created_at_unix"])))
+            created = begun.get(row["progression_id"], (row["created_at"], row["created_at_unix"]))
+            orders.create(view, orders.fresh(row["progression_id"], created))
             made.add(row["progression_id"])
             taken.add(row["progression_id"])  # of two that name the same, the first has it
     return replace(
@@ -71,6 +79,7 @@ class SessionPiece:
     def __init__(self, draft: Draft, into: Into) -> None:
         self._draft, self._into = draft, into
         self.digest = draft.digest
+        self.kept: Sequence[str] = ()
         self.plan: Plan = plan_of(draft.tree, draft.updated_at)
         self.target = (words.SESSION, self.plan.session["id"])
         drafts = [storing.draft(f"messages[{i}]", one, into.now) for i, one in enumerate(draft.loose)]
@@ -80,77 +89,164 @@ class SessionPiece:
             self._bodies.update(branch.bodies)
         self._history = [_checked(f"history[{i}]", one) for i, one in enumerate(draft.history)]
         self._ends = {one: _checked(f"branches[{one!r:.80}]", to) for one, to in draft.branch_statuses.items()}
-        self._stored: Any = None  # its row, once it was compared
+        begun = draft.begun.items()
+        self._begun = {one: checks.created(f"progressions {one!r:.80}.created_at", at, into.now) for one, at in begun}
         self._locks = sessions.Locks()
+        self._look: Look
+        self._stored: Row | None = None  # its row, once it was compared
+        self._base = Base("")
+        self._found = Compared()
+        self._changes: Row = {}
+        self._branch_changes: dict[str, Row] = {}
+        self._fields_kept: list[str] = []
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
-        self._stored = look.view.row(sql.SESSION, {"session_id": self.plan.session["id"]})
+        self.digest, self.kept, self._look = self._draft.digest, (), look
+        self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = ledger.outcome(look, self, is_stored=self._stored is not None)
+        self._base = Base.of(ledger.known(look)) if self._stored is not None else Base("")
+        if found == "grown" and self._base.digest == self.digest:
+            found = "unchanged"
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self._draft.noticed)
+        self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
+        kept = list(self._found.kept)
         if self._stored is not None:
-            kept = self._stored["status"]
-            noticed["status_kept"] += kept in words.TERMINAL and kept != self.plan.session["status"]
-        rows = comparing.added(look, self.plan, self._bodies)
-        rows["sessions"] += found == "imported"
-        return found, rows, noticed
+            self._fields_kept = self._compare_fields(look.view, self._stored)
+            kept += self._fields_kept
+            if self._keeps_status(self._stored):
+                noticed["status_kept"] += 1
+                kept.append("session: status")
+        self.kept = kept
+        noticed["conflicts"] += len(kept)
+        self._found.rows["sessions"] += found == "imported"
+        return found, self._found.rows, noticed
+
+    def _compare_fields(self, view: Unit, stored: Row) -> list[str]:
+        """Find which fields follow; the names of those that do not."""
+        session_id = self.plan.session["id"]
+        pointers = following.marks(self._draft.pool, self._found.pool)
+        self._changes = following.differences(stored, self.plan.session, pointers)
+        self._branch_changes = following.branch_differences(view, session_id, self.plan.branches)
+        if stored["version"] == self._base.version:
+            return []
+        told = {"session": self._changes, **{f"branch {one}": row for one, row in self._branch_changes.items()}}
+        self._changes, self._branch_changes = {}, {}
+        return [f"{what}: {', '.join(sorted(row))}" for what, row in told.items() if row]
+
+    def _keeps_status(self, stored: Row) -> bool:
+        """Whether a session has ended here, or was given a status here, and its source says another one."""
+        as_left = self._base.seq is not None and stored["transition_seq"] == self._base.seq
+        return stored["status"] in words.TERMINAL and not as_left and stored["status"] != self.plan.session["status"]
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add what is new of it, and move its status."""
+        """Add what is new of it, and change what follows."""
         last = self.plan.session["last_message_at"] or self.plan.session["created_at"]
+        session_id, is_new = self.plan.session["id"], outcome == "imported"
         listeners, known = self._into.listeners, self._into.known_classes
-        plan = kept_orders(view, self.plan, is_new=outcome == "imported")
-        if self._history:  # it tells the status of a new session; that of a stored one stays here
-            plan = replace(plan, session={**plan.session, "status": None, "status_reason": None, "transition_seq": 0})
-        saving = Saving(plan, listeners, known, last, replaces=False, only_adds=True)
+        if self._stored is not None:
+            self._refuse_changed(view, self._stored)
+        plan = kept_orders(view, self._planned(), self._begun, is_new=is_new)
+        beside = Following(self._unless_kept(self._loose), self._found.revised, self._found.pool, self._into.now)
+        saving = Saving(plan, listeners, known, last, replaces=not is_new, following=beside)
         done = saving.part(view, plan.branches, self._locks)[1]
-        session_id = self.plan.session["id"]
-        _, revised = storing.put_all(view, known, list(self._loose.values()), last)
-        if revised or done["messages_revised"] or bool(done["session_created"]) != (outcome == "imported"):
+        if bool(done["session_created"]) != is_new:
             # stored by somebody else after the look: the unit begins again, and is refused
             raise Conflict(f"session {session_id!r:.80} was changed meanwhile", code="unique")
-        self._pool(view, last)
-        if outcome == "imported":
-            self._tell(view)
-        else:
-            self._move(view)
-        if self._stored is not None:
-            at = max(self._draft.updated_at, self._stored["updated_at"])
-            view.change(sql.TOUCH, {"session_id": session_id, "at": at})
+        if self._draft.pool is None:
+            self._pool(view, last)
+        self._follow(view, is_new=is_new)
+        self._leave(view)
+
+    def _refuse_changed(self, view: Unit, stored: Row) -> None:
+        """Lock a stored session. Raises `Conflict` if it was changed after the look: then the unit begins again."""
+        self._locks.first(view, stored["id"])
+        row = view.row(session_sql.LOCK, {"session_id": stored["id"]})
+        if row is None or row["version"] != stored["version"]:
+            raise Conflict(f"session {stored['id']!r:.80} was changed meanwhile", code="unique")
+
+    def _planned(self) -> Plan:
+        """The plan with the orders and messages that are stored of it."""
+        branches = [
+            replace(one, order=self._found.orders[one.row["id"]], bodies=self._unless_kept(one.bodies))
+            for one in self.plan.branches
+        ]
+        session = self.plan.session
+        if self._history:  # it tells the status of a new session
+            session = {**session, "status": None, "status_reason": None, "transition_seq": 0}
+        return replace(self.plan, session=session, branches=branches)
+
+    def _unless_kept(self, bodies: Mapping[str, Row]) -> dict[str, Row]:
+        return {one: body for one, body in bodies.items() if one not in self._found.kept_messages}
 
     def _pool(self, view: Unit, last: Any) -> None:
         """The messages that no branch has, in the pool of the session."""
-        if not self._loose:
-            return
         session_id = self.plan.session["id"]
         new = sessions.pool_messages(view, sessions.locked(view, session_id), list(self._loose))
         if new:
             told = news("messages.appended", count=len(new))
             sessions.move(view, self._into.listeners, session_id, last, told)
 
-    def _tell(self, view: Unit) -> None:
-        """The history of a new session, and the statuses of its branches."""
+    def _follow(self, view: Unit, *, is_new: bool) -> None:
+        """The fields and statuses of the session and its branches."""
         session, listeners = self.plan.session, self._into.listeners
-        kept = ("started_at", "ended_at", "ended_at_is_approximate", "last_message_at")
-        last = {name: session[name] for name in kept}
-        for left, (change, why) in zip(range(len(self._history) - 1, -1, -1), self._history, strict=True):
-            row = view.row(statuses.LOCK, {"session_id": session["id"]}) or {}
-            statuses.move(view, listeners, row, change.status, why, change.at, **({} if left else last))
-        for branch_id, (change, why) in self._ends.items():
-            row = view.row(statuses.LOCK, {"session_id": session["id"]}) or {}
-            branch = view.row(statuses.BRANCH, {"branch_id": branch_id}) or {}
-            times = {"started_at": change.started_at} if change.started_at else {}
-            statuses.move_branch(view, listeners, row, branch, change.status, why, change.at, **times)
+        session_id, at = session["id"], self._draft.updated_at
+        changes = self._changes
+        if is_new:
+            changes = following.marks(self._draft.pool, self._found.pool)
+        following.change(view, listeners, session_id, changes, at)
+        following.change_branches(view, listeners, session_id, self._branch_changes, at)
+        pending = self._pending(view)
+        kept = ("started_at", "ended_at", "ended_at_is_approximate", *(["last_message_at"] if is_new else ()))
+        ids = self._free_ids(view, pending)
+        following.tell(view, listeners, session_id, pending, ids, {name: session[name] for name in kept})
+        following.tell_branches(view, listeners, session_id, self._ends)
+        if self._stored is not None:
+            view.change(sql.TOUCH, {"session_id": session_id, "at": max(at, self._stored["updated_at"])})
 
-    def _move(self, view: Unit) -> None:
-        """The status of a session that is stored already, if it went on."""
+    def _pending(self, view: Unit) -> list[following.Checked]:
+        """The changes of the session's status that are still to be written."""
+        if self._stored is None:
+            return self._history
+        if self._keeps_status(self._stored):
+            return []
+        here = _changes_there(view, self._history)
+        new = [one for one in self._history if one[0].id is not None and one[0].id not in here]
+        pending = new if self._base.seq is not None else []
         session = self.plan.session
-        row = view.row(statuses.LOCK, {"session_id": session["id"]}) or {}
-        status, ended = session["status"], session["ended_at"] or self._draft.updated_at
-        if row["status"] not in words.TERMINAL and status in words.TERMINAL:
-            sets = {"ended_at": ended, "ended_at_is_approximate": session["ended_at_is_approximate"]}
-            statuses.move(view, self._into.listeners, row, status, session["why"], ended, **sets)
-        elif row["status"] == "pending" and status == words.RUNNING:
-            statuses.move(view, self._into.listeners, row, status, session["why"], self._draft.updated_at)
+        status = pending[-1][0].status if pending else self._stored["status"]
+        if session["status"] not in (status, None):
+            ended = session["ended_at"] if session["status"] in words.TERMINAL else None
+            at = ended or self._draft.updated_at
+            pending = [*pending, (Change(session["status"], at, Reason()), session["why"])]
+        return pending
+
+    def _free_ids(self, view: Unit, pending: Sequence[following.Checked]) -> list[str | None]:
+        """The ids of changes as their source has them; None for those that are taken here."""
+        taken = _changes_there(view, pending)
+        return [None if one.id in taken else one.id for one, _ in pending]
+
+    def _leave(self, view: Unit) -> None:
+        """Note what the next import compares with. What was kept stays different for it."""
+        session = view.row(session_sql.GET, {"session_id": self.plan.session["id"]}) or {}
+        heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
+        names = [session["progression_id"], *(row["progression_id"] for row in heads)]
+        versions = {name: row["version"] for name, row in orders.locked(view, names).items()}
+        differs = dict.fromkeys(self._found.kept_orders, DIFFERS)
+        is_ended_here = self._stored is not None and self._keeps_status(self._stored)
+        self.digest = Base(
+            self._draft.digest,
+            DIFFERS if self._fields_kept else session["version"],
+            DIFFERS if is_ended_here else session["transition_seq"],
+            {**versions, **differs},
+        ).text()
+        for message_id, seen in self._found.revised.items():
+            ledger.note_revision(self._look, message_id, seen + 1, self._into.now)
+
+
+def _changes_there(view: Unit, changes: Iterable[following.Checked]) -> set[str]:
+    """The ids of changes under which one is stored here, of whichever session."""
+    ids = _ids(one.id for one, _ in changes if one.id is not None)
+    return {row["id"] for row in view.rows(sql.CHANGES_THERE, {"ids": ids})}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ _FIELDS = ("schema_version", "session_id", "updated_at", "run_id", "invoke_seq")
 
 class StatePiece:
     """The snapshot of a session. One that tells no time is of when its source was changed."""
+
+    kept: Sequence[str] = ()
 
     def __init__(self, given: SessionState, tree: RunTree, noticed: Counter[str], changed: datetime) -> None:
         noticed["updated_at_approximate"] += given.updated_at is None

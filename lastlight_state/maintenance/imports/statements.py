@@ -5,15 +5,14 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.tables import BRANCHES, MESSAGES, PROGRESSIONS, SESSIONS
+from lastlight_state.conversations.kernel import branching, storing
+from lastlight_state.conversations.tables import BRANCHES, MESSAGES, PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import listed
 from lastlight_state.db.statements import bind, prepared
 
 _s, _b = SESSIONS.c, BRANCHES.c
 
-SESSION = prepared(sa.select(_s.id, _s.status, _s.updated_at).where(_s.id == bind("session_id", _s.id)))
 _changed_at = bind("at", _s.updated_at)
 #: What is appended to a session has times of its own; the session's goes never back.
 TOUCH = prepared(
@@ -23,7 +22,9 @@ TOUCH = prepared(
     .returning(_s.id)
 )
 HEADS = prepared(
-    sa.select(_b.id, _b.session_id).where(AmongFew(_b.id, sa.select(member_of(listed("ids").c.value, "id"))))
+    sa.select(_b.id, _b.session_id, _b.progression_id, _b.forked_at_ord).where(
+        AmongFew(_b.id, sa.select(member_of(listed("ids").c.value, "id")))
+    )
 )
 ORDERS_THERE = prepared(
     sa.select(PROGRESSIONS.c.id).where(AmongFew(PROGRESSIONS.c.id, sa.select(member_of(listed("ids").c.value, "id"))))
@@ -31,3 +32,11 @@ ORDERS_THERE = prepared(
 MESSAGES_THERE = prepared(
     sa.select(*storing.COLUMNS).where(AmongFew(MESSAGES.c.id, sa.select(member_of(listed("ids").c.value, "id"))))
 )
+ORDER_VERSION = prepared(sa.select(PROGRESSIONS.c.version).where(PROGRESSIONS.c.id == bind("id", PROGRESSIONS.c.id)))
+#: Which changes of status are stored under these ids, and of which session.
+CHANGES_THERE = prepared(
+    sa.select(TRANSITIONS.c.id, TRANSITIONS.c.session_id).where(
+        AmongFew(TRANSITIONS.c.id, sa.select(member_of(listed("ids").c.value, "id")))
+    )
+)
+BRANCHES_OF = prepared(sa.select(*branching.COLUMNS).where(_b.session_id == bind("session_id", _b.session_id)))

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from lastlight_state.db.told import message_of
 from lastlight_state.errors import BackendError, ClaimLost, InvalidValue, MisuseError, SchemaError, StateError
 from lastlight_state.maintenance.imports.pieces import STORED, Part, Read
-from lastlight_state.maintenance.imports.records import FailedUnit, ImportReport
+from lastlight_state.maintenance.imports.records import FailedUnit, ImportConflict, ImportReport
 from lastlight_state.receipts import Receipt
 
-#: How many units that failed a report names.
-FAILURES = 500
+#: How many units that failed a report names, and how many things that were kept.
+NAMED = 500
 
 _UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
 
-#: What came of a unit: its outcome, the rows by table, and what was noticed.
-Outcome = tuple[str, Counter[str], Counter[str]]
+
+class Outcome(NamedTuple):
+    """What came of a unit: its outcome, the rows by table, what was noticed, and what was changed here, too."""
+
+    outcome: str
+    rows: Counter[str]
+    noticed: Counter[str]
+    kept: Sequence[str] = ()
 
 
 class Tally:
@@ -26,14 +33,19 @@ class Tally:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.failures: list[FailedUnit] = []
+        self.conflicts: list[ImportConflict] = []
 
     def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
         """Treat a unit, and count what came of it."""
         if part.read is None:
-            self.counts[f"{_UNITS}ignored"] += 1
+            name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
+            self.counts[name] += part.left or 1
             return
         try:
-            self.counts = self.with_(treat(part.read))
+            done = treat(part.read)
+            self.counts = self.with_(done)
+            named = [ImportConflict(unit=part.key, kept=one) for one in done.kept]
+            self.conflicts += named[: NAMED - len(self.conflicts)]
         except (ClaimLost, BackendError, MisuseError, SchemaError):
             raise
         except RecursionError:
@@ -43,7 +55,7 @@ class Tally:
 
     def _fail(self, part: Part, error: Exception) -> None:
         self.counts[f"{_UNITS}failed"] += 1
-        if len(self.failures) < FAILURES:
+        if len(self.failures) < NAMED:
             code = getattr(error, "code", "os_error")
             self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
 
@@ -54,7 +66,7 @@ class Tally:
 
     def with_(self, done: Outcome) -> Counter[str]:
         """The counts, had this been done too."""
-        outcome, rows, noticed = done
+        outcome, rows, noticed, _ = done
         found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
         return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
 
@@ -62,7 +74,13 @@ class Tally:
         """As a record."""
         units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
         return ImportReport(
-            kind=kind, units=units, rows=rows, noticed=noticed, failures=tuple(self.failures), receipt=receipt
+            kind=kind,
+            units=units,
+            rows=rows,
+            noticed=noticed,
+            failures=tuple(self.failures),
+            receipt=receipt,
+            conflicts=tuple(self.conflicts),
         )
 
     def _under(self, prefix: str) -> Iterator[tuple[str, int]]:

@@ -22,7 +22,7 @@ from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict
+from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports import comparing, ledger
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
 
@@ -108,6 +108,13 @@ class TeamPiece:
         self._joining: list[str] = []
         self._sent: list[Row] = []
         self._read: list[Row] = []
+        self._found = comparing.Compared()
+        self._look: Look
+
+    @property
+    def kept(self) -> Sequence[str]:
+        """The messages that were changed here, too."""
+        return self._found.kept
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
@@ -124,12 +131,14 @@ class TeamPiece:
         if found not in STORED and not rows.total():
             return found, Counter(), Counter()
         outcome = found if found in STORED else "grown"  # by what was removed here of a file that is as it was
-        return outcome, rows, team.noticed + Counter(removed_here=left)
+        noticed = Counter(removed_here=left, conflicts=len(self._found.kept))
+        return outcome, rows, team.noticed + noticed
 
     def _added(self, look: Look, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
         """The rows that are added, and how many deliveries of messages that were imported ``before`` stay away."""
         planned = look.planned["messages"]
-        absent = comparing.new_messages(look.view, self._bodies, planned)
+        self._found, self._look = comparing.Compared(), look
+        absent = comparing.messages(look, self._found, self._bodies, _is_of_one_team)
         self._removed = before & absent.keys()
         new = {one: told for one, told in absent.items() if one not in self._removed}
         self._joining = [one for one in self._team.members if one not in members]
@@ -145,11 +154,12 @@ class TeamPiece:
     def store(self, view: Unit, outcome: str) -> None:
         """Add what is new of it, and acknowledge what was read."""
         team, known = self._team, self._into.known_classes
-        bodies = [body for one, body in self._bodies.items() if one not in self._removed]
+        left = self._removed | self._found.kept_messages
+        bodies = [body for one, body in self._bodies.items() if one not in left]
         for at in range(0, len(bodies), words.BATCH):
-            if storing.put_all(view, known, bodies[at : at + words.BATCH], team.began)[1]:
-                # stored by somebody else after the look: the unit begins again, and is refused
-                raise Conflict(f"a message of team {team.id!r:.80} was changed meanwhile", code="unique")
+            storing.put_all(view, known, bodies[at : at + words.BATCH], self._into.now, seen=self._found.revised)
+        for one, seen in self._found.revised.items():
+            ledger.note_revision(self._look, one, seen + 1, self._into.now)
         for one in self._joining:
             view.change(_JOIN, {"channel": team.id, "member": one, "joined_at": team.began})
         if self._sent:
@@ -203,6 +213,10 @@ class TeamPiece:
             placed.append({**row, "ord": free[row["owner"]]})
             free[row["owner"]] += 1
         return placed
+
+
+def _is_of_one_team(stored: Row, body: Row) -> bool:
+    return bool(stored["channel"] == body["channel"])
 
 
 def _marks(letters: Sequence[Letter]) -> Iterator[str]:

@@ -107,6 +107,7 @@ def test_a_row_follows_its_source_while_it_is_open(
     put(source, table, **first | then)
     done = store.maintenance.imports.run(source)
     assert (done.units, done.noticed) == ({"grown": 1}, {"row_kept": 1} if kept else {})
+    assert [one.kept.startswith(f"{STORED[table]} ") for one in done.conflicts] == [True] * kept
     assert (_rows(sqlite_database, STORED[table]) == before) == bool(kept)
 
 

@@ -91,7 +91,7 @@ def test_a_lenient_import_keeps_bytes_that_are_not_utf_8_as_escapes(store: Any, 
     done = store.maintenance.imports.run(path, lenient=True)
     assert (done.units, done.noticed["adapted"]) == ({"imported": 4}, 1)
     session = store.conversations.sessions.get("s9")
-    assert (session.playbook_name, session.extra) == (None, {"adapted": {"playbook_name": "a\\udcffz"}})
+    assert (session.playbook_name, session.extra["adapted"]) == (None, {"playbook_name": "a\\udcffz"})
 
 
 def test_a_mailbox_is_copied_with_bytes_that_are_not_utf_8(store: Any, tmp_path: Path) -> None:

@@ -90,16 +90,24 @@ def test_a_second_import_writes_nothing_and_a_run_that_grew_is_continued(databas
     assert history(store, "b1") == ["m1", "m2"]
 
 
-def test_an_ended_run_that_was_changed_keeps_its_status_and_its_time(store: Any, source: Path) -> None:
-    """maintenance OP-36, OP-37: the change is counted, and no time goes back."""
+def test_an_ended_run_that_was_changed_follows_and_no_time_goes_back(store: Any, source: Path) -> None:
+    """maintenance OP-36, OP-37: one that was given another status here stays, and is named."""
     write_run(source, "r1", branch("b1", [message("m1", 1)]))
     imports = store.maintenance.imports
     imports.run(source)
     write_run(source, "r1", branch("b1", [message("m1", 1), message("m2", 2)]), status="failed")
-    assert imports.plan(source).noticed == {"status_kept": 1}
-    assert imports.run(source).noticed == {"status_kept": 1}
+    assert imports.plan(source).noticed == {}
+    assert imports.run(source).noticed == {}
     session = store.conversations.sessions.get("r1")
-    assert (session.status, session.updated_at, session.last_message_at) == ("completed", _at(60), _at(2))
+    assert (session.status, session.updated_at, session.last_message_at) == ("failed", _at(60), _at(2))
+    store.conversations.lifecycle.reopen("r1", actor="ana")
+    store.conversations.lifecycle.transition("r1", "aborted")
+    write_run(source, "r1", branch("b1", [message("m1", 1), message("m2", 2)]), status="completed")
+    assert imports.plan(source).noticed["status_kept"] == 1
+    done = imports.run(source)
+    assert (done.noticed["status_kept"], done.conflicts[-1].unit) == (1, "r1")
+    assert "session: status" in [one.kept for one in done.conflicts]
+    assert store.conversations.sessions.get("r1").status == "aborted"
 
 
 def test_a_run_that_was_pending_goes_on(store: Any, source: Path) -> None:
@@ -342,7 +350,7 @@ def test_what_was_pruned_stays_away_unless_it_is_revived(database: Database, sou
 
 
 def test_what_is_stored_already_is_never_changed(store: Any, source: Path) -> None:
-    """maintenance OP-36: sessions from elsewhere, and orders that were continued here, are refused by name."""
+    """maintenance OP-36: sessions from elsewhere are refused, and orders that were continued here stay, by name."""
     store.conversations.sessions.create(NewSession("mine"))
     write_run(source, "mine")
     write_run(source, "r1", branch("b1", [message("m1", 1)]))
@@ -350,10 +358,9 @@ def test_what_is_stored_already_is_never_changed(store: Any, source: Path) -> No
     assert [(one.unit, one.code) for one in first.failures] == [("mine", "already_exists")]
     store.conversations.branches.append("b1", [NewMessage("user", "here")])
     write_run(source, "r1", branch("b1", [message("m1", 1), message("m2", 2)]))
-    assert {one.unit: one.code for one in store.maintenance.imports.run(source).failures} == {
-        "mine": "already_exists",
-        "r1": "stale_version",
-    }
+    done = store.maintenance.imports.run(source)
+    assert [(one.unit, one.code) for one in done.failures] == [("mine", "already_exists")]
+    assert [(one.unit, one.kept) for one in done.conflicts] == [("r1", "branch b1: order of messages")]
 
 
 def test_two_runs_of_a_source_that_contradict_one_another_fail_in_the_plan_too(store: Any, source: Path) -> None:

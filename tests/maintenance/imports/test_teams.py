@@ -103,6 +103,22 @@ def test_a_second_import_of_teams_adds_what_is_new_and_acknowledges_what_was_rea
     assert exchange.ack("t1/ana", taken.ord, reader="worker") == 1
 
 
+def test_a_message_that_a_team_file_revised_follows_unless_it_was_revised_here(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-36, OP-84: the rest of the team comes, too."""
+    imports, messages = store.maintenance.imports, store.conversations.messages
+    write_team(tmp_path, "t1", letter("m1", 1), letter("m2", 2))
+    imports.run(tmp_path)
+    mine = messages.get("m2")
+    messages.put(NewMessage(mine.role, "mine", id="m2", sender=mine.sender, channel=mine.channel, extra=mine.extra))
+    for text in ("once", "twice"):
+        letters = [letter("m1", 1, content=text), letter("m2", 2, content=text), letter(f"m-{text}", 3)]
+        write_team(tmp_path, "t1", *letters)
+        done = imports.run(tmp_path)
+        assert (done.units, [one.kept for one in done.conflicts]) == ({"grown": 1}, ["message m2"])
+        assert (messages.get("m1").content, messages.get("m2").content) == (text, "mine")
+        assert messages.find(f"m-{text}") is not None
+
+
 def test_messages_of_a_team_that_were_pruned_stay_away_when_its_file_grows(store: Any, tmp_path: Path) -> None:
     """maintenance OP-36, OP-84, case 13: who joins gets what is still here, and `revive` brings all of it back."""
     every = {name: told(8) for name in ("ana", "bo", "cy")}

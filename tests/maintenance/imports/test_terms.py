@@ -42,15 +42,35 @@ def test_a_lenient_import_keeps_what_is_refused_as_text(store: Any, tmp_path: Pa
     assert imports.run(runs, lenient=True).units == {"unchanged": 1}
 
 
-def test_a_lenient_import_fails_what_is_refused_as_text_too(
-    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("text", ["a\0" + "b" * 2_000, '"' * 2_000, "\u20ac" * 2_000], ids=["plain", "quotes", "wide"])
+def test_a_lenient_import_keeps_the_beginning_of_a_text_for_which_there_is_no_room(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    """maintenance OP-38: here a text that is larger than the `extra` of a message may be."""
-    monkeypatch.setattr(words, "EXTRA", 1_000)
-    write_run(tmp_path / "runs", "r1", branch("b1", [message("m1", 1, content={"text": "a\0" + "b" * 1_000})]))
-    for call in (store.maintenance.imports.plan, store.maintenance.imports.run):
-        [failed] = call(tmp_path / "runs", lenient=True).failures
-        assert (failed.code, "extra" in failed.reason) == ("payload_too_large", True)
+    """maintenance OP-38: it says how long the text was, and is counted."""
+    monkeypatch.setattr(words, "EXTRA", 1_500)
+    monkeypatch.setattr(words, "CONTENT", 1_500)
+    write_run(tmp_path / "runs", "r1", branch("b1", [message("m1", 1, content=text)]))
+    assert store.maintenance.imports.plan(tmp_path / "runs").units == {"failed": 1}
+    done = store.maintenance.imports.run(tmp_path / "runs", lenient=True)
+    assert (done.units, done.noticed) == ({"imported": 1}, {"adapted": 1, "adapted_cut": 1})
+    kept = store.conversations.messages.get("m1").extra["adapted"]["content"]
+    beginning, _, note = kept.partition("\u2026")
+    stored = text.replace("\0", "\\u0000")
+    assert (stored.startswith(beginning), len(beginning) > 100) == (True, True)
+    assert note == f" (cut: {len(stored.encode())} bytes)"
+
+
+def test_a_message_over_8_mib_is_no_reason_to_fail_a_lenient_import(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance OP-38."""
+    path, store = made(tmp_path / "state.db"), sqlite_database.open()
+    put_message(path, "m1", 1, content=json.dumps({"text": "x" * (9 * 1024 * 1024)}))
+    put_session(path, "s1", ["m1"])
+    assert [one.code for one in store.maintenance.imports.run(path).failures] == ["payload_too_large"]
+    done = store.maintenance.imports.run(path, lenient=True)
+    assert (done.units, done.noticed["adapted_cut"]) == ({"imported": 1}, 1)
+    kept = store.conversations.messages.get("m1").extra
+    assert kept is not None
+    assert len(kept["adapted"]["content"]) > 8_000_000
 
 
 def test_a_lenient_import_leaves_out_a_branch_that_cannot_be_read(store: Any, tmp_path: Path) -> None:
@@ -82,7 +102,7 @@ def test_a_lenient_import_of_a_state_database_keeps_columns_that_are_no_json(sto
     assert two.content == {"a": ["NaN", "-Infinity"]}
     texts = store.conversations.sessions.get("s1").extra["adapted"]
     assert texts == {"node_metadata": "{torn", "artifact_contract_json": json.dumps("b'\\xff'"), "show_topic": LONG}
-    assert store.conversations.branches.get("b1").extra == {"adapted": {"node_metadata": "torn"}}
+    assert store.conversations.branches.get("b1").extra["adapted"] == {"node_metadata": "torn"}
 
 
 def test_a_lenient_import_keeps_what_is_refused_of_a_history_of_statuses(store: Any, tmp_path: Path) -> None:
@@ -103,8 +123,10 @@ def test_a_lenient_import_keeps_what_is_refused_of_a_history_of_statuses(store: 
     assert (done.units, done.noticed["adapted"]) == ({"imported": 1}, 3)
     ended, began = store.conversations.lifecycle.history("s1").items
     assert (began.evidence, began.actor, ended.evidence, ended.reason_summary) == (None, None, [1], None)
-    assert store.conversations.sessions.get("s1").extra == {
-        "adapted": {"history[0].evidence_refs": "[torn", "history[0].actor": LONG, "history[1].summary": long}
+    assert store.conversations.sessions.get("s1").extra["adapted"] == {
+        "history[0].evidence_refs": "[torn",
+        "history[0].actor": LONG,
+        "history[1].summary": long,
     }
     assert imports.run(path, lenient=True).units == {"unchanged": 1}
 

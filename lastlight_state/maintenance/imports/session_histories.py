@@ -1,0 +1,115 @@
+"""Histories of statuses in the database of the third original system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.arguments import Reason
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance.imports.drafts import Change
+from lastlight_state.maintenance.imports.foreign import Row
+from lastlight_state.maintenance.imports.lenient import ADAPTED
+from lastlight_state.maintenance.imports.run_folders import known_status, moment_of
+from lastlight_state.maintenance.imports.session_cells import Cells
+
+#: The columns without which a history cannot be read.
+_CHANGED = {"status", "previous_status", "created_at"}
+#: The reason of a status whose own is not known.
+_IMPORTED = "legacy.imported"
+_WHY = ("reason_code", "reason_summary", "evidence_refs")
+#: The columns of a session that say why it has its status.
+REASON = ("status_reason_code", "status_reason_summary", "status_evidence_refs")
+_PLACED = {*_CHANGED, *_WHY, "id", "entity_type", "entity_id", "source", "actor"}
+
+
+def history(cells: Cells, session: Row, rows: Sequence[Row]) -> Iterator[Change]:
+    """Yield the changes of a session's status, the oldest first. What its own row says last is the last."""
+    begun = moment_of(session.get("started_at")) or moment_of(session["created_at"])
+    if rows and (lacking := sorted(_CHANGED - rows[0].keys())):
+        raise InvalidValue("status_transitions", f"lacks the column {lacking[0]}")
+    last, told = None, None
+    for row in rows:
+        at = moment_of(row["created_at"]) or begun
+        if told is None and row["previous_status"] is not None and begun is not None:
+            yield _change(cells, row["previous_status"], min(begun, at or begun))
+        cells.noticed["previous_status_differs"] += told is not None and row["previous_status"] != told
+        told = row["status"]
+        last, strange = known_status(told)
+        cells.noticed["status_unknown"] += strange is not None
+        if at is not None:
+            texts: Row = {}
+            why = _why(cells, row, texts)
+            yield Change(last, at, why, texts=texts.get(ADAPTED, {}), id=_id(row))
+    yield from _present(cells, session, last, begun)
+
+
+def says_why(session: Row, rows: Sequence[Row]) -> bool:
+    """True if the row of a session says no other reason of its status than its history."""
+    own = [session.get(name) for name in REASON]
+    if not rows or session.get("status") != rows[-1].get("status"):
+        return True
+    return own == [None] * len(own) or own == [rows[-1].get(name) for name in _WHY]
+
+
+def branch_change(cells: Cells, row: Row) -> Change | None:
+    """Return how a branch came to the status that its row says, or None."""
+    if row.get("status") is None:
+        return None
+    status, strange = known_status(row["status"])
+    cells.noticed["status_unknown"] += strange is not None
+    begun, ended = moment_of(row.get("started_at")), moment_of(row.get("ended_at"))
+    at = (ended if status in words.TERMINAL else begun) or begun or moment_of(row["created_at"])
+    reason = Reason(_IMPORTED, summary=strange, source="system")
+    return None if at is None else Change(status, at, reason, begun)
+
+
+def _present(cells: Cells, session: Row, last: str | None, begun: datetime | None) -> Iterator[Change]:
+    """Yield the change to the status that the row of a session says, unless its history ends with it."""
+    told = session.get("status")
+    if told is None:
+        return
+    status, strange = known_status(told)
+    if status == last:
+        return
+    at = moment_of(session.get("ended_at")) if status in words.TERMINAL else begun
+    moment = at or moment_of(session["updated_at"]) or begun
+    if moment is None:
+        return
+    if session.get(REASON[0]) is None:
+        yield _change(cells, told, moment)
+        return
+    cells.noticed["status_unknown"] += strange is not None
+    texts: Row = {}
+    said = {name: session.get(own) for name, own in zip(_WHY, REASON, strict=True)}
+    yield Change(status, moment, _why(cells, {**said, "source": "system"}, texts), texts=texts.get(ADAPTED, {}))
+
+
+def _change(cells: Cells, told: Any, at: datetime) -> Change:
+    """A change whose reason is not known."""
+    status, strange = known_status(told)
+    cells.noticed["status_unknown"] += strange is not None
+    return Change(status, at, Reason(_IMPORTED, summary=strange, source="system"))
+
+
+def _why(cells: Cells, row: Row, texts: Row) -> Reason:
+    """The reason of a change. A code that is not known stands in the summary, other columns in the evidence."""
+    code, summary, source = row.get("reason_code"), row.get("reason_summary"), row.get("source")
+    if code not in words.REASONS:
+        cells.noticed["reason_unknown"] += 1
+        code, summary = _IMPORTED, f"{code}: {summary}" if summary else code
+    if source not in words.SOURCES:
+        cells.noticed["source_unknown"] += source is not None
+        source = "system"
+    evidence = cells.json("status_transitions", row, "evidence_refs", texts)
+    others = {name: cells.json("status_transitions", row, name, texts) for name in row if name == "metadata"}
+    beside = {**{name: value for name, value in row.items() if name not in _PLACED | {"metadata"}}, **others}
+    told = {name: value for name, value in beside.items() if value not in (None, {})}
+    evidence = {"evidence_refs": evidence, **told} if told else evidence
+    return Reason(code, summary, evidence, source, row.get("actor"))  # type: ignore[arg-type]  # a known source
+
+
+def _id(row: Row) -> str | None:
+    return row["id"] if isinstance(row.get("id"), str) else None
