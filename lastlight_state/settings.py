@@ -10,7 +10,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -26,6 +36,12 @@ PREFIX = "LASTLIGHT_STATE_"
 DATABASE_FILE = "lastlight.db"
 #: The settings that say which database it is. Only one of them may be given, and an argument leaves none to the rest.
 DATABASE = ("url", "url_file")
+
+
+#: Postgres counts milliseconds in 32 bits.
+_MOST_SECONDS = 2_147_483
+#: Of names on Postgres, which would cut it.
+_LONGEST_SCHEMA = 63
 
 
 def _seconds(value: Any) -> Any:
@@ -78,17 +94,17 @@ class Settings(BaseSettings):
 
     url: str | None = Field(None, repr=False)  # may hold a password
     url_file: Path | None = None
-    schema_name: str | None = Field(None, validation_alias=AliasChoices(PREFIX + "SCHEMA", "schema"))
+    schema_name: str | None = Field(None, min_length=1, validation_alias=AliasChoices(PREFIX + "SCHEMA", "schema"))
     state_dir: Path = Field(Path("state"), validation_alias=AliasChoices(PREFIX + "STATE_DIR", "state_dir"))
     migrate: bool | None = None
     read_only: bool = False
     durability: Literal["normal", "full"] = "normal"
     journal_mode: Literal["wal", "delete", "truncate", "persist"] | None = None
-    wal_autocheckpoint: int = Field(1000, ge=0)
+    wal_autocheckpoint: int = Field(1000, ge=0, le=2**31 - 1)
     pool_size: int = Field(5, ge=1, le=1000)
     pooler: Literal["transaction"] | None = None
-    statement_timeout: float | None = Field(60.0, gt=0)
-    lock_timeout: float | None = Field(10.0, gt=0)
+    statement_timeout: float | None = Field(60.0, gt=0, le=_MOST_SECONDS)
+    lock_timeout: float | None = Field(10.0, gt=0, le=_MOST_SECONDS)
     busy_timeout: float = Field(5.0, ge=0, le=86_400)
     queue_timeout: float = Field(60.0, ge=0, le=86_400)
     pool_timeout: float = Field(30.0, ge=0, le=86_400)
@@ -136,6 +152,20 @@ class Settings(BaseSettings):
         if isinstance(given, dict) and given.get("pooler") is not None:
             return {"statement_timeout": None, "lock_timeout": None, **given}
         return given
+
+    @field_validator("*")
+    @classmethod
+    def _storable(cls, value: Any, info: ValidationInfo) -> Any:
+        """Texts and paths without NUL, in UTF-8. What is wrong with a URL is told where it is taken apart."""
+        if isinstance(value, str | Path) and info.field_name != "url":
+            text = str(value)
+            if "\0" in text:
+                raise ValueError("must not contain NUL")
+            if info.field_name == "schema_name" and len(text.encode(errors="replace")) > _LONGEST_SCHEMA:
+                raise ValueError(f"must not be longer than {_LONGEST_SCHEMA} bytes")
+            if not isinstance(value, Path):
+                text.encode()  # a UnicodeEncodeError is a ValueError
+        return value
 
     @model_validator(mode="after")
     def _one_database(self) -> Self:

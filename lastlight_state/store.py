@@ -18,7 +18,7 @@ from lastlight_state.backends import backend_of_engine, open_backend
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
-from lastlight_state.db.joined import hooks_follow, undo, undone_together
+from lastlight_state.db.joined import hooks_follow, joinable, undo, undone_together
 from lastlight_state.db.lent import Loan
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
@@ -259,7 +259,7 @@ class StateStore(Domains):
                 self.backend.close()
 
     def __repr__(self) -> str:
-        """The database without its password, and whether the store is open."""
+        """Name the database, without its password, and whether the store is open."""
         return f"{type(self).__name__}({self.backend.location!r}, {'open' if self._scope.is_open else 'closed'})"
 
     def __enter__(self) -> Self:
@@ -296,7 +296,7 @@ class StateStore(Domains):
         self._scope.refuse_closed()
         if self.settings.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
-        unit = Unit(self.backend, self.backend.join(connection))
+        unit = Unit(self.backend, self.backend.join(joinable(connection)))
         scope = TransactionScope(unit, self.metrics)
         try:
             with self._scope.inside(), undone_together(connection, unit):

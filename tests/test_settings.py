@@ -1,4 +1,5 @@
 import pickle
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from lastlight_state.agent_log import Slug
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.settings import PREFIX, Limits, Settings, load_settings
 from lastlight_state.store import StateStore
 
@@ -172,6 +173,44 @@ def test_a_wrong_setting_is_named(arguments: dict[str, Any], where: str) -> None
     with pytest.raises(InvalidValue) as refused:
         load_settings(None, **arguments)
     assert refused.value.where == where
+
+
+HOSTILE = [
+    "\0",
+    "a\0b",
+    "\ud800",
+    "",
+    "x" * 5000,
+    float("nan"),
+    float("inf"),
+    -1,
+    2**70,
+    1e300,
+    b"\xff",
+    {},
+    [],
+    object(),
+]
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_a_hostile_setting_is_refused_by_name_or_works(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-2: never by an error of the driver or of Python."""
+    monkeypatch.chdir(tmp_path)
+    for value in HOSTILE:
+        with suppress(InvalidValue, BackendUnavailable):
+            settings = load_settings(None, **{name: value})
+            with StateStore.open(settings=settings) as store:
+                store.workflows.overrides.put("w", enabled=True)
+
+
+@pytest.mark.parametrize("schema", ["x\0y", "", "\ud800", "x" * 64, "ü" * 32])
+def test_a_schema_that_no_database_can_have_is_refused_by_name(schema: str) -> None:
+    """backends B-2: before anything is sent."""
+    with pytest.raises(InvalidValue, match="schema"):
+        StateStore.open("postgresql://nobody@127.0.0.1:1/none", schema=schema)
 
 
 @pytest.mark.parametrize(("name", "where"), [("POOL_SIZE", "pool_size"), ("SESSION_TYPES", "session_types")])

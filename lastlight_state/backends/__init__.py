@@ -28,11 +28,18 @@ def open_backend(url: str | Path, options: Options) -> Backend:
 
 
 def backend_of_engine(engine: Engine, options: Options) -> Backend:
-    """The backend over a caller's engine, which stays the caller's."""
-    expected = {"sqlite": "pysqlite", "postgresql": "psycopg"}.get(engine.dialect.name)
-    if expected is not None and engine.dialect.driver != expected:
-        raise NotSupported(f"engine= must use the driver {expected!r}, not {engine.dialect.driver!r}")
-    return _opener(engine.dialect.name)(engine.url, options, engine=engine)
+    """The backend over a caller's engine, which stays the caller's. Raises `NotSupported`, `InvalidValue`."""
+    dialect = getattr(engine, "dialect", None)
+    expected = {"sqlite": "pysqlite", "postgresql": "psycopg"}.get(getattr(dialect, "name", ""))
+    if expected is not None and dialect is not None and (dialect.driver != expected or dialect.is_async):
+        raise NotSupported(
+            f"engine= must use the driver {expected!r}, not {dialect.driver!r} or what is asynchronous: give one of"
+            " create_engine(), to AsyncStateStore too"
+        )
+    opener = _opener(dialect.name) if dialect is not None else None
+    if opener is None or not isinstance(engine, Engine):
+        raise InvalidValue("engine", f"expected an Engine of create_engine(), got {type(engine).__name__}")
+    return opener(engine.url, options, engine=engine)
 
 
 def _open_sqlite(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:

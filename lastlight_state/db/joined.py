@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 
 from lastlight_state.backends.sql.endings import ending_word
 from lastlight_state.db.scope import refuse_dead, run_hooks
@@ -19,6 +19,23 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import block
 
 _SAVEPOINT = "lastlight_block"
+
+
+def joinable(connection: object) -> Connection:
+    """Return the connection. Raises `MisuseError` for what is none of SQLAlchemy's, with what to give instead."""
+    given = type(connection)
+    asynchronous = given.__module__.startswith("sqlalchemy.ext.asyncio")
+    if asynchronous or (isinstance(connection, Connection) and connection.dialect.is_async):
+        instead = "an asynchronous one cannot be joined; use store.run(work), and Session(bind=tx.connection) in work"
+    elif isinstance(connection, Connection):
+        return connection
+    elif isinstance(connection, Engine):
+        instead = "use `with engine.begin() as connection`"
+    elif hasattr(connection, "get_bind") or hasattr(connection, "registry"):  # a Session, a scoped_session
+        instead = "give session.connection()"
+    else:
+        instead = "give one that is inside a transaction"
+    raise MisuseError(f"connection= takes a Connection of SQLAlchemy, not {given.__name__}: {instead}")
 
 
 @block

@@ -86,6 +86,11 @@ class Record(BaseModel):
         """The record of a row's values, as `made`; a subclass may bring them into its shape first."""
         return made(cls, values)
 
+    def __hash__(self) -> int:
+        """A hash of the type and of the values that are texts, numbers and times: records may stand in sets."""
+        values = self.__dict__
+        return hash((type(self), *(values.get(name) for name in type(self).model_fields if _hashes(values.get(name)))))
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         values = self.__dict__
         telling = [(name, _shown(value)) for name, value in values.items() if _tells(name, value)]
@@ -126,6 +131,10 @@ class Page(Record, Generic[T]):
         yield "more", self.next_page_token is not None
         if self.damaged:
             yield "damaged", len(self.damaged)
+
+
+def _hashes(value: Any) -> bool:
+    return isinstance(value, _SCALARS)
 
 
 def _tells(name: str, value: Any) -> bool:

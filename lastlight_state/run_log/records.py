@@ -71,7 +71,8 @@ class Logged(Open):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self.to_json() == other.to_json()
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash(tuple(value for _, value in sorted(self.to_json().items()) if isinstance(value, str)))
 
 
 class RunHeader(Logged):

@@ -1,5 +1,6 @@
 """``transaction(connection=…)``: calls inside a transaction that is the caller's own."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -10,14 +11,16 @@ import sqlalchemy.orm
 from support.callers import engine_on
 from support.undone import Boom, undone
 
-from lastlight_state import StateStore
+from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.backends.base import Mode
 from lastlight_state.errors import (
     BackendBusy,
     ClaimLost,
+    InvalidValue,
     MisuseError,
     NestedTransaction,
     NotFound,
+    NotSupported,
     ReadOnlyTransaction,
     StoreClosed,
 )
@@ -230,11 +233,49 @@ def test_a_connection_to_another_product_is_refused(store: StateStore, database:
     stranger.dispose()
 
 
-class FarConnection:
+class FarConnection(sa.Connection):
     """A connection of an engine that is not reached."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.dialect = engine.dialect
+
+
+def test_what_is_no_connection_is_refused_with_what_to_give_instead(store: StateStore, engine: sa.Engine) -> None:
+    """backends B-43."""
+    asynchronous = sa.create_engine("postgresql+psycopg_async://nobody@127.0.0.1:1/none")
+    made: list[tuple[Any, str]] = [
+        (sa.orm.Session(engine), r"not Session: give session\.connection\(\)"),
+        (sa.orm.scoped_session(sa.orm.sessionmaker(engine)), r"give session\.connection\(\)"),
+        (engine, r"engine\.begin\(\) as connection"),
+        (asynchronous, r"engine\.begin\(\) as connection"),
+        (FarConnection(asynchronous), r"store\.run\(work\)"),
+        (of_asyncio("AsyncEngine"), r"not AsyncEngine: .* store\.run\(work\)"),
+        (of_asyncio("AsyncConnection"), r"store\.run\(work\)"),
+        (of_asyncio("AsyncSession"), r"store\.run\(work\)"),
+        ("postgresql://db/x", "not str: give one that is inside a transaction"),
+        (5, "not int"),
+        (object(), "not object"),
+    ]
+    for given, said in made:
+        with pytest.raises(MisuseError, match=said), store.transaction(connection=given):
+            pass
+
+
+def of_asyncio(name: str) -> object:
+    """What a class of SQLAlchemy's asyncio looks like from outside; the real ones need greenlet."""
+    made: object = type(name, (), {"__module__": "sqlalchemy.ext.asyncio"})()
+    return made
+
+
+def test_what_is_no_sync_engine_is_refused_with_what_to_give_instead(engine: sa.Engine) -> None:
+    """backends B-12: both faces."""
+    asynchronous = sa.create_engine("postgresql+psycopg_async://nobody@127.0.0.1:1/none")
+    made: list[Any] = [asynchronous, of_asyncio("AsyncEngine"), sa.orm.Session(engine), "sqlite://", 5]
+    for given in made:
+        with pytest.raises((InvalidValue, NotSupported), match=r"^engine.*create_engine\(\)"):
+            StateStore.open(engine=given)
+        with pytest.raises((InvalidValue, NotSupported), match=r"^engine.*create_engine\(\)"):
+            asyncio.run(AsyncStateStore.open(engine=given))
 
 
 def test_calls_through_the_store_are_refused_inside(store: StateStore, engine: sa.Engine) -> None:

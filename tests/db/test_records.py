@@ -1,5 +1,8 @@
 import copy
+import importlib
 import pickle
+import pkgutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -8,7 +11,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lastlight_state.db.records import DamagedRow, Page, Record
+import lastlight_state
+from lastlight_state import StateStore
+from lastlight_state.db.records import DamagedRow, Page, Record, made
+from lastlight_state.workflows import Trigger
 
 
 class Thing(Record):
@@ -136,3 +142,34 @@ def test_the_repr_of_a_page_tells_how_much_it_holds() -> None:
     assert repr(Page(items=(bill(), bill()), next_page_token="secret")) == "Page(items=2, more=True)"
     row = DamagedRow(table="bills", key="b", column="at", problem="secret")
     assert repr(Page(items=(bill(),), damaged=(row, row))) == "Page(items=1, more=False, damaged=2)"
+
+
+def _kinds(kind: type[Record]) -> Iterator[type[Record]]:
+    for found in kind.__subclasses__():
+        yield found
+        yield from _kinds(found)
+
+
+def test_every_record_has_a_hash_whatever_it_holds() -> None:
+    """house H-10: equal records have equal hashes, in whatever order their values came."""
+    for module in pkgutil.walk_packages(lastlight_state.__path__, "lastlight_state."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    kinds = [kind for kind in _kinds(Record) if kind.__module__.startswith("lastlight_state")]
+    assert len(kinds) > 50
+    for kind in kinds:
+        values: dict[str, Any] = {name: {"holds": [name]} for name in kind.model_fields}
+        other = dict(reversed(values.items()))
+        assert {made(kind, values), made(kind, other)} == {made(kind, values)}
+        first = next(iter(values), None)
+        if first is not None:
+            assert hash(made(kind, {**values, first: "a"})) != hash(made(kind, {**values, first: "b"}))
+
+
+def test_a_record_with_contents_stands_in_sets(every_backend: StateStore) -> None:
+    """house H-10."""
+    runs = every_backend.workflows.runs
+    made_run = runs.create("w", trigger=Trigger(type="cli", id="t"), phase="p", context={"a": {"b": [1]}})
+    other = runs.create("w", trigger=Trigger(type="cli", id="t"), phase="p")
+    assert {made_run, runs.get(made_run.id), other} == {made_run, other}
+    assert hash(runs.list())
