@@ -22,6 +22,10 @@ ALONE = {
     "output": "the same",
     "cached": "the same",
     "frame": "frames before it, which never change",
+    **dict.fromkeys(
+        ("claimable", "pending approvals", "pending approvals of a run", "pending requests"),
+        "whether a question is overdue, which is expired before the list is read",
+    ),
 }
 
 

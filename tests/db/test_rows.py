@@ -42,14 +42,14 @@ def test_any_name_of_a_column_is_a_name() -> None:
 
 @given(moment=st.datetimes(timezones=st.just(UTC)) | st.none())
 def test_times_are_read_as_by_the_column(moment: datetime | None) -> None:
-    """house H-31, house H-57: our own form, and no other."""
+    """house H-31, house H-61: our own form, and no other."""
     text = None if moment is None else iso_text(moment)
     assert build(("at",), {"at": read_time}, (text,)) == [{"at": read_time(text)}]
 
 
 @pytest.mark.parametrize("text", [*SPELLINGS, *UNREADABLE])
 def test_a_time_in_another_spelling_is_read_neither_way(text: str) -> None:
-    """house H-57: in the code that is made for a statement, and by its converter."""
+    """house H-61: in the code that is made for a statement, and by its converter."""
     with pytest.raises(ValueError, match=r"."):
         build(("at",), {"at": read_time}, (text,))
 

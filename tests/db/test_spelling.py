@@ -31,7 +31,7 @@ def times(tables: list[sa.Table]) -> list[tuple[sa.Table, str]]:
 
 
 def test_the_database_refuses_times_in_another_spelling(sqlite_database: Database) -> None:
-    """house H-57: every time column of every table, each spelling, inserted and updated by plain SQL."""
+    """house H-61: every time column of every table, each spelling, inserted and updated by plain SQL."""
     _, tables = scene(sqlite_database)
     raw = sqlite_database.raw()
     taken, tried = [], 0
@@ -67,7 +67,7 @@ def _runs(raw: Any, sql: str, *values: object) -> bool:
 
 
 def test_a_new_row_of_every_table_is_refused_for_its_times_alone(sqlite_database: Database) -> None:
-    """house H-57: the guard of each table asks for each of its times."""
+    """house H-61: the guard of each table asks for each of its times."""
     _, tables = scene(sqlite_database)
     raw = sqlite_database.raw()
     for table, name in times(tables[:-1]):
@@ -80,7 +80,7 @@ def test_a_new_row_of_every_table_is_refused_for_its_times_alone(sqlite_database
 
 
 def test_plain_sql_with_times_as_ours_is_taken(sqlite_database: Database) -> None:
-    """house H-57: also the last one that there is."""
+    """house H-61: also the last one that there is."""
     _, tables = scene(sqlite_database)
     raw = sqlite_database.raw()
     for moment in (STORED, "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z", "2024-02-29T23:59:59.999Z"):
@@ -90,14 +90,14 @@ def test_plain_sql_with_times_as_ours_is_taken(sqlite_database: Database) -> Non
 
 @pytest.mark.parametrize("odd", [*SPELLINGS, *UNREADABLE])
 def test_only_our_spelling_is_read(odd: str) -> None:
-    """house H-57."""
+    """house H-61."""
     assert read_time(STORED) == datetime(2026, 7, 27, 23, tzinfo=UTC)
     with pytest.raises(ValueError, match=r"."):
         read_time(odd)
 
 
 def test_walks_end_and_name_rows_with_times_in_another_spelling(sqlite_database: Database) -> None:
-    """house H-57, house H-42: where no guard was in the way, such rows are damaged, and none is shown twice."""
+    """house H-61, house H-42: where no guard was in the way, such rows are damaged, and none is shown twice."""
     store, tables = scene(sqlite_database)
     raw = sqlite_database.raw()
     without_guards(raw)
@@ -112,7 +112,7 @@ def test_walks_end_and_name_rows_with_times_in_another_spelling(sqlite_database:
 
 @pytest.mark.parametrize("value", [2, -1])
 def test_a_flag_is_0_or_1(value: int) -> None:
-    """house H-57: a statement compares with 1, so 2 would be true for readers and false for statements."""
+    """house H-61: a statement compares with 1, so 2 would be true for readers and false for statements."""
     dialect = sa.create_engine("sqlite://").dialect
     for kind in (columns.Flag, columns.Boolean):
         convert: Any = kind.dialect_impl(dialect).result_processor(dialect, None)

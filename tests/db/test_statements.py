@@ -197,7 +197,7 @@ def test_what_cannot_be_read_names_its_table_its_row_and_its_column(
 
 @pytest.mark.parametrize("literal", ["'2026-02-03T12:34:56.789123+00:00'", "'2026-02-03 13:34:56.789+01:00'"])
 def test_times_in_the_words_of_other_writers_are_damage(sqlite_database: Database, literal: str) -> None:
-    """house H-57: read as they are meant, they would still be compared as they stand."""
+    """house H-61: read as they are meant, they would still be compared as they stand."""
     store = sqlite_database.open()
     with scratch_tables(store):
         insert(store)
