@@ -112,8 +112,12 @@ def in_one_order(value: Any, written: Any) -> Any:
 
 
 def exact_text(amount: Decimal) -> str:
-    """An exact amount as text, without exponent and needless zeros: ``0.1``, ``1000000``, ``0``."""
-    return format(amount.normalize(), "f") if amount else "0"
+    """An exact amount as text, without exponent and needless zeros: ``0.1``, ``1000000``, ``0``.
+
+    Every digit is in it, whatever precision the caller's decimal context has.
+    """
+    text = format(amount, "f") if amount else "0"
+    return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
 def is_deeper(value: Any, levels: int) -> bool:

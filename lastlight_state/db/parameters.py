@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,6 +41,7 @@ _ALLOWED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...], str], ...] = (
     (sa.Integer, (int,), "a whole number"),
     (sa.Boolean, (bool,), "True or False"),
     (columns.Float64, (float, int), "a number"),
+    (columns.ExactNumeric, (Decimal,), "a Decimal"),
     (columns.UtcTimestamp, (datetime,), "a datetime"),
     (columns.BinaryJson, (str,), "JSON text"),
     (sa.LargeBinary, (bytes,), "bytes"),

@@ -139,6 +139,11 @@ class Unit:
         except self.backend.driver_errors as error:
             raise self.backend.translate(error) from error
 
+    def rehearse(self, statement: Statement, rows: Iterable[Values]) -> None:
+        """Check and convert these rows as `insert` does, and send nothing. Raises `InvalidValue` as `insert`."""
+        for _ in statement.on(self.backend).batches.of(rows):
+            pass
+
     def named_lock(self, name: str) -> None:
         """Wait until no other unit holds ``name``, and hold it until this one ends."""
         self.backend.named_lock(self.checkout, name)

@@ -57,6 +57,12 @@ def place(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[str]:
     return Counter({name: len(rows) for name, rows in new.items()})
 
 
+def rehearse(view: Unit, table: sa.Table, rows: Sequence[Row]) -> None:
+    """Do with these rows what `place` does, up to the write. Raises `InvalidValue` for a value that no column takes."""
+    if rows:
+        view.rehearse(*_written(Subject(table), rows))
+
+
 def beside(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]:
     """Those of these rows that are stored: the table, the row as given, and as it is stored."""
     for subject in _ordered(view, given):
@@ -99,12 +105,17 @@ def _stored(view: Unit, subject: Subject, keys: Iterable[Key]) -> Iterator[Row]:
 
 
 def _insert(unit: Unit, subject: Subject, rows: Sequence[Row]) -> None:
-    names = tuple(column.name for column in subject.columns if column.name in rows[0])
-    texts = [column.name for column in subject.columns if is_json(column) and column.name in names]
-    unit.insert(subject.table, _inserted(subject.table, names), (_encoded(subject, row, texts) for row in rows))
+    unit.insert(subject.table, *_written(subject, rows))
     if subject.numbered is not None:  # numbers that the database gives next are greater than these
         given = unit.backend.given(unit.checkout, subject.name, subject.numbered)
         unit.backend.advance(unit.checkout, subject.name, subject.numbered, given)
+
+
+def _written(subject: Subject, rows: Sequence[Row]) -> tuple[Statement, Iterator[Row]]:
+    """The statement that inserts one of these rows, and its parameters for each."""
+    names = tuple(column.name for column in subject.columns if column.name in rows[0])
+    texts = [column.name for column in subject.columns if is_json(column) and column.name in names]
+    return _inserted(subject.table, names), (_encoded(subject, row, texts) for row in rows)
 
 
 def _encoded(subject: Subject, row: Row, texts: Iterable[str]) -> Row:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from lastlight_state.backends.sql.quoting import quoted
@@ -80,4 +81,5 @@ _WRITTEN: dict[type, Callable[[Any], str]] = {
     float: float.__repr__,
     datetime: iso_text,
     bytes: _bytes,
+    Decimal: lambda value: format(value, "f"),
 }

@@ -34,8 +34,8 @@ _READ: tuple[tuple[type, type, Callable[[Any], Any]], ...] = (
 
 
 def line_of(row: Row) -> bytes:
-    """The line of a row."""
-    return canonical(row) + b"\n"
+    """Return the line of a row. A decimal is written with all its digits, ``19.90`` too."""
+    return canonical({name: _digits(value) for name, value in row.items()}) + b"\n"
 
 
 def row_of(table: sa.Table, line: bytes) -> Row:
@@ -102,6 +102,10 @@ def _read(name: str, value: Any, written: type, read: Callable[[Any], Any]) -> A
 def _is_odd(value: Any, written: type) -> bool:
     """Whether a number is none that a database stores: a bool, or beyond 64 bits."""
     return written is int and (isinstance(value, bool) or not -(2**63) <= value < 2**63)
+
+
+def _digits(value: Any) -> Any:
+    return format(value, "f") if value.__class__ is Decimal else value
 
 
 def named(rows: list[Row], names: Mapping[Any, Any]) -> list[Row]:

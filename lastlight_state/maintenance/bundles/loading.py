@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 
@@ -99,7 +99,10 @@ class Loading:
         return logs.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
     def counted(self, view: Unit) -> Counter[str]:
-        """How many rows `store` would add, by table. Raises for a bundle that it cannot add."""
+        """How many rows `store` would add, by table. Raises for a bundle that it cannot add.
+
+        Everything is done that `store` does, up to the write.
+        """
         self._refuse_nameless()
         references = References(view)
         added: Counter[str] = Counter()
@@ -110,11 +113,12 @@ class Loading:
             refuse_taken_keys(view, table, rows)
             if not self._allow_unknown_words:
                 refuse_unknown_words(table, rows)
-            if table.name in new:
-                added[table.name] += len(rows)
-                continue
-            given = self._given(view, table, rows, lambda names: selection.classes(view, names), held)
-            added[table.name] += len(placing.missing(view, given, keeps=self._keeps_of(table)).get(table.name, ()))
+            lacking: Sequence[placing.Row] = rows
+            if table.name not in new:
+                given = self._given(view, table, rows, lambda names: selection.classes(view, names), held)
+                lacking = placing.missing(view, given, keeps=self._keeps_of(table)).get(table.name, ())
+            placing.rehearse(view, table, lacking)
+            added[table.name] += len(lacking)
         return +added
 
     def store(self, unit: Unit) -> Counter[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -93,8 +93,18 @@ class Subject:
 
 def subjects(outputs: Iterable[sa.Table]) -> list[Subject]:
     """Every table that is copied, each after those that it refers to. ``outputs`` are the output tables."""
-    own = [table for table in METADATA.sorted_tables if table.name not in APART]
-    return [Subject(table) for table in (*own, *outputs)]
+    return [*_own(), *map(_of, outputs)]
+
+
+@cache
+def _own() -> tuple[Subject, ...]:
+    return tuple(_of(table) for table in METADATA.sorted_tables if table.name not in APART)
+
+
+@lru_cache(maxsize=512)
+def _of(table: sa.Table) -> Subject:
+    """Return the subject of a table: its statements are compiled once."""
+    return Subject(table)
 
 
 def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:

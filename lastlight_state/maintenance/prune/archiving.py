@@ -1,7 +1,8 @@
 """The victims of a prune as bundles: each is written, synced, read again and named before its rows are removed.
 
-A bundle's name ends with the beginning of its digest. So a batch that is repeated, because it was killed before its
-commit, finds the file there; and one whose record has changed meanwhile gets another name.
+The removal is committed when every bundle of the batch was loaded and has brought back what it was made of. A bundle's
+name ends with the beginning of its digest. So a batch that is repeated, because it was killed before its commit, finds
+the file there; and one whose record has changed meanwhile gets another name.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from lastlight_state.db.unit import Unit
@@ -25,6 +27,7 @@ from lastlight_state.maintenance.bundles.archive import link
 from lastlight_state.maintenance.bundles.opened import opened
 from lastlight_state.maintenance.bundles.records import Bundle
 from lastlight_state.maintenance.bundles.writing import written
+from lastlight_state.maintenance.prune import proving
 from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.settings import Settings
 
@@ -80,6 +83,15 @@ class Archiver:
     def name_of(self, key: str, digest: str) -> str:
         """The name of a record's bundle in the folder."""
         return f"{self.kind}-{_name(key)}-{digest[:_DIGITS]}.zip"
+
+    def prove(self, unit: Unit, digests: Mapping[str, str], at: datetime) -> None:
+        """Load the bundle of each of these records, which are removed, compare it, and undo that.
+
+        Raises `Conflict` ``archive_differs``, or what refuses the bundle; then nothing may be removed.
+        """
+        with translated(self.folder), proving.undone(unit):
+            for key, digest in digests.items():
+                proving.prove(unit, self.folder / self.name_of(key, digest), at)
 
     def refuse_other(self, archived: Counter[str], removed: Counter[str]) -> None:
         """Raise `Conflict` if more was removed than archived: somebody added rows to one of the records meanwhile.

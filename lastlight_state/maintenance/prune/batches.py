@@ -69,6 +69,7 @@ def batch(
     removed = _removed(unit, receipt, found, taken, outputs, at, digests) if taken else Counter()
     if archiver is not None:
         archiver.refuse_other(archived, removed)
+        archiver.prove(unit, {key: digests[key] for key in taken}, at)
     last = following[-1] if len(chosen) == len(victims) else following[keys.index(chosen[-1])]
     names = tuple(archiver.name_of(*one) for one in digests.items()) if archiver and archiver.with_logs else ()
     progress = Progress(last, progress.removed or bool(taken), names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Self
 
 import sqlalchemy as sa
@@ -51,8 +52,14 @@ class Registered(Record):
             columns=self.columns,
             signature=self.signature,
             model_digest=self.model_digest,
-            table=sql_table(self.table_name, self.columns, is_foreign=self.kind == "custom"),
+            table=_table(self.table_name, self.columns, is_foreign=self.kind == "custom"),
         )
+
+
+@lru_cache(maxsize=512)
+def _table(name: str, columns: tuple[OutputColumn, ...], *, is_foreign: bool) -> sa.Table:
+    """Return the same table for the same columns: whoever reads the registry again need not compile anew."""
+    return sql_table(name, columns, is_foreign=is_foreign)
 
 
 def with_extras(made: OutputTable[Any], columns: Sequence[OutputColumn]) -> OutputTable[Any]:

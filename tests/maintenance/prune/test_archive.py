@@ -15,13 +15,27 @@ from support.maintenance.whole_runs import Report, whole_run
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
-from lastlight_state.errors import Conflict, CorruptData, InvalidValue
+from lastlight_state.errors import Conflict, CorruptData, InvalidValue, StateError
 from lastlight_state.maintenance import CopiedTable, PrunePolicy
 from lastlight_state.maintenance.prune import batches
 from lastlight_state.testing import Database
 from lastlight_state.workflows import RunOptions, Trigger
 
 DAY = 86_400
+_FUNCTION = "CREATE FUNCTION theirs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {} RETURN NEW; END $$"
+_BEFORE = "CREATE TRIGGER theirs BEFORE INSERT ON report FOR EACH ROW EXECUTE FUNCTION theirs()"
+#: Statements after which a row that is inserted into ``report`` gets another title.
+_CHANGED_ON_INSERT = {
+    "sqlite": [
+        "CREATE TRIGGER theirs AFTER INSERT ON report BEGIN UPDATE report SET title = 'x' WHERE rowid = NEW.rowid; END"
+    ],
+    "postgresql": [_FUNCTION.format("NEW.title = 'x';"), _BEFORE],
+}
+#: Statements after which no row can be inserted into ``report``.
+_REFUSED_ON_INSERT = {
+    "sqlite": ["CREATE TRIGGER theirs BEFORE INSERT ON report BEGIN SELECT RAISE(ABORT, 'no more'); END"],
+    "postgresql": [_FUNCTION.format("RAISE EXCEPTION 'no more';"), _BEFORE],
+}
 #: Tables that tell of the prune and of the load, and stay.
 _OWN = {"maintenance_receipts", "tombstones"}
 
@@ -162,6 +176,35 @@ def test_a_file_in_the_place_of_an_archive_is_read_before_it_is_trusted(database
     assert (caught.value.code, store.workflows.runs.get("old").id) == ("other_file", "old")
     file.write_bytes(whole)
     assert store.maintenance.prune.run(policy).counts["workflow_runs"] == 1
+
+
+def test_an_archive_that_does_not_bring_back_every_cell_removes_nothing(fresh_database: Database, folder: Path) -> None:
+    """maintenance OP-30: a trigger of another program changes what is inserted; the error names the cell."""
+    store, raw = _with_an_old_run(fresh_database), fresh_database.raw()
+    raw.execute("UPDATE report SET title = 'as it was'")
+    for statement in _CHANGED_ON_INSERT[fresh_database.name]:
+        raw.execute(statement)
+    was = _counts(fresh_database)
+    with pytest.raises(Conflict, match="column title, does not come back from the archive") as caught:
+        store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
+    told = {name: caught.value.details[name] for name in ("table", "key", "column")}
+    assert (caught.value.code, told) == (
+        "archive_differs",
+        {"table": "report", "key": "('old', 'n', 0)", "column": "title"},
+    )
+    assert (_counts(fresh_database), raw.execute("SELECT title FROM report").fetchone()[0]) == (was, "as it was")
+
+
+def test_an_archive_that_the_database_refuses_removes_nothing(fresh_database: Database, folder: Path) -> None:
+    """maintenance OP-30: the error of the load says which archive it was."""
+    store, raw = _with_an_old_run(fresh_database), fresh_database.raw()
+    for statement in _REFUSED_ON_INSERT[fresh_database.name]:
+        raw.execute(statement)
+    was = _counts(fresh_database)
+    with pytest.raises(StateError) as caught:
+        store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, archive=folder))
+    assert any("so nothing was removed" in note for note in caught.value.__notes__)
+    assert _counts(fresh_database) == was
 
 
 def test_a_run_that_cannot_be_read_stays_and_hinders_no_other(sqlite_database: Database, folder: Path) -> None:
