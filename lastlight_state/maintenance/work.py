@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -11,12 +9,12 @@ from datetime import datetime
 from lastlight_state.clock import to_millis
 from lastlight_state.db.told import message_of
 from lastlight_state.errors import ClaimLost, Conflict, StateError
-from lastlight_state.receipts import Receipt, Receipts
+from lastlight_state.receipts import Receipt, Receipts, owners
 
 
 def owner() -> str:
     """This process, as receipts name it."""
-    return f"{socket.gethostname()[:200]}:{os.getpid()}"
+    return owners.this_process()
 
 
 def confirm_after(place: tuple[datetime, str], start: tuple[datetime, str]) -> None:

@@ -60,7 +60,8 @@ class Receipts(Repository):
     ) -> Receipt:
         """Begin a piece of work. Raises `Conflict` ``already_running`` if one of this kind and scope runs.
 
-        Work whose owner has been silent for ten minutes is set to ``interrupted`` and does not stand in the way.
+        Work whose owner was a process of this machine that has ended, or has been silent for ten minutes, is set to
+        ``interrupted`` and does not stand in the way.
         """
         now = self._now()
         row: dict[str, Any] = {
@@ -81,7 +82,7 @@ class Receipts(Repository):
         def work(unit: Unit) -> Receipt:
             rival = unit.row(sql.RIVAL, row)
             if rival is not None:
-                if steps.is_alive(rival["updated_at"], now):
+                if steps.is_alive(rival, now):
                     raise steps.under_way(row["kind"], row["scope"], rival, now)
                 said = {"error": f"silent since {rival['updated_at'].isoformat()}"}
                 unit.row(sql.INTERRUPT, {"receipt_id": rival["id"], "at_epoch": rival["epoch"], **said})
@@ -94,7 +95,7 @@ class Receipts(Repository):
         return self._writing(work)
 
     def resume(self, receipt_id: str, *, owner: str) -> Receipt:
-        """Go on with work that was interrupted, or whose owner has been silent for ten minutes.
+        """Go on with work that was interrupted, or whose owner has ended or has been silent for ten minutes.
 
         The receipt's epoch rises, so that nothing more of the earlier owner is stored. Raises `NotFound`, and
         `Conflict`: ``receipt_finished``, or ``already_running`` if its owner or another one is at work.

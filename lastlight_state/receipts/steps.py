@@ -10,7 +10,7 @@ from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict
-from lastlight_state.receipts import statements as sql, words
+from lastlight_state.receipts import owners, statements as sql, words
 from lastlight_state.receipts.records import Receipt
 
 
@@ -37,7 +37,7 @@ def finish(unit: Unit, receipt: Receipt, state: str, *, error: str | None, at: d
 
 
 def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
-    """Go on with work that was interrupted, or whose owner has been silent for ten minutes.
+    """Go on with work that was interrupted, or whose owner has ended or has been silent for ten minutes.
 
     Raises `NotFound`, and `Conflict` for work that has ended, or that its owner is doing.
     """
@@ -46,7 +46,7 @@ def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
         raise valid.not_found(words.RECEIPT, receipt_id)
     if found.state not in ("running", "interrupted"):
         raise Conflict(f"receipt {receipt_id!r} is {found.state}: nothing is left to do", code="receipt_finished")
-    if found.state == "running" and is_alive(found.updated_at, at):
+    if found.state == "running" and is_alive(found.model_dump(), at):
         raise under_way(found.kind, found.scope, found.model_dump(), at)
     rival = unit.row(sql.RIVAL, {"kind": found.kind, "scope": found.scope})
     if rival is not None and rival["id"] != receipt_id:
@@ -55,9 +55,9 @@ def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
     return _sure(receipt_id, unit.find(Receipt, sql.TAKE, values))
 
 
-def is_alive(updated_at: datetime, now: datetime) -> bool:
-    """Whether the owner of a running receipt may still be at work."""
-    return now - updated_at < words.SILENCE
+def is_alive(running: Mapping[str, Any], now: datetime) -> bool:
+    """True if the owner of a running receipt may still be at work."""
+    return bool(now - running["updated_at"] < words.SILENCE) and not owners.has_ended(running["owner"])
 
 
 def under_way(kind: str, scope: str, running: Mapping[str, Any], now: datetime) -> Conflict:

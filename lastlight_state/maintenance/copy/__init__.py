@@ -86,9 +86,10 @@ class Copy(Repository):
     ) -> CopyReport:
         """Go on with a copy that was interrupted, after its last batch, and compare everything.
 
-        After a process was killed the copy can be taken over when it has been silent for ten minutes: until then this
-        is `Conflict` ``already_running``. Raises `NotFound` where no copy is unfinished, and `Conflict`
-        ``copies_differ`` if the source was changed in the meantime: then begin again with an empty target.
+        After a process was killed the copy can be taken over at once on the machine of that process, and elsewhere when
+        it has been silent for ten minutes: until then this is `Conflict` ``already_running``. Raises `NotFound` where
+        no copy is unfinished, and `Conflict` ``copies_differ`` if the source was changed in the meantime: then begin
+        again with an empty target.
         """
         return self._copied(target, schema, batch_rows, on_progress, resumed=True)
 

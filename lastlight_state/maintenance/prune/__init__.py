@@ -71,7 +71,8 @@ class Prune(Repository):
     def resume(self, receipt_id: str, *, time_limit: float | None = None) -> Receipt:
         """Go on with a prune that was interrupted, under its policy and with its cutoff.
 
-        After a process was killed, its receipt says ``running`` and can be taken over after ten minutes. Raises
+        After a process was killed, its receipt says ``running``. It can be taken over at once on the machine of that
+        process, and elsewhere after ten minutes. Raises
         `NotFound`, `Conflict` for a prune that has ended or is going on, and `InvalidValue` where logs are to go and
         their folder is not on this machine.
         """
