@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,9 @@ def _write(directory: int, name: str, data: bytes, sync: SyncWord) -> None:
                 if sync != "os":
                     os.fdatasync(descriptor)
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-        except OSError:
-            os.unlink(temporary, dir_fd=directory)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=directory)
             raise
     finally:
         if sync != "os":

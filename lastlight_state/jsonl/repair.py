@@ -141,7 +141,8 @@ class _Copy:
 
     def __exit__(self, *_: object) -> None:
         for file in self._files:
-            file.close()
+            with suppress(OSError):  # what is buffered and finds no room: everything that is kept was flushed before
+                file.close()
         if not self._is_kept:
             for name in self._made:
                 with suppress(FileNotFoundError):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import resource
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 from support.filled_store import TRIGGER
+from support.full_disk import largest_file
 
 from lastlight_state import StateStore
 from lastlight_state.errors import BackendUnavailable, ClaimLost, Conflict
@@ -145,17 +145,6 @@ def test_output_tables_that_were_left_in_the_target_are_compared(sqlite_database
     left.raw().execute(made)
     left.close()
     assert "report" in {table.name for table in store.maintenance.copy.run(there).tables}
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file of this process grows past that size: as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_is_named_and_leaves_nothing_behind(sqlite_database: Database, tmp_path: Path) -> None:
