@@ -3,6 +3,7 @@
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -13,8 +14,9 @@ from lastlight_state.testing import FrozenClock
 if __name__ == "__main__":
     url, state_dir, *kinds = sys.argv[1:]
     with StateStore.open(url, state_dir=state_dir, clock=FrozenClock()) as store:
+        receipts: Any = store.receipts
         for kind in kinds:
-            store.receipts.begin(kind, owner=owners.this_process(), policy={})
+            receipts.begin(kind, owner=owners.this_process(), policy={})
         sys.stdout.write("begun\n")
         sys.stdout.flush()
         time.sleep(600)
