@@ -50,9 +50,7 @@ def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH
         data = orjson.dumps(value) if _is_sound(value, max_depth) else None
     except TypeError:  # a lone surrogate
         data = None
-    if data is None or (
-        _BACKSLASH in data and _NUL in data
-    ):  # what is wrong is named, and what may be changed is changed
+    if data is None or (_BACKSLASH in data and _NUL in data):  # names what is wrong, changes what may be changed
         data = encode_bytes(where, value, max_depth=max_depth)
     if len(data) > max_bytes:
         raise PayloadTooLarge(where, limit=max_bytes, actual=len(data), hint=hint)
@@ -112,10 +110,7 @@ def in_one_order(value: Any, written: Any) -> Any:
 
 
 def exact_text(amount: Decimal) -> str:
-    """An exact amount as text, without exponent and needless zeros: ``0.1``, ``1000000``, ``0``.
-
-    Every digit is in it, whatever precision the caller's decimal context has.
-    """
+    """Return an amount with all its digits, in every decimal context, without exponent and needless zeros: ``0.1``."""
     text = format(amount, "f") if amount else "0"
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
