@@ -75,6 +75,8 @@ def _check_draft(where: str, schema: Any) -> None:
         raise InvalidValue(path, f"must be a JSON Schema: {text}") from None
     except RecursionError:
         raise InvalidValue(where, "must be nested less deeply") from None
+    except OverflowError:  # from compiling a pattern
+        raise InvalidValue(where, "must have patterns with smaller repetition counts") from None
 
 
 def _check_references(where: str, schema: Any) -> None:
@@ -148,7 +150,7 @@ def _unusable() -> tuple[type[Exception], ...]:
     """The errors of a validator for a schema that `check_schema` would have refused."""
     jsonschema, referencing = _libraries()
     unresolved, unknown = referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType
-    return RecursionError, unresolved, unknown, re.error, TypeError, ValueError
+    return RecursionError, OverflowError, unresolved, unknown, re.error, TypeError, ValueError
 
 
 def _problems(where: str, error: Any) -> Iterator[tuple[str, str]]:

@@ -265,3 +265,11 @@ def test_a_form_without_the_extra_says_what_to_install(
 def test_the_libraries_of_forms_are_loaded_by_the_first_form_alone() -> None:
     """house H-4: an optional library is imported inside the one module that owns it."""
     assert not {"jsonschema", "referencing"} & set(vars(forms))
+
+
+@pytest.mark.parametrize("schema", [{"pattern": "a{99999999999}"}, {"patternProperties": {"a{99999999999}": {}}}])
+def test_a_pattern_with_too_many_repetitions_is_an_invalid_value(schema: dict[str, object]) -> None:
+    with pytest.raises(InvalidValue, match="repetition"):
+        forms.check_schema("question.schema", schema)
+    with pytest.raises(InvalidValue, match="cannot be used: OverflowError"):
+        forms.check_response("response", schema, {"a": 1} if "patternProperties" in schema else "a")
