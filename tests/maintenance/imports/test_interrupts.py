@@ -21,7 +21,7 @@ SEEDS = [pytest.param(0, id="some lines"), *(pytest.param(n, marks=pytest.mark.s
 #: How often an import is interrupted before it is let through, and how many lines it is then given.
 INTERRUPTS, ENOUGH = 5, 10_000_000
 #: Some of the lines that an import runs: of rows, of copies of files, and of a bundle with both.
-LINES = {"lionagi-runs": 17_000, "lastlight-logs": 6_000, "codelia": 6_000, BUNDLE: 70_000}
+LINES = {"lionagi-runs": 17_000, "lastlight-logs": 6_000, "codelia": 6_000, BUNDLE: 25_000}
 NOTE = "interrupted; to go on: the same command"
 
 
