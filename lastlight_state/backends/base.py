@@ -118,6 +118,10 @@ class Options:
     #: For a SQLite file that another machine uses through a mount, and that is made by its caller: rollback journal,
     #: full sync, nothing mapped, no connection kept between units. A crashed writer's file is read from a copy.
     across_mounts: bool = False
+    #: For a SQLite file of another program: reading through a view, or anything that a trigger does, is refused.
+    foreign: bool = False
+    #: For a SQLite file that another party may write: after so many seconds a unit that reads it is ended.
+    read_seconds: float | None = None
     wal_autocheckpoint: int = 1000
     pool_size: int = 5
     pooler: str | None = None

@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
-from lastlight_state.backends.sqlite import files, forms, questions
+from lastlight_state.backends.sqlite import door, files, forms, questions
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
 from lastlight_state.backends.sqlite.connections import (
     Connections,
@@ -118,6 +118,8 @@ class SqliteBackend(Moving, Backend):
             except BaseException:  # a signal's exception may come after the BEGIN that it interrupted succeeded
                 self._give_up(checkout)
                 raise
+        if self.options.across_mounts:
+            self._examine(checkout)
         return checkout
 
     def commit(self, checkout: Checkout) -> None:
@@ -290,6 +292,14 @@ class SqliteBackend(Moving, Backend):
         """Begin after an error that only asks to wait. Raises any other, and then nothing is held."""
         try:
             self.persist(checkout, error, partial(checkout.driver.execute, begin))
+        except BaseException:
+            self._give_up(checkout)
+            raise
+
+    def _examine(self, checkout: Checkout) -> None:
+        """Refuse a file that holds more than tables. In a transaction nobody changes that before it ends."""
+        try:
+            self._patiently(checkout, lambda: door.refuse_forbidden(checkout.driver))
         except BaseException:
             self._give_up(checkout)
             raise

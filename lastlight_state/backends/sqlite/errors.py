@@ -14,6 +14,8 @@ from lastlight_state.errors import (
     StateError,
 )
 
+#: Reason of a `BackendUnavailable`: SQLite could read the file, and this library does not.
+FORBIDDEN = "forbidden_schema"
 _CHECK_RIGHTS = "check that it is a file, and the rights to it and to its directory"
 _CONSTRAINTS = {
     "SQLITE_CONSTRAINT_UNIQUE": "unique",
@@ -70,6 +72,10 @@ def _of_file(error: Exception, name: str) -> StateError:
             f"the file is not a sound SQLite database ({name}): check the path, or restore a backup",
             reason="not_a_database",
         )
+    if name == "SQLITE_INTERRUPT":
+        return BackendUnavailable("the file took longer to read than a unit may take", reason="statement_timeout")
+    if name == "SQLITE_AUTH":
+        return BackendUnavailable("the file has a view or a trigger in place of a table", reason=FORBIDDEN)
     return _other(error, name)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.sqlite import files, forks as sqlite_forks
+from lastlight_state.backends.sqlite import door, files, forks as sqlite_forks
 from lastlight_state.backends.sqlite.abandoned import Abandoned
 from lastlight_state.backends.sqlite.connections import Connections, undo
 from lastlight_state.backends.sqlite.glance import Glance
@@ -164,11 +164,21 @@ class FileConnections(Connections):
             return self._connected(self._path, access, writes=writes)
         files.is_there(self._path, follow=False)
         if not self._options.read_only:
-            return self._connected(self._path, access, writes=writes)
-        return self._abandoned.connected(lambda path: self._connected(path, access, writes=writes))
+            return self._through_door(self._path, access, writes=writes)
+        return self._abandoned.connected(lambda path: self._through_door(path, access, writes=False))
+
+    def _through_door(self, path: Path, access: str, *, writes: bool) -> sqlite3.Connection:
+        """A connection to a file that another party may write, or to our private copy of it."""
+        if path != self._path:
+            return self._connected(path, access, writes=writes)
+        return door.opened(path, lambda: self._opened(path, access), lambda made: self._set_up(made, writes=writes))
 
     def _connected(self, path: Path, access: str, *, writes: bool) -> sqlite3.Connection:
-        connection = sqlite3.connect(
+        return self._set_up(self._opened(path, access), writes=writes)
+
+    @staticmethod
+    def _opened(path: Path, access: str) -> sqlite3.Connection:
+        return sqlite3.connect(
             f"file://{quote(str(path))}?{access}",
             uri=True,
             timeout=0,  # until it is set up
@@ -176,7 +186,11 @@ class FileConnections(Connections):
             check_same_thread=False,
             cached_statements=512,
         )
+
+    def _set_up(self, connection: sqlite3.Connection, *, writes: bool) -> sqlite3.Connection:
         try:
+            if self._options.across_mounts or self._options.foreign:
+                door.guard(connection, None if writes else self._options.read_seconds)
             set_up(connection, self._settings, self._options, writes=writes)
         except BaseException as error:
             connection.close()

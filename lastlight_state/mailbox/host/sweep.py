@@ -138,6 +138,8 @@ class HostSweep(Room):
                     done[name] = step()
                 except StateError as error:
                     errors.append(f"{name}: {error}")
+                    if error.details.get("reason") == "statement_timeout":
+                        break  # its share of time is used up
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
 
     def _settled(self, unit: Unit, found: list[_Settling], now: datetime) -> SyncReport:

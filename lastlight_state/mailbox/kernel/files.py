@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +29,9 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
 T = TypeVar("T")
+
+#: How long one look at the other side's file may take, where `busy_timeout` is less.
+LEAST_SECONDS = 1.0
 
 _log = logging.getLogger("lastlight_state.mailbox")
 
@@ -89,7 +93,8 @@ class OtherFile:
     """The file that the other side writes."""
 
     def __init__(self, place: Place, path: Path, settings: Settings, metrics: Metrics) -> None:
-        backend = open_backend(path, _options(settings, read_only=True))
+        options = replace(_options(settings, read_only=True), read_seconds=max(settings.busy_timeout, LEAST_SECONDS))
+        backend = open_backend(path, options)
         backend.metrics = metrics
         self.scope = StoreScope(backend, Retry(metrics, settings.retry_seconds, backend.lock_seconds))
         self._place = place
@@ -124,7 +129,10 @@ def deadline(settings: Settings) -> Deadline:
 
 def unsound(error: BackendUnavailable, place: Place, path: Path) -> BackendUnavailable | CorruptData:
     """The error to raise for a file that cannot be read: `CorruptData` if it is no sound database."""
-    if error.details.get("reason") != "not_a_database":
+    reason = error.details.get("reason")
+    if reason == "forbidden_schema":
+        return CorruptData(MAILBOX, place.key, path.name, problem=str(error))
+    if reason != "not_a_database":
         return error
     return CorruptData(MAILBOX, place.key, path.name, problem="is not a sound SQLite database")
 

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 _MAGIC = b"SQLite format 3\0"
 #: Reads a file that nobody uses without leaving anything beside it.
-_AT_REST = Options(read_only=True, glance=True)
+_AT_REST = Options(read_only=True, glance=True, foreign=True)
 
 
 class Foreign:

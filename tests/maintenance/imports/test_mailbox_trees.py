@@ -223,7 +223,9 @@ def test_files_that_cannot_be_used_fail_alone(every_backend: Any, source: Path, 
     done = every_backend.maintenance.imports.run(root)
     assert (done.units, done.failures) == ({"failed": 9, "imported": 1}, plan.failures)
     codes = {f"g/{session}": "invalid_value" for session in changes}
-    assert _codes(done) == codes | dict.fromkeys(("g/index", "g/text", "g/torn"), "damaged_source")
+    assert _codes(done) == codes | dict.fromkeys(
+        ("g/index", "g/text", "g/torn", "g/trigger", "g/view"), "damaged_source"
+    )
     assert {name: one for name, one in bytes_of(root).items() if name.startswith("g/")} == {
         name: one for name, one in before.items() if name.startswith("g/")
     }
