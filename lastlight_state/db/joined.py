@@ -16,7 +16,7 @@ from lastlight_state.db.scope import refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import MisuseError
 from lastlight_state.metrics import Metrics
-from lastlight_state.unwinding import block
+from lastlight_state.unwinding import Exit, Held, block
 
 _SAVEPOINT = "lastlight_block"
 
@@ -62,8 +62,11 @@ def undo(unit: Unit) -> None:
     unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
 
 
-class _Watch(AbstractContextManager["_Watch"]):
-    """Refuses what would commit the caller's transaction in a block that joined it, and notes what rolls it back."""
+class _Watch(Held, AbstractContextManager["_Watch"]):
+    """Refuses what would commit the caller's transaction in a block that joined it, and notes what rolls it back.
+
+    It ends with the block, whatever cuts that off: otherwise the caller could never commit.
+    """
 
     def __init__(self, connection: Connection, unit: Unit) -> None:
         self._connection = connection
@@ -87,9 +90,20 @@ class _Watch(AbstractContextManager["_Watch"]):
             event.listen(self._connection, name, listener, insert=True)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def _leave(self, *raised: object) -> None:
+        self._end()
+        self.handle = None
+
+    __exit__ = Exit(_leave)
+
+    def abandoned(self, handle: object) -> None:
+        """Listen no more."""
+        self._end()
+
+    def _end(self) -> None:
         for name, listener in self._listeners.items():
-            event.remove(self._connection, name, listener)
+            if event.contains(self._connection, name, listener):
+                event.remove(self._connection, name, listener)
 
     def _lose(self, *_: object) -> None:
         self.lost = self._unit.checkout.undone = True
