@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache
 from math import ceil
@@ -84,7 +85,8 @@ def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
             f"the server only reads, because it is a standby or has {_READS}: open with read_only=True, or connect to"
             " the primary"
         )
-    if ours and options.pooler is None and info.parameter_status("TimeZone") not in ("UTC", None):
+    zones = ("UTC", None, os.environ.get("PGTZ"))  # libpq sends that one, too, and it wins
+    if ours and options.pooler is None and info.parameter_status("TimeZone") not in zones:
         return pooler_forgotten("the server did not keep the time zone that was set at connect")
     return None
 
