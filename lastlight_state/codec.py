@@ -79,8 +79,8 @@ def encode_sound(value: Any, *, indented: bool = False) -> bytes:
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indented else None)
-    except TypeError:
-        return dumped_with_long_integers(value, indent=2 if indented else None)
+    except TypeError as refusal:
+        return dumped_with_long_integers(value, refusal, indent=2 if indented else None)
 
 
 def canonical(value: Any) -> bytes:
@@ -88,8 +88,8 @@ def canonical(value: Any) -> bytes:
     plain = _by_value(value)
     try:
         return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
-    except TypeError:
-        return dumped_with_long_integers(plain, sort_keys=True)
+    except TypeError as refusal:
+        return dumped_with_long_integers(plain, refusal, sort_keys=True)
 
 
 def digest(value: Any) -> str:

@@ -84,7 +84,11 @@ def _as_stored(whole: int) -> Any:
     return number if int(Decimal(repr(number))) == whole else whole
 
 
-def dumped_with_long_integers(value: Any, *, sort_keys: bool = False, indent: int | None = None) -> bytes:
-    """The JSON text of a value that orjson refuses for its integers."""
+def dumped_with_long_integers(
+    value: Any, refusal: TypeError, *, sort_keys: bool = False, indent: int | None = None
+) -> bytes:
+    """Return the JSON text of a value that orjson refuses for its integers. Raises any other refusal of orjson."""
+    if "64-bit" not in str(refusal):
+        raise refusal
     separators = (",", ":" if indent is None else ": ")
     return json.dumps(value, ensure_ascii=False, separators=separators, sort_keys=sort_keys, indent=indent).encode()
