@@ -106,7 +106,8 @@ def test_a_watch_changes_nothing_but_in_its_turn() -> None:
     with refused.waiting_for(["k"], 0.001), pytest.raises(StoreClosed):
         refused.grown({"k": 0}, 30)
     for one in (watch, refused):
-        assert {"_thread", "_threads", "_idle", "_waiting", "_closed", "_wake"} == {name for name, _ in one.changes}
+        changed = {"_thread", "_threads", "_idle", "_waiting", "_closed", "_wake", "_news", "_last_news"}
+        assert changed == {name for name, _ in one.changes}
         assert [name for name, was_owned in one.changes if not was_owned] == []
 
 
@@ -122,7 +123,7 @@ def test_one_thread_is_started_for_a_place_of_a_lane() -> None:
 
 def test_a_store_has_one_watch_of_a_name_whoever_asks_first() -> None:
     """house H-43."""
-    scope: Any = SimpleNamespace(before_close=[])
+    scope: Any = SimpleNamespace(before_close=[], after_commits=[])
 
     def of(name: str) -> object:
         found: object = watches.watch_of(scope, name, dict)

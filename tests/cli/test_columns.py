@@ -26,6 +26,7 @@ WHOLE = """
     RECEIVED REVISION RUN SCORED SEQ SESSION STARTED UPDATED WRITTEN
 """.split()
 WHOLE_HERE = {
+    "commands.import.KEPT UNIT",
     "commands.repair.FILES FILE",
     "commands.run_log.FINDINGS CODE",
     "views.kinds.CRONS LAST",

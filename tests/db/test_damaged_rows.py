@@ -208,13 +208,13 @@ def test_a_number_that_only_the_database_can_hold_is_damage(postgres_database: D
     """house H-52: the driver's JSON parser raises for it, and hides no other value of the row or the list."""
     store = postgres_database.open()
     runs(store, 2)
-    postgres_database.raw().execute("""UPDATE workflow_runs SET scratch = '{"n": 1e400}' WHERE id = 'run-0'""")
+    postgres_database.raw().execute("""UPDATE workflow_runs SET scratch = '{"n": 1e5000}' WHERE id = 'run-0'""")
     with pytest.raises(CorruptData) as refused:
         store.workflows.runs.get("run-0")
     assert (refused.value.key, refused.value.column) == ("run-0", "scratch")
     with Checkout(Mode.READ, store.backend) as checkout:
-        [row] = store.backend.fetched(checkout.driver.execute("SELECT 'x', '1e400'::jsonb, NULL::jsonb, 5"))
-    assert (row[0], str(row[1]), row[2:]) == ("x", "1" + "0" * 400, (None, 5))
+        [row] = store.backend.fetched(checkout.driver.execute("SELECT 'x', '1e5000'::jsonb, NULL::jsonb, 5"))
+    assert (row[0], str(row[1]), row[2:]) == ("x", "1" + "0" * 5000, (None, 5))
     assert isinstance(row[1], Unreadable)
 
 

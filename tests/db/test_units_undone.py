@@ -154,7 +154,7 @@ def test_a_statement_of_its_own_that_waited_for_a_lock_is_done_or_fails_as_ever(
 
         holder.execute("BEGIN IMMEDIATE")
         with monkeypatch.context() as while_it_waits:
-            happened = before(while_it_waits, patience, "refuse_ended", end)
+            happened = before(while_it_waits, patience, "pause", end)
             try:
                 return store._scope.once(lambda unit: unit.change(EMPTY))
             finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import random
 import re
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -74,7 +75,7 @@ class Call:
         for name in self.path.split("."):
             owner = getattr(owner, name)
         try:
-            made = owner(**self.arguments)
+            made = owner(**{**_ending(owner), **self.arguments})
             if inspect.isgenerator(made):
                 made = [*made]
             if hasattr(made, "__enter__"):
@@ -84,6 +85,14 @@ class Call:
         except Exception as error:  # noqa: BLE001 - what the test is for
             return f"!{type(error).__name__}", _common(str(error))
         return "made", type(made).__name__
+
+
+def _ending(method: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments by which a call that follows something ends at once, whichever of them is replaced."""
+    over = threading.Event()
+    over.set()
+    known = {"idle_timeout": 0, "stop": over}
+    return {name: known[name] for name in known.keys() & inspect.signature(method).parameters.keys()}
 
 
 def methods(store: StateStore) -> Iterator[tuple[str, Callable[..., Any]]]:

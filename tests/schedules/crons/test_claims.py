@@ -74,7 +74,7 @@ def test_an_instant_written_by_hand_fires(store: StateStore, raw: Raw) -> None:
     assert claimed(store) == []
 
 
-@pytest.mark.parametrize("spelt", ["2026-02-03 23:00:00", "2026-02-04T00:30:00+01:00"])
+@pytest.mark.parametrize("spelt", ["2026-02-03 23:00:00+00:00", "2026-02-04T00:30:00+01:00"])
 def test_an_instant_is_the_same_however_it_is_spelt(store: StateStore, raw: Raw, spelt: str) -> None:
     """schedules C-20, house H-61: Postgres reads it, SQLite refuses it; a cron due at 23:00 does not fire at noon."""
     put(store, next_run_at="2026-02-03T23:00Z")

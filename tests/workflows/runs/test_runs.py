@@ -240,7 +240,7 @@ def test_a_run_goes_to_json_and_back(store: StateStore) -> None:
 
 
 def test_a_row_with_broken_json_breaks_no_list(store: StateStore, raw: Raw, database: Database) -> None:
-    """workflows W-21, case 60: only SQLite can hold such text; Postgres holds numbers beyond every float."""
+    """workflows W-21, case 60: only SQLite can hold such text; Postgres holds numbers that Python reads in no form."""
     sound = started(store, context={"a": 1})
     for column in ("context", "scratch", "phase_history"):
         insert = f"INSERT INTO workflow_runs ({_NEEDED}, {column}) VALUES (?, 'deploy', 't', 'plan', ?, ?, ?)"
@@ -248,7 +248,7 @@ def test_a_row_with_broken_json_breaks_no_list(store: StateStore, raw: Raw, data
         if database.name == "postgresql":
             with pytest.raises(Exception, match="json"):
                 raw(insert, column, sound.started_at, sound.started_at, broken)
-            broken = "[1e400]"
+            broken = "[1e5000]"
         raw(insert, column, sound.started_at, sound.started_at, broken)
         with pytest.raises(CorruptData) as corrupt:
             store.workflows.runs.get(column)
