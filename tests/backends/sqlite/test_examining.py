@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
+from lastlight_state.backends.facts import Form
 from lastlight_state.backends.sqlite import examining, forms
 from lastlight_state.errors import Conflict
 
@@ -85,7 +86,7 @@ def test_rows_that_refer_to_no_row_are_counted_by_table(driver: sqlite3.Connecti
     ],
 )
 def test_a_value_has_the_form_of_its_column_or_not(
-    driver: sqlite3.Connection, form: str, value: object, wrong: int
+    driver: sqlite3.Connection, form: Form, value: object, wrong: int
 ) -> None:
     """maintenance OP-20."""
     text = forms.malformed(sa.column("a", sa.Text), form).compile(dialect=sqlite.dialect())
