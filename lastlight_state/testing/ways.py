@@ -71,7 +71,8 @@ def from_wheel() -> Served:
 
 def from_folder(folder: Path) -> Served:
     """Start the server whose programs are in this folder."""
-    return _first(complete([Binaries(folder)]), otherwise=f"no initdb and postgres in {folder}")
+    of_wheels = [found for found in in_wheels() if found.folder == folder]  # which may be copied elsewhere
+    return _first(of_wheels or complete([Binaries(folder)]), otherwise=f"no initdb and postgres in {folder}")
 
 
 def _first(candidates: Iterable[Binaries], *, otherwise: str) -> Served:
