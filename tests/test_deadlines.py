@@ -31,7 +31,7 @@ POSTGRES = promised(SHORT, SHORT.lock_timeout)
 UNHURRIED = 5.0
 
 
-def every_verb(database: Database, settings: Settings, at_once: int = AT_ONCE) -> list[Timed]:
+def every_verb(database: Database, settings: Settings, promise: float, at_once: int = AT_ONCE) -> list[Timed]:
     """What came of every call while the whole database was held."""
     with ExitStack() as stack:
         stores = [stack.enter_context(database.open(settings=settings)) for _ in range(at_once)]
@@ -40,7 +40,7 @@ def every_verb(database: Database, settings: Settings, at_once: int = AT_ONCE) -
         for store in stores:
             store.workflows.runs.list()  # so that each has a connection already
         stack.enter_context(held(database, stores[0]))
-        return timed(stores, asked)
+        return timed(stores, asked, promise)
 
 
 @contextmanager
@@ -53,14 +53,14 @@ def held(database: Database, store: StateStore) -> Iterator[None]:
 @pytest.mark.parametrize("journal_mode", ["wal", "delete"])
 def test_no_call_on_a_held_file_waits_longer_than_promised(sqlite_database: Database, journal_mode: Any) -> None:
     """backends B-90: every public method of every repository."""
-    found = every_verb(sqlite_database, SHORT.model_copy(update={"journal_mode": journal_mode}))
+    found = every_verb(sqlite_database, SHORT.model_copy(update={"journal_mode": journal_mode}), SQLITE)
     assert not late(found, SQLITE), deadlines.table(late(found, SQLITE), SQLITE)
     assert sum(one.outcome == "BackendBusy" for one in found) > 100
 
 
 def test_no_call_on_held_tables_waits_longer_than_promised(postgres_database: Database) -> None:
     """backends B-90: every public method of every repository."""
-    found = every_verb(postgres_database, SHORT)
+    found = every_verb(postgres_database, SHORT, POSTGRES)
     assert not late(found, POSTGRES), deadlines.table(late(found, POSTGRES), POSTGRES)
     assert sum(one.outcome == "BackendBusy" for one in found) > 100
 
@@ -68,19 +68,21 @@ def test_no_call_on_held_tables_waits_longer_than_promised(postgres_database: Da
 @pytest.mark.parametrize("file", ["inbound.db", "outbound.db"])
 def test_no_call_on_a_mailbox_with_a_held_file_waits_longer_than_promised(tmp_path: Path, file: str) -> None:
     """backends B-90: from both sides, and a sweep over it and a free one."""
-    found = every_mailbox_verb(tmp_path, file, SHORT)
+    found = every_mailbox_verb(tmp_path, file, SHORT, SQLITE)
     assert not late(found, SQLITE), deadlines.table(late(found, SQLITE), SQLITE)
     assert sum(one.outcome == "BackendBusy" for one in found) > 20
 
 
-def every_mailbox_verb(root: Path, file: str, settings: Settings, at_once: int = AT_ONCE) -> list[Timed]:
+def every_mailbox_verb(
+    root: Path, file: str, settings: Settings, promise: float, at_once: int = AT_ONCE
+) -> list[Timed]:
     """What came of every call on a mailbox while one of its files was held."""
     boxes = [Mailboxes(root, settings=settings) for _ in range(at_once)]
     for session in ("held", "free"):
         boxes[0].create("g", session)
     asked = list(deadlines.mailbox_verbs(boxes[0]))
     with held_file(root / "g" / "held" / file):
-        return timed(boxes, asked)
+        return timed(boxes, asked, promise)
 
 
 def test_a_session_whose_file_is_held_costs_a_sweep_one_share_and_the_others_go_on(tmp_path: Path) -> None:
@@ -130,10 +132,16 @@ def test_no_call_on_a_held_database_waits_longer_than_promised_by_default(
     sqlite, postgres = promised(default, default.busy_timeout), promised(default, default.lock_timeout)
     rollback = default.model_copy(update={"journal_mode": "delete"})
     tables = {
-        "SQLite, rollback journal": (every_verb(sqlite_database, rollback, 60), sqlite),
-        "Postgres": (every_verb(postgres_database, default, 60), postgres),
-        "mailbox, own file of the host": (every_mailbox_verb(tmp_path / "i", "inbound.db", default, 60), sqlite),
-        "mailbox, own file of the agent": (every_mailbox_verb(tmp_path / "o", "outbound.db", default, 60), sqlite),
+        "SQLite, rollback journal": (every_verb(sqlite_database, rollback, sqlite, 60), sqlite),
+        "Postgres": (every_verb(postgres_database, default, postgres, 60), postgres),
+        "mailbox, own file of the host": (
+            every_mailbox_verb(tmp_path / "i", "inbound.db", default, sqlite, 60),
+            sqlite,
+        ),
+        "mailbox, own file of the agent": (
+            every_mailbox_verb(tmp_path / "o", "outbound.db", default, sqlite, 60),
+            sqlite,
+        ),
     }
     for name, (found, promise) in tables.items():
         print(f"\n{name}\n{deadlines.table(found, promise)}")  # noqa: T201 - it is what the test is run for
