@@ -28,6 +28,7 @@ from benchmarks import (
     outputs,
     run_logs,
     runs,
+    seed,
     vectors,
 )
 from benchmarks.databases import Side, sides
@@ -69,6 +70,8 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
     for name, group in groups.items():
         if only in (None, name):
             yield from _on_each(databases, group)
+    if only in (None, "seed"):
+        yield from seed.results(databases)
     if only in (None, "lines"):
         yield from lines.results()
     if only in (None, "run_logs"):
@@ -91,8 +94,8 @@ def _on_each(databases: Sequence[str], group: Callable[[Side], Iterator[Result]]
 
 def _show(result: Result) -> None:
     goal = "" if result.goal is None else f"  goal {result.goal:<4} {'met' if result.met else 'MISSED'}"
-    times = f"{result.ours_us:10.1f} us  {result.raw_us:10.1f} us raw"
-    print(f"{result.path:32} {result.database:11} {times}  x{result.ratio:<5}{goal}", flush=True)
+    times = f"{result.ours_us:10.1f} {result.unit:5}  {result.raw_us:10.1f} {result.unit:5} raw"
+    print(f"{result.path:44} {result.database:12} {times}  x{result.ratio:<5}{goal}", flush=True)
 
 
 def _options() -> argparse.Namespace:

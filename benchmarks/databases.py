@@ -15,7 +15,6 @@ from lastlight_state.testing import ThrowawayPostgres
 
 _PRAGMAS = (
     "journal_mode = WAL",
-    "synchronous = NORMAL",
     "foreign_keys = ON",
     "recursive_triggers = ON",
     "busy_timeout = 5000",
@@ -26,14 +25,11 @@ _PRAGMAS = (
 
 
 @dataclass
-class Side:
-    """One database with a store and a bare driver connection to it."""
+class Bare:
+    """A bare driver connection to one database."""
 
     name: str
-    url: str
-    store: StateStore
     driver: Any
-    folder: Path
 
     def sql(self, text: str) -> str:
         """SQL written with ``?`` in the placeholders of the driver."""
@@ -66,6 +62,15 @@ class Side:
         return moment.isoformat(timespec="milliseconds")[:23] + "Z" if self.name == "sqlite" else moment
 
 
+@dataclass
+class Side(Bare):
+    """One database with a store and a bare driver connection to it."""
+
+    url: str
+    store: StateStore
+    folder: Path
+
+
 @contextmanager
 def sides(names: Sequence[str], folder: Path) -> Iterator[list[Side]]:
     """A migrated database of each kind."""
@@ -77,9 +82,7 @@ def _side(name: str, folder: Path, stack: ExitStack) -> Side:
     if name == "sqlite":
         url = str(folder / "bench.db")
         store = stack.enter_context(StateStore.open(url, state_dir=folder))
-        driver: Any = sqlite3.connect(url, isolation_level=None, cached_statements=512)
-        for pragma in _PRAGMAS:
-            driver.execute(f"PRAGMA {pragma}")
+        driver = sqlite_driver(url)
     else:
         from lastlight_state.testing.postgres import connect  # noqa: PLC0415 - an optional library
 
@@ -87,4 +90,12 @@ def _side(name: str, folder: Path, stack: ExitStack) -> Side:
         store = stack.enter_context(StateStore.open(url, state_dir=folder, migrate=True))
         driver = connect(url)
     stack.callback(driver.close)
-    return Side(name, url, store, driver, folder)
+    return Side(name, driver, url, store, folder)
+
+
+def sqlite_driver(path: str, synchronous: str = "NORMAL") -> Any:
+    """A bare connection with the settings of the library's own."""
+    driver = sqlite3.connect(path, isolation_level=None, cached_statements=512)
+    for pragma in (*_PRAGMAS, f"synchronous = {synchronous}"):
+        driver.execute(f"PRAGMA {pragma}")
+    return driver

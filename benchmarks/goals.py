@@ -60,6 +60,24 @@ GOALS: dict[tuple[str, str], float] = {
     ("history", "command"): 0.4,
     ("--help", "command"): 0.4,
     ("open a current database", "sqlite"): 5.0,
+    **{
+        (f"seed: {path}", database): most
+        for path, goals in {
+            "start execution": (1.8, 1.3, 1.0),
+            "phase with scratch": (1.5, 1.2, 1.0),
+            "chat message": (1.8, 1.2, 0.7),
+        }.items()
+        for database, most in zip(("sqlite", "sqlite, full", "postgresql"), goals, strict=True)
+    },
+    **{
+        (f"seed: index bytes, {table}", database): 1.6
+        for table in ("executions", "messaging_messages", "workflow_approvals")
+        for database in ("sqlite", "postgresql")
+    },
+    **{
+        (f"seed: log bytes, {path}", "postgresql"): 1.6
+        for path in ("create run", "start execution", "finish execution", "chat message")
+    },
 }
 
 

@@ -13,7 +13,10 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Result:
-    """One path on one database. Times are microseconds per call, medians over the rounds."""
+    """One path on one database. Times are microseconds per call, medians over the rounds.
+
+    Where a path is about bytes, ``unit`` says so, and both numbers are bytes.
+    """
 
     path: str
     database: str
@@ -22,6 +25,7 @@ class Result:
     ratio: float
     best_ratio: float
     goal: float | None
+    unit: str = "us"
 
     @property
     def met(self) -> bool | None:
