@@ -5,6 +5,7 @@ An argument of `lastlight_state.StateStore.open` beats a `Settings` object, whic
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -218,6 +219,11 @@ def load_settings(base: Settings | None, **arguments: Any) -> Settings:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidValue(where or DATABASE[-1], first["msg"].removeprefix("Value error, ")) from None
+
+
+def stated_for_all(schema: str) -> bool:
+    """Return whether a variable of the environment, which is for all stores of the process, names this schema."""
+    return any(name.upper() == PREFIX + "SCHEMA" and text == schema for name, text in os.environ.items())
 
 
 def _kept(base: Settings, given: dict[str, Any]) -> dict[str, Any]:

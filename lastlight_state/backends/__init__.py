@@ -6,6 +6,7 @@ An entry point names a callable ``(url, options, engine=None) -> Backend`` under
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,6 +16,7 @@ from sqlalchemy.engine import URL, Engine
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.errors import InvalidValue, MisuseError, NotSupported
+from lastlight_state.settings import stated_for_all
 
 GROUP = "lastlight_state.backends"
 
@@ -46,6 +48,8 @@ def _open_sqlite(url: URL, options: Options, *, engine: Engine | None = None) ->
     if engine is None:
         _refuse_more_than_a_path(url)
     database = url.database or ":memory:"
+    if options.schema is not None and stated_for_all(options.schema):  # for stores on Postgres beside this one
+        options = replace(options, schema=None)
     if options.schema is not None:
         raise InvalidValue("schema", "SQLite has no schemas")
     backend: Backend = import_module("lastlight_state.backends.sqlite").SqliteBackend(database, options, engine=engine)

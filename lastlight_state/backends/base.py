@@ -210,10 +210,7 @@ class Backend(NamedLocks, Upkeep, ABC):
         """Give the connection back; a broken one is closed instead of lent again."""
 
     def recover(self, checkout: Checkout) -> None:
-        """Undo and give back what a checkout had whose unit was cut off by an exception from outside. Idempotent.
-
-        Whatever it leaves to be done, the next one does who asks for the connection.
-        """
+        """Undo and give back what a checkout had whose unit was cut off by an exception from outside. Idempotent."""
         checkout.broken = True
         self.rollback(checkout)
         self.release(checkout)
@@ -223,7 +220,7 @@ class Backend(NamedLocks, Upkeep, ABC):
 
         Raises the translated error where waiting is the database's own business, or would not help.
         """
-        raise self.translate(error) from error
+        raise self.failed(checkout, error) from error
 
     @abstractmethod
     def translate(self, error: Exception) -> StateError:
@@ -232,6 +229,10 @@ class Backend(NamedLocks, Upkeep, ABC):
         `BackendUnavailable` says in ``repeats`` how often the unit may be tried again, and by `LOST` that the answer
         to its last statement may have been lost.
         """
+
+    def failed(self, checkout: Checkout, error: Exception) -> StateError:
+        """Return the library's error for an error of the driver in a unit with this checkout."""
+        return self.translate(error)
 
     def fetched(self, cursor: Any) -> list[Any]:
         """All rows of a cursor; a value that the driver cannot read is `lastlight_state.backends.cells.Unreadable`."""

@@ -21,6 +21,9 @@ _MISTYPED = re.compile(
 _LOGIN = re.compile(r"(?s)(?!/(?!/)|\.{1,2}/).*:.*@|.*\bpassword\s*=")
 _PASSWORD = re.compile(r"(?i)(?:(?<=:)|(?<=%3a))(?:(?!%3a|%40)[^/\\:@])+(?=@|%40)|(?<=\bpassword=)[^\s&]+")
 _SECRETS = ("password", "sslpassword")
+#: A URL with several hosts, as libpq reads it: its scheme, its login, the hosts, and what follows them.
+_SEVERAL_HOSTS = re.compile(r"(?s)(?!(?i:sqlite))([^:/]+://)([^/?]*@)?([^/?@]*,[^/?@]*)(.*)")
+_HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]*)(?::(\d*))?")
 
 
 def parse(text: str | Path) -> URL:
@@ -49,14 +52,27 @@ def parse(text: str | Path) -> URL:
                 " (a path that looks like a URL begins with ./)",
             )
         return URL.create("sqlite", database=text)
+    several = _SEVERAL_HOSTS.fullmatch(text)
     try:
-        url = make_url(text)
+        url = make_url(text) if several is None else _with_hosts(*several.groups(""))
     except (ArgumentError, ValueError):
         raise InvalidValue("url", "not a database URL") from None
     url = url.set(drivername=_spelled(url.drivername))
     if scheme(url) != "sqlite" and text.count("@") > 1:
         raise InvalidValue("url", "more than one '@': percent-encode those of user name and password")
     return url
+
+
+def _with_hosts(scheme: str, login: str, hosts: str, rest: str) -> URL:
+    """Return the URL with its hosts and ports as options, the form of several hosts that SQLAlchemy knows."""
+    parts = [_HOST.fullmatch(host) for host in hosts.split(",")]
+    url = make_url(f"{scheme}{login}{rest if rest.startswith('/') else '/' + rest}")
+    if None in parts or {"host", "port"} & url.query.keys():
+        raise ValueError(hosts)
+    pairs = [(part[1].strip("[]"), part[2] or "") for part in parts if part is not None]
+    ports = ",".join(port for _, port in pairs)
+    named = {"host": ",".join(host for host, _ in pairs)}
+    return url.update_query_dict(named | ({"port": ports} if ports.strip(",") else {}))
 
 
 def _spelled(drivername: str) -> str:

@@ -137,7 +137,7 @@ class Unit:
         try:
             self.backend.insert_rows(self.checkout, table.name, compiled.sql, batches.names, batches.of(rows))
         except self.backend.driver_errors as error:
-            raise self.backend.translate(error) from error
+            raise self.backend.failed(self.checkout, error) from error
 
     def rehearse(self, statement: Statement, rows: Iterable[Values]) -> None:
         """Check and convert these rows as `insert` does, and send nothing. Raises `InvalidValue` as `insert`."""
@@ -158,7 +158,7 @@ class Unit:
         try:
             return compiled.rows(self._fetched(self.backend.locked(self.checkout, name, sql, parameters)))
         except self.backend.driver_errors as error:
-            raise self.backend.translate(error) from error
+            raise self.backend.failed(self.checkout, error) from error
         except BaseException:  # from outside, in the middle of the statement
             self.checkout.broken = True
             raise
@@ -178,7 +178,7 @@ class Unit:
         try:
             self._execute(sql)
         except self.backend.driver_errors as error:
-            raise self.backend.translate(error) from error
+            raise self.backend.failed(self.checkout, error) from error
 
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
         """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""

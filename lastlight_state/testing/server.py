@@ -40,6 +40,8 @@ PRIVATE = (
     "log_min_messages=warning",
 )
 
+REPLICATED = ("wal_level=replica", "max_wal_senders=8", "wal_keep_size=256MB")
+
 #: Where a server's private directory is made: in memory, where a new database costs a tenth of the time, or else in the
 #: last. TMPDIR can be too long for the path of a unix socket.
 PLACES = ("/dev/shm", "/tmp")  # noqa: S108 the directory is its owner's alone
@@ -54,9 +56,19 @@ class LocalServer:
     Its files are in memory where there is room (`PLACES`). Starting takes 0.3 to 0.9 seconds. The server ends with
     `stop`, or within moments of the end of this process, ``kill -9`` included. Raises `BackendUnavailable` with
     the reason when it cannot run.
+
+    ``replicated``: the server can have standbys. ``standby_of`` makes this one a streaming standby of such a server,
+    of the same binaries; ``SELECT pg_promote()`` makes it a primary.
     """
 
-    def __init__(self, binaries: Binaries, *, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        binaries: Binaries,
+        *,
+        settings: Sequence[str] = (),
+        replicated: bool = False,
+        standby_of: LocalServer | None = None,
+    ) -> None:
         self.version = _version(binaries)
         user = _server_user()
         moves = user is not None and not _can_run(binaries, user[0])
@@ -68,7 +80,8 @@ class LocalServer:
             "binaries": str((binaries.below(place) if moves else binaries).folder),
             "copies": [(str(source), str(target)) for source, target in binaries.copies(place)] if moves else [],
             "user": user,
-            "settings": [*SETTINGS, *PRIVATE, *settings],
+            "settings": [*SETTINGS, *PRIVATE, *(REPLICATED if replicated or standby_of else ()), *settings],
+            "primary": f"host={standby_of.folder}/s port=5432 user=postgres" if standby_of else None,
         }
         self._watchdog = _watch(plan)
 

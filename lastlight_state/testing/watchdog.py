@@ -25,19 +25,25 @@ INITDB = (
     *("--no-sync", "--no-instructions"),
 )
 
+FOLLOWING = ("--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf", "--no-sync")
+
 
 class Refused(Exception):
     """The server cannot run; the text says why."""
 
 
 class Watchdog:
-    """The one server of a plan: ``folder``, ``binaries``, ``copies``, ``user`` (uid and gid, or null), ``settings``."""
+    """The one server of a plan: ``folder``, ``binaries``, ``copies``, ``user`` (uid and gid, or null), ``settings``.
+
+    ``primary`` is how libpq reaches the server that this one follows, or null.
+    """
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.folder = Path(plan["folder"])
         self.binaries = Path(plan["binaries"])
         self.copies = plan["copies"]
         self.settings = plan["settings"]
+        self.primary = plan["primary"]
         self.identity: dict[str, Any] = {}
         if plan["user"]:
             self.identity = {"user": plan["user"][0], "group": plan["user"][1], "extra_groups": []}
@@ -49,7 +55,10 @@ class Watchdog:
             shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
         (self.folder / "s").mkdir()
         self._hand_over()
-        self._run("initdb", f"--pgdata={self.folder / 'data'}", *INITDB)
+        if self.primary is None:
+            self._run("initdb", f"--pgdata={self.folder / 'data'}", *INITDB)
+        else:
+            self._run("pg_basebackup", f"--pgdata={self.folder / 'data'}", f"--dbname={self.primary}", *FOLLOWING)
         with (self.folder / "log").open("ab") as log:
             self.server = subprocess.Popen(
                 [self._program("postgres"), "-D", "data", "-k", str(self.folder / "s"), *self._options()],

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, MisuseError, NotSupported
+from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
 THIRD_PARTY = Path(__file__).parents[1] / "fixtures" / "third_party_backend"
@@ -67,6 +68,21 @@ def test_sqlite_has_no_schemas(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="schema: SQLite has no schemas"):
         StateStore.open(tmp_path / "lastlight.db", schema="agents")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_schema_of_the_environment_is_for_stores_on_postgres(
+    tmp_path: Path, postgres_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """house H-23: stores of both may stand in one process."""
+    monkeypatch.setenv("LASTLIGHT_STATE_SCHEMA", "agents")
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'host.db'}")
+    with StateStore.open(tmp_path / "a.db") as store, StateStore.open(engine=engine, migrate=True) as hosted:
+        assert (store.backend.schema, hosted.backend.schema) == (None, None)
+    engine.dispose()
+    with StateStore.open(postgres_database.url, migrate=True) as store:
+        assert store.backend.schema == "agents"
+    with pytest.raises(InvalidValue, match="schema: SQLite has no schemas"):
+        StateStore.open(tmp_path / "a.db", schema="others")
 
 
 @pytest.mark.parametrize("url", ["sqlite+aiosqlite://", "postgresql+asyncpg://"])

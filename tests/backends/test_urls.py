@@ -87,6 +87,31 @@ def test_a_login_without_a_scheme_never_becomes_a_file_name(given: str) -> None:
     assert PASSWORD not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "host", "port"),
+    [
+        ("postgresql://ana:a-secret@a:5432,b:5433/state", "a,b", "5432,5433"),
+        ("postgres://a,b.example:5433/state", "a,b.example", ",5433"),
+        ("postgresql+psycopg://ana@[::1]:1,[::2]/state", "::1,::2", "1,"),
+        ("postgresql://ana@a,b/state", "a,b", None),
+    ],
+)
+def test_several_hosts_are_written_as_libpq_writes_them(given: str, host: str, port: str | None) -> None:
+    """backends B-112."""
+    for tail in ("", "?target_session_attrs=read-write"):
+        url = urls.parse(given + tail)
+        assert (url.query.get("host"), url.query.get("port"), url.database) == (host, port, "state")
+        assert url.query.get("target_session_attrs") == (tail.partition("=")[2] or None)
+        assert "secret" not in urls.redacted(given + tail)
+
+
+@pytest.mark.parametrize("hosts", ["a:x,b", "a,b:1:2", "[::1,b", "a,b/state?host=c"])
+def test_several_hosts_that_cannot_be_read_are_refused(hosts: str) -> None:
+    """backends B-112."""
+    with pytest.raises(InvalidValue, match="url: not a database URL"):
+        urls.parse(f"postgresql://ana:a-secret@{hosts}")
+
+
 @pytest.mark.parametrize("given", ["", "   ", "a\0b", Path("a\0b")])
 def test_what_names_nothing_is_refused(given: str | Path) -> None:
     with pytest.raises(InvalidValue, match="url: empty, or not a path"):

@@ -26,9 +26,9 @@ from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.postgres import questions
 from lastlight_state.backends.postgres.catalogue import catalogue_of, shape_of
-from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker, misfit
+from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker, misfit, reads_only
 from lastlight_state.backends.postgres.copying import copy_rows
-from lastlight_state.backends.postgres.errors import UNDEFINED, translate
+from lastlight_state.backends.postgres.errors import UNDEFINED, standby_met, translate
 from lastlight_state.backends.postgres.examining import examined, vacuumed
 from lastlight_state.backends.postgres.measures import measured
 from lastlight_state.backends.postgres.moving import Moving
@@ -143,6 +143,12 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
             self.release(checkout)
 
     def translate(self, error: Exception) -> StateError:
+        return translate(error)
+
+    def failed(self, checkout: Checkout, error: Exception) -> StateError:
+        if getattr(error, "sqlstate", None) == "25006" and checkout.mode.writes and reads_only(checkout.driver):
+            checkout.broken = True
+            return standby_met()
         return translate(error)
 
     def insert_rows(
@@ -278,6 +284,10 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
             checkout.driver.autocommit = True
         if not self._server_checked:
             self._check_server(checkout)
+        elif not self.options.read_only and reads_only(checkout.driver):
+            checkout.broken = True
+            self.release(checkout)
+            raise standby_met()
 
     def _check_server(self, checkout: Checkout) -> None:
         refusal = misfit(checkout.driver.info, self.options, ours=self._pool is not None)

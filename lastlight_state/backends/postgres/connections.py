@@ -25,6 +25,7 @@ from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupporte
 
 OLDEST = 140_000
 _READS = "default_transaction_read_only"
+_READS_ONLY = (b"in_hot_standby", _READS.encode())
 #: The type's number, the same on every server.
 _JSONB = 3802
 
@@ -71,6 +72,12 @@ def checked_out(engine: Engine) -> Any:
         if is_alive(driver, socket_of(driver)):
             return owner
         owner.invalidate()
+
+
+def reads_only(driver: Any) -> bool:
+    """Return whether the server takes no writes, as it said last: it tells each change by itself."""
+    said = driver.pgconn.parameter_status
+    return any(said(name) == b"on" for name in _READS_ONLY)
 
 
 def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:

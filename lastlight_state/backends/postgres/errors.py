@@ -42,6 +42,16 @@ def translate(error: Exception) -> StateError:
     return _of_server(error, state)
 
 
+def standby_met() -> BackendUnavailable:
+    """Return the error for a server that became a standby, or was reached in place of the primary.
+
+    Nothing was stored there, so the unit may be tried again, on another connection.
+    """
+    return BackendUnavailable(
+        "the server only reads now, as a standby does: the primary is elsewhere", repeats=1, reason="standby"
+    )
+
+
 def pooler_forgotten(seen: str) -> InvalidValue:
     """The error for a pooler of transactions, such as PgBouncer, of which the settings know nothing."""
     return InvalidValue("pooler", f"{seen}, as behind PgBouncer: set pooler='transaction'", permitted=("transaction",))
