@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
-from lastlight_state.db.base import COMMENT_PREFIX
+from lastlight_state.db.declarations import COMMENT_PREFIX, TableFacts, facts_of, is_personal
 from lastlight_state.db.guards import Guard
 from lastlight_state.db.indexes import ONLY
 from lastlight_state.db.reactions import EVENTS, Reaction
@@ -42,6 +42,7 @@ Times are 24-character text (`2026-02-03T12:34:56.789Z`) on SQLite.
 A *guard* is a trigger that refuses a statement, whoever sends it, and says why.
 One with a *permit* lets the statement through while `maintenance_permits` holds a row of that kind.
 A *trigger* that refuses nothing changes other rows, in the transaction of whoever wrote.
+A column is *personal* if it can hold what a person said, what was said of a person, or a person's name.
 """
 
 Brought = dict[tuple[str, str], str]
@@ -91,8 +92,11 @@ def _section(table: sa.Table, brought: Brought) -> Iterator[str]:
     yield ""
     yield f"{_holds(table).capitalize()}."
     yield f"Since {first}."
+    yield from _kept(facts_of(table))
     yield ""
-    yield from _table(("column", "SQLite", "Postgres", "null", "default", "since"), _column_rows(table, first, brought))
+    yield from _table(
+        ("column", "SQLite", "Postgres", "null", "default", "personal", "since"), _column_rows(table, first, brought)
+    )
     yield ""
     yield f"Primary key: {_names(table.primary_key.columns)}."
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
@@ -110,6 +114,25 @@ def _section(table: sa.Table, brought: Brought) -> Iterator[str]:
             yield from _table(("trigger", "after", "does"), _reaction_rows(reaction))
 
 
+#: What `erase` does with the rows of a person.
+_ERASED = {
+    "emptied": "Where a row is a person's, `erase` empties its personal columns.",
+    "removed": "`erase` removes the rows of a person.",
+    "with_run": "Personal data goes with its run, when the run is pruned.",
+}
+
+
+def _kept(facts: TableFacts) -> Iterator[str]:
+    if facts.pruned_as:
+        yield f"Rows are removed by the prune of {' or '.join(f'`{kind}`' for kind in facts.pruned_as)}."
+    else:
+        yield f"No prune removes rows: {facts.kept}."
+    if facts.erased is not None:
+        yield _ERASED[facts.erased]
+    elif facts.stays:
+        yield f"`erase` leaves its personal data: {facts.stays}."
+
+
 def _column_rows(table: sa.Table, first: str, brought: Brought) -> Iterator[tuple[str, ...]]:
     for column in table.columns:
         since = brought[table.name, column.name]
@@ -119,6 +142,7 @@ def _column_rows(table: sa.Table, first: str, brought: Brought) -> Iterator[tupl
             column.type.compile(_POSTGRES).removesuffix(' COLLATE "C"'),
             "yes" if column.nullable else "",
             _default(column),
+            "yes" if is_personal(column) else "",
             "" if since == first else since,
         )
 

@@ -7,6 +7,8 @@ a stray DELETE is refused, and a replaced order needs no permit.
 
 from __future__ import annotations
 
+from lastlight_state.conversations.tables import TRANSITIONS
+from lastlight_state.db.declarations import is_personal
 from lastlight_state.db.guards import Guard, Key, append_only, declare, no_replacement, no_replacing_insert, no_update
 
 _WORDS = ("message_types", "invocation_kinds", "source_kinds")
@@ -60,10 +62,8 @@ ORIGIN = declare(
     ]
 )
 
-_CHANGED = (
-    *("id", "session_id", "branch_id", "seq", "previous_status", "status", "reason_code", "source", "created_at"),
-)
-_TOLD = ("actor", "reason_summary", "evidence")
+_TOLD = [column.name for column in TRANSITIONS.columns if is_personal(column)]
+_CHANGED = [column.name for column in TRANSITIONS.columns if not is_personal(column)]
 
 #: A change of status stays for ever. Who made it and what was said of it can be emptied, for a person who is erased.
 EMPTIED = declare(
@@ -72,7 +72,7 @@ EMPTIED = declare(
             f"{_TRANSITIONS}_only_emptied",
             _TRANSITIONS,
             "update",
-            f"rows of {_TRANSITIONS} never change: only actor, reason_summary and evidence can become NULL",
+            f"rows of {_TRANSITIONS} never change: only {', '.join(_TOLD[:-1])} and {_TOLD[-1]} can become NULL",
             when=" OR ".join(
                 [
                     *(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _CHANGED),

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, MetaData, Table, case
-from sqlalchemy.orm import DeclarativeBase, MappedColumn, mapped_column
+from sqlalchemy.orm import DeclarativeBase
 
 from lastlight_state.db import columns
+from lastlight_state.db.declarations import confirm
 
 NAMING = {
     "pk": "pk_%(table_name)s",
@@ -19,7 +20,6 @@ NAMING = {
 }
 
 VERSION_TABLE = "lastlight_state_version"
-COMMENT_PREFIX = "lastlight_state: "
 
 #: Prefixes of new tables of this library. Tables of users must not begin with one of them.
 RESERVED_PREFIXES = (
@@ -82,15 +82,11 @@ class Base(DeclarativeBase):
         list[Any]: columns.Json,
     }
 
-
-def json_column(*, shape: type | None = None, **options: Any) -> MappedColumn[Any]:
-    """A column that holds JSON. With ``shape``, which is dict or list, a value of another shape is damage."""
-    return mapped_column(columns.Json, info={} if shape is None else {"shape": shape}, **options)
-
-
-def described(holds: str, **options: Any) -> dict[str, Any]:
-    """The ``__table_args__`` of a table: a comment that tells readers on Postgres whose table it is."""
-    return {"comment": f"{COMMENT_PREFIX}{holds}", **options}
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Declare the table of a model. Raises `UndeclaredColumn` where it leaves out what must be said."""
+        super().__init_subclass__(**options)
+        if "__table__" in vars(cls):  # an abstract model has none
+            confirm(table_of(cls))
 
 
 def roomy(fillfactor: int) -> dict[str, int]:

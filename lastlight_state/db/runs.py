@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sqlalchemy import ForeignKey
-from sqlalchemy.orm import MappedColumn, mapped_column
+from sqlalchemy.orm import MappedColumn
 
-from lastlight_state.db import columns, valid
+from lastlight_state.db import valid
+from lastlight_state.db.declarations import text_column
 from lastlight_state.errors import Conflict
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ RUN = "workflow_run"
 
 def run_id_column(**options: Any) -> MappedColumn[str]:
     """The column of a model that says which run a row belongs to: a foreign key, without a cascade."""
-    return mapped_column(columns.Text, ForeignKey("workflow_runs.id"), **options)
+    return text_column(ForeignKey("workflow_runs.id"), personal=False, **options)
 
 
 def of_known_run(run_id: str, write: Callable[[], T]) -> T:

@@ -11,19 +11,21 @@ from typing import Any
 from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base, described, json_column
+from lastlight_state.db.base import Base
+from lastlight_state.db.declarations import described, json_column, text_column
 from lastlight_state.db.indexes import where
 from lastlight_state.db.runs import run_id_column
+from lastlight_state.journal.words import RUNNING, SANDBOX_STATUSES, TOOL_STATUSES
 
 
 class RunSequenceModel(Base):
     """The next number of one stream of a run."""
 
     __tablename__ = "run_sequences"
-    __table_args__ = described("the next number of each stream of a run's journal")
+    __table_args__ = described("the next number of each stream of a run's journal", pruned_as=("runs",))
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
-    stream: Mapped[str] = mapped_column(primary_key=True)
+    stream: Mapped[str] = text_column(primary_key=True, personal=False)
     next_seq: Mapped[int]
 
 
@@ -31,122 +33,139 @@ class RunEventModel(Base):
     """Something that happened in a run. ``seq`` is the total order of the run's events."""
 
     __tablename__ = "run_events"
-    __table_args__ = described("what happened in runs, numbered without gaps in the order of the commits")
+    __table_args__ = described(
+        "what happened in runs, numbered without gaps in the order of the commits",
+        pruned_as=("runs", "journal"),
+        erased="with_run",
+        newest=("occurred_at",),
+    )
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    type: Mapped[str]
+    type: Mapped[str] = text_column(personal=False)
     occurred_at: Mapped[datetime]
-    node_id: Mapped[str | None]
-    event_id: Mapped[str | None]
-    payload: Mapped[Any] = json_column(shape=dict, nullable=False)
+    node_id: Mapped[str | None] = text_column(personal=False)
+    event_id: Mapped[str | None] = text_column(personal=False)
+    payload: Mapped[Any] = json_column(personal=True, shape=dict, nullable=False)
 
 
 class RunSignalModel(Base):
     """A message that was sent into a run from outside, and who took it."""
 
     __tablename__ = "run_signals"
-    __table_args__ = described("messages sent into runs from outside, each taken once")
+    __table_args__ = described(
+        "messages sent into runs from outside, each taken once", pruned_as=("runs", "journal"), erased="with_run"
+    )
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    signal_name: Mapped[str]
-    correlation_id: Mapped[str | None]
+    signal_name: Mapped[str] = text_column(personal=False)
+    correlation_id: Mapped[str | None] = text_column(personal=False)
     received_at: Mapped[datetime]
-    received_by: Mapped[str | None]
-    signal_id: Mapped[str | None]
+    received_by: Mapped[str | None] = text_column(personal=True)
+    signal_id: Mapped[str | None] = text_column(personal=False)
     consumed_at: Mapped[datetime | None]
-    consumed_by: Mapped[str | None]
-    payload: Mapped[Any] = json_column(nullable=False)
+    consumed_by: Mapped[str | None] = text_column(personal=False)
+    payload: Mapped[Any] = json_column(personal=True, nullable=False)
 
 
 class RunFrameModel(Base):
     """One rendered frame of a run: a whole tree, or what changed since the frame before."""
 
     __tablename__ = "run_frames"
-    __table_args__ = described("rendered frames of runs, whole or as the change since the frame before")
+    __table_args__ = described(
+        "rendered frames of runs, whole or as the change since the frame before",
+        pruned_as=("runs", "journal"),
+        erased="with_run",
+    )
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
     frame_no: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     created_at: Mapped[datetime]
-    encoding: Mapped[str] = mapped_column(server_default="full")
-    content_hash: Mapped[str]
+    encoding: Mapped[str] = text_column(server_default="full", personal=False)
+    content_hash: Mapped[str] = text_column(personal=False)
     full_bytes: Mapped[int]
-    note: Mapped[str | None]
-    mounted_task_ids: Mapped[Any] = json_column(shape=list, nullable=True)
-    task_index: Mapped[Any] = json_column(shape=dict, nullable=True)
-    body: Mapped[str]
+    note: Mapped[str | None] = text_column(personal=True)
+    mounted_task_ids: Mapped[Any] = json_column(personal=False, shape=list, nullable=True)
+    task_index: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
+    body: Mapped[str] = text_column(personal=True)
 
 
 class ToolCallModel(Base):
     """One invocation of a tool: by which task attempt, and how it ended."""
 
     __tablename__ = "tool_calls"
-    __table_args__ = described("invocations of tools, with status and latency")
+    __table_args__ = described(
+        "invocations of tools, with status and latency", pruned_as=("runs", "journal"), erased="with_run"
+    )
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    node_id: Mapped[str | None]
+    node_id: Mapped[str | None] = text_column(personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
     attempt: Mapped[int] = mapped_column(server_default=text("1"))
-    execution_id: Mapped[str | None]
-    call_id: Mapped[str | None]
-    tool_name: Mapped[str]
-    status: Mapped[str] = mapped_column(server_default="running")
+    execution_id: Mapped[str | None] = text_column(personal=False)
+    call_id: Mapped[str | None] = text_column(personal=False)
+    tool_name: Mapped[str] = text_column(personal=False)
+    status: Mapped[str] = text_column(server_default="running", personal=False, words={RUNNING, *TOOL_STATUSES})
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     duration_ms: Mapped[int | None]
-    output_ref: Mapped[str | None]
-    input: Mapped[Any] = json_column(nullable=True)
-    output: Mapped[Any] = json_column(nullable=True)
-    error: Mapped[Any] = json_column(nullable=True)
+    output_ref: Mapped[str | None] = text_column(personal=False)
+    input: Mapped[Any] = json_column(personal=True, nullable=True)
+    output: Mapped[Any] = json_column(personal=True, nullable=True)
+    error: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
 class SandboxModel(Base):
     """A sandbox in which a part of a run works, or worked."""
 
     __tablename__ = "sandboxes"
-    __table_args__ = described("sandboxes of runs, with where each of them stands")
+    __table_args__ = described(
+        "sandboxes of runs, with where each of them stands", pruned_as=("runs",), erased="with_run"
+    )
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
-    sandbox_id: Mapped[str] = mapped_column(primary_key=True)
-    runtime: Mapped[str] = mapped_column(server_default="bubblewrap")
-    status: Mapped[str] = mapped_column(server_default="pending")
-    remote_run_id: Mapped[str | None]
-    workspace_id: Mapped[str | None]
-    container_id: Mapped[str | None]
-    bundle_path: Mapped[str | None]
+    sandbox_id: Mapped[str] = text_column(primary_key=True, personal=False)
+    runtime: Mapped[str] = text_column(server_default="bubblewrap", personal=False)
+    status: Mapped[str] = text_column(server_default="pending", personal=False, words=SANDBOX_STATUSES)
+    remote_run_id: Mapped[str | None] = text_column(personal=False)
+    workspace_id: Mapped[str | None] = text_column(personal=False)
+    container_id: Mapped[str | None] = text_column(personal=False)
+    bundle_path: Mapped[str | None] = text_column(personal=False)
     shipped_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
-    config: Mapped[Any] = json_column(shape=dict, nullable=False, server_default=text("'{}'"))
+    config: Mapped[Any] = json_column(personal=True, shape=dict, nullable=False, server_default=text("'{}'"))
 
 
 class ScoreModel(Base):
     """What a scorer said about one attempt of a task."""
 
     __tablename__ = "scores"
-    __table_args__ = described("scores of task attempts; a rerun supersedes the score before")
+    __table_args__ = described(
+        "scores of task attempts; a rerun supersedes the score before", pruned_as=("runs", "journal"), erased="with_run"
+    )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
     run_id: Mapped[str] = run_id_column()
-    node_id: Mapped[str]
+    node_id: Mapped[str] = text_column(personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
     attempt: Mapped[int] = mapped_column(server_default=text("1"))
-    scorer_id: Mapped[str]
-    scorer_name: Mapped[str]
-    source: Mapped[str]
+    scorer_id: Mapped[str] = text_column(personal=False)
+    scorer_name: Mapped[str] = text_column(personal=False)
+    source: Mapped[str] = text_column(personal=False)
     score: Mapped[float]
     latency_ms: Mapped[float | None]
     duration_ms: Mapped[float | None]
     scored_at: Mapped[datetime]
     superseded_at: Mapped[datetime | None]
-    reason: Mapped[str | None]
-    meta: Mapped[Any] = json_column(nullable=True)
-    input: Mapped[Any] = json_column(nullable=True)
-    output: Mapped[Any] = json_column(nullable=True)
-    expected: Mapped[Any] = json_column(nullable=True)
+    reason: Mapped[str | None] = text_column(personal=True)
+    meta: Mapped[Any] = json_column(personal=True, nullable=True)
+    input: Mapped[Any] = json_column(personal=True, nullable=True)
+    output: Mapped[Any] = json_column(personal=True, nullable=True)
+    expected: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
 _event = RunEventModel.__table__.c

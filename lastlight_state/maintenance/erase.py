@@ -18,12 +18,13 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db import columns, valid
+from lastlight_state.db.declarations import contents, emptied, forgotten
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.statements import Family, Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
-from lastlight_state.maintenance.redact import chunks as texts, executions, inboxes, messages, transitions
+from lastlight_state.maintenance.redact import chunks as texts, executions, inboxes, messages, orders, transitions
 from lastlight_state.maintenance.redact.messages import Row
 from lastlight_state.maintenance.redact.records import ErasePlan
 from lastlight_state.maintenance.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
@@ -39,6 +40,10 @@ _person = sa.bindparam("person", type_=columns.Text)
 _held = PROTECTIONS["held"]
 
 
+def _is_full(given: Iterable[sa.Column[Any]]) -> sa.ColumnElement[bool]:
+    return sa.or_(*(one.is_not(None) for one in given))
+
+
 def _named(key: Any, column: Any, *more: Any) -> Statement:
     return prepared(sa.select(key.label("key"), *more).where(column == _person).order_by(key))
 
@@ -46,10 +51,12 @@ def _named(key: Any, column: Any, *more: Any) -> Statement:
 #: What bears the person's name. Sessions, branches and chats are found by a scan: a person is erased rarely.
 _SENT, _RECEIVED = _named(_m.id, _m.sender), _named(_m.id, _m.recipient)
 _OWNED = _named(_s.id, _s.user, _held.label("held"), _s.agent_session_id)
+#: A branch without a user is of the user of its session.
+_is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
 _BRANCHED = prepared(
     sa.select(_b.id.label("key"), _held.label("held"))
     .select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id))
-    .where(_b.user == _person)
+    .where(sa.or_(_b.user == _person, sa.and_(_s.user == _person, _is_unnamed)))
     .order_by(_b.id)
 )
 _CHATTED = _named(_c.id, _c.user_id, _c.agent_session_id)
@@ -76,34 +83,36 @@ _LOCK_CHATS = family(
 _OWN = family(
     lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person))
 )
-#: Metadata stay when a message is redacted.
-_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _m.node_metadata.is_not(None)))
+#: What stays of a message that is redacted: its metadata.
+_LEFT = contents(MESSAGES, but=("content",))
+_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)))
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
 _UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
 _FORGET = family(
-    lambda keys: (
-        sa.update(MESSAGES)
-        .where(_m.id.in_(keys))
-        .values(
-            sender=sa.func.nullif(_m.sender, _person),
-            recipient=sa.func.nullif(_m.recipient, _person),
-            node_metadata=sa.null(),
-        )
-    )
+    lambda keys: sa.update(MESSAGES).where(_m.id.in_(keys)).values(**forgotten(MESSAGES, _person), **emptied(_LEFT))
 )
 _FORGET_SESSIONS = family(
     lambda keys: (
         sa.update(SESSIONS)
         .where(_s.id.in_(keys))
-        .values(user=sa.null(), name=sa.null(), node_metadata=sa.null(), extra=sa.null(), version=_s.version + 1)
+        .values(**forgotten(SESSIONS, _person), **emptied(contents(SESSIONS)), version=_s.version + 1)
     )
 )
 _is_free = sa.and_(_b.user == _person, ~sa.exists().where(_s.id == _b.session_id, _held))
+_FORGET_BRANCHES_OF = family(
+    lambda keys: (
+        sa.update(BRANCHES)
+        .where(_b.session_id.in_(keys), sa.or_(_b.user == _person, _is_unnamed))
+        .values(**forgotten(BRANCHES, _person), **emptied(contents(BRANCHES)))
+    )
+)
 _FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free))
 #: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
 _FORGET_BRANCHES = family(
     lambda keys: (
-        sa.update(BRANCHES).where(_b.id.in_(keys), _is_free).values(user=sa.null(), name=sa.null(), extra=sa.null())
+        sa.update(BRANCHES)
+        .where(_b.id.in_(keys), _is_free)
+        .values(**forgotten(BRANCHES, _person), **emptied(contents(BRANCHES)))
     )
 )
 
@@ -141,12 +150,13 @@ class Erase(Repository):
 
         Messages that the person sent or received, and those of the person's sessions, are emptied as `Redact` does it,
         without the person's name and without metadata; one that also stands in the session of another user stays,
-        unless the person sent or received it. The person's sessions and branches lose user, name and extra, sessions
-        their metadata too. Chunks of these messages, sessions and branches are removed. Changes of status that the
-        person made, and those of the person's sessions and branches, lose actor, reason and evidence. Chats of the
-        person are removed with their messages, and so are the inbox of the person in the exchange and the memberships
-        in channels. Executions of the agent sessions behind these chats and sessions lose their texts, unless another
-        user has the agent session, too; log files are not touched. What stands in a held session stays.
+        unless the person sent or received it. The person's sessions, branches and their orders lose all that is
+        declared personal, the user above all; a branch without a user is of the user of its session. Chunks of these
+        messages, sessions and branches are removed. Changes of status that the person made, and those of the person's
+        sessions and branches, lose actor, reason and evidence. Chats of the person are removed with their messages, and
+        so are the inbox of the person in the exchange and the memberships in channels. Executions of the agent sessions
+        behind these chats and sessions lose their texts, unless another user has the agent session, too; log files are
+        not touched. What stands in a held session stays.
 
         Works in short transactions, but for the inbox, which is emptied in one, however many deliveries it has; doing
         it again goes on where it was interrupted. The receipt has counts and a digest of the name. Raises `Conflict`
@@ -227,6 +237,7 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
         {"sessions": len(found.free), "branches": len(found.branches), "messaging_sessions": len(found.chats)}
     )
     counts["session_transitions"] = len(found.transitions)
+    counts["progressions"] = orders.counted(unit, person)
     counts += inboxes.counted(unit, person)
     counts["executions"] = executions.counted(unit, executions.own(unit, found.agent_sessions, person))
     counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
@@ -277,7 +288,11 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
     counts += Counter(vectors=texts.remove(unit, texts.places(unit, [key])))
     counts += _executions(unit, person, locked)
     counts["session_transitions"] += transitions.empty_of(unit, [key])
-    return counts + Counter(sessions=unit.change(*_FORGET_SESSIONS.of([key])))
+    counts["progressions"] += orders.empty_of_sessions(unit, [key], person)
+    statement, keys = _FORGET_BRANCHES_OF.of([key])
+    counts["branches"] += unit.change(statement, {**keys, "person": person})
+    statement, keys = _FORGET_SESSIONS.of([key])
+    return counts + Counter(sessions=unit.change(statement, {**keys, "person": person}))
 
 
 def _transitions(ids: Collection[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
@@ -288,8 +303,9 @@ def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime
     """Forget whose these branches were, but for those of sessions that are held by now."""
     list(rows(unit, _LOCK_PLACES, ids))
     removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
+    counts = Counter(vectors=removed, progressions=orders.empty_of_branches(unit, ids, person))
     statement, keys = _FORGET_BRANCHES.of(ids)
-    return Counter(branches=unit.change(statement, {**keys, "person": person}), vectors=removed)
+    return counts + Counter(branches=unit.change(statement, {**keys, "person": person}))
 
 
 def _executions(unit: Unit, person: str, places: Iterable[Row]) -> Counter[str]:

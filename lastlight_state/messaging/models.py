@@ -8,46 +8,59 @@ from typing import Any
 from sqlalchemy import ForeignKey, Identity, Index, func, literal_column, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base, described, json_column
+from lastlight_state.db.base import Base
+from lastlight_state.db.declarations import described, json_column, person_column, text_column
 from lastlight_state.db.indexes import beginning, only, where
+from lastlight_state.messaging.words import ROLES
 
 
 class MessagingSessionModel(Base):
     """One stretch of conversation of one user in one place."""
 
     __tablename__ = "messaging_sessions"
-    __table_args__ = described("chat sessions, at most one active per place and user")
+    __table_args__ = described(
+        "chat sessions, at most one active per place and user",
+        pruned_as=("messaging",),
+        erased="removed",
+        newest=("last_activity_at",),
+    )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    platform: Mapped[str]
-    channel_id: Mapped[str]
-    thread_id: Mapped[str | None]
-    user_id: Mapped[str]
-    agent_session_id: Mapped[str | None]
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    platform: Mapped[str] = text_column(personal=False)
+    channel_id: Mapped[str] = text_column(personal=False)
+    thread_id: Mapped[str | None] = text_column(personal=False)
+    user_id: Mapped[str] = person_column()
+    agent_session_id: Mapped[str | None] = text_column(personal=False)
     created_at: Mapped[datetime]
     last_activity_at: Mapped[datetime]
     message_count: Mapped[int | None] = mapped_column(server_default=text("0"))
     active: Mapped[bool | None] = mapped_column(server_default=true())
     # since 0002
-    title: Mapped[str | None]
+    title: Mapped[str | None] = text_column(personal=True)
     version: Mapped[int] = mapped_column(server_default=text("0"))
     deactivated_at: Mapped[datetime | None]
-    deactivated_reason: Mapped[str | None]
-    metadata_: Mapped[Any] = json_column(name="metadata", nullable=True)
+    deactivated_reason: Mapped[str | None] = text_column(personal=False)
+    metadata_: Mapped[Any] = json_column(personal=True, name="metadata", nullable=True)
 
 
 class MessagingMessageModel(Base):
     """A message of a session. Messages are ordered by id."""
 
     __tablename__ = "messaging_messages"
-    __table_args__ = described("what was said in chat sessions, in the order of ids", sqlite_autoincrement=True)
+    __table_args__ = described(
+        "what was said in chat sessions, in the order of ids",
+        pruned_as=("messaging",),
+        erased="removed",
+        newest=("timestamp",),
+        sqlite_autoincrement=True,
+    )
 
     id: Mapped[int] = mapped_column(Identity(always=False), primary_key=True)
-    session_id: Mapped[str] = mapped_column(ForeignKey("messaging_sessions.id"))
-    role: Mapped[str]
-    content: Mapped[str]
+    session_id: Mapped[str] = text_column(ForeignKey("messaging_sessions.id"), personal=False)
+    role: Mapped[str] = text_column(personal=False, words=ROLES)
+    content: Mapped[str] = text_column(personal=True)
     timestamp: Mapped[datetime]
-    platform_message_id: Mapped[str | None]
+    platform_message_id: Mapped[str | None] = text_column(personal=False)
 
 
 #: How many characters of a message a list shows.

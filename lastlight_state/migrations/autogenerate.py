@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import Identity
 from sqlalchemy.engine import Dialect
 
-from lastlight_state.db.base import COMMENT_PREFIX, VERSION_TABLE
+from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.declarations import COMMENT_PREFIX
 from lastlight_state.db.indexes import ONLY
 from lastlight_state.migrations.metadata import METADATA
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lastlight_state.conversations import (
     guards as conversations_guards,
+    indexes as conversations_indexes,
     models as conversations_models,
     views as conversations_views,
 )
@@ -42,6 +43,7 @@ DECLARED_BY = (
     outputs_models,
     outputs_guards,
     conversations_models,
+    conversations_indexes,
     conversations_guards,
     conversations_views,
 )

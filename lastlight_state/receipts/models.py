@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import Index, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base, described, json_column
+from lastlight_state.db.base import Base
+from lastlight_state.db.declarations import described, json_column, text_column
 from lastlight_state.db.indexes import where
 
 
@@ -16,33 +17,37 @@ class MaintenanceReceiptModel(Base):
     """One piece of maintenance work: under which policy, how far it came, what it did."""
 
     __tablename__ = "maintenance_receipts"
-    __table_args__ = described("what maintenance did, one row per piece of work")
+    __table_args__ = described(
+        "what maintenance did, one row per piece of work",
+        kept="the proof of what was removed",
+        stays="says who operates the system",
+    )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    kind: Mapped[str]
-    scope: Mapped[str] = mapped_column(server_default=text("''"))
-    state: Mapped[str]
-    owner: Mapped[str]
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    kind: Mapped[str] = text_column(personal=False)
+    scope: Mapped[str] = text_column(server_default=text("''"), personal=False)
+    state: Mapped[str] = text_column(personal=False)
+    owner: Mapped[str] = text_column(personal=False)
     epoch: Mapped[int] = mapped_column(server_default=text("1"))
-    actor: Mapped[str | None]
-    library_version: Mapped[str]
+    actor: Mapped[str | None] = text_column(personal=True)
+    library_version: Mapped[str] = text_column(personal=False)
     started_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
-    counts: Mapped[Any] = json_column(shape=dict, nullable=False, server_default=text("'{}'"))
-    cursor: Mapped[Any] = json_column(nullable=True)
-    error: Mapped[str | None]
-    policy: Mapped[Any] = json_column(nullable=False)
+    counts: Mapped[Any] = json_column(personal=False, shape=dict, nullable=False, server_default=text("'{}'"))
+    cursor: Mapped[Any] = json_column(personal=False, nullable=True)
+    error: Mapped[str | None] = text_column(personal=False)
+    policy: Mapped[Any] = json_column(personal=False, nullable=False)
 
 
 class LastlightMetaModel(Base):
     """Facts about the schema by name, such as ``min_reader``."""
 
     __tablename__ = "lastlight_meta"
-    __table_args__ = described("facts about this schema")
+    __table_args__ = described("facts about this schema", kept="facts about the schema")
 
-    key: Mapped[str] = mapped_column(primary_key=True)
-    value: Mapped[str]
+    key: Mapped[str] = text_column(primary_key=True, personal=False)
+    value: Mapped[str] = text_column(personal=False)
 
 
 class MaintenancePermitModel(Base):
@@ -52,9 +57,11 @@ class MaintenancePermitModel(Base):
     """
 
     __tablename__ = "maintenance_permits"
-    __table_args__ = described("leave to delete within one transaction; always empty at rest")
+    __table_args__ = described(
+        "leave to delete within one transaction; always empty at rest", kept="always empty at rest"
+    )
 
-    receipt_id: Mapped[str] = mapped_column(primary_key=True)
+    receipt_id: Mapped[str] = text_column(primary_key=True, personal=False)
     probe: Mapped[int] = mapped_column(server_default=text("0"))
 
 
@@ -62,12 +69,14 @@ class TombstoneModel(Base):
     """What was pruned, so that an import does not bring it back."""
 
     __tablename__ = "tombstones"
-    __table_args__ = described("what was pruned, by kind and id")
+    __table_args__ = described(
+        "what was pruned, by kind and id", kept="what was removed must not come back by an import"
+    )
 
-    kind: Mapped[str] = mapped_column(primary_key=True)
-    id: Mapped[str] = mapped_column(primary_key=True)
-    receipt_id: Mapped[str]
-    digest: Mapped[str | None]
+    kind: Mapped[str] = text_column(primary_key=True, personal=False)
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    receipt_id: Mapped[str] = text_column(personal=False)
+    digest: Mapped[str | None] = text_column(personal=False)
     deleted_at: Mapped[datetime]
 
 
@@ -75,15 +84,17 @@ class ImportLedgerModel(Base):
     """What was imported from where, with the digest of what was seen."""
 
     __tablename__ = "import_ledger"
-    __table_args__ = described("what was imported, by source, with its digest")
+    __table_args__ = described(
+        "what was imported, by source, with its digest", kept="what was imported must not be imported twice"
+    )
 
-    source_kind: Mapped[str] = mapped_column(primary_key=True)
-    source_key: Mapped[str] = mapped_column(primary_key=True)
-    digest: Mapped[str]
-    outcome: Mapped[str]
-    target_kind: Mapped[str | None]
-    target_id: Mapped[str | None]
-    receipt_id: Mapped[str]
+    source_kind: Mapped[str] = text_column(primary_key=True, personal=False)
+    source_key: Mapped[str] = text_column(primary_key=True, personal=False)
+    digest: Mapped[str] = text_column(personal=False)
+    outcome: Mapped[str] = text_column(personal=False)
+    target_kind: Mapped[str | None] = text_column(personal=False)
+    target_id: Mapped[str | None] = text_column(personal=False)
+    receipt_id: Mapped[str] = text_column(personal=False)
     imported_at: Mapped[datetime]
 
 
@@ -91,13 +102,17 @@ class CopyProgressModel(Base):
     """How far a copy between databases came, table by table."""
 
     __tablename__ = "copy_progress"
-    __table_args__ = described("how far a copy into this database came, by table")
+    __table_args__ = described(
+        "how far a copy into this database came, by table",
+        kept="how far copies came; a few rows for each",
+        stays="a key stands here only while its table is copied",
+    )
 
-    receipt_id: Mapped[str] = mapped_column(primary_key=True)
-    table_name: Mapped[str] = mapped_column(primary_key=True)
+    receipt_id: Mapped[str] = text_column(primary_key=True, personal=False)
+    table_name: Mapped[str] = text_column(primary_key=True, personal=False)
     rows: Mapped[int] = mapped_column(server_default=text("0"))
     done: Mapped[bool] = mapped_column(server_default=false())
-    last_key: Mapped[Any] = json_column(nullable=True)
+    last_key: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
 _receipt = MaintenanceReceiptModel.__table__.c

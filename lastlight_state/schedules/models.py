@@ -8,23 +8,29 @@ from typing import Any
 from sqlalchemy import Index, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base, described, json_column
+from lastlight_state.db.base import Base
+from lastlight_state.db.declarations import described, json_column, text_column
 from lastlight_state.db.indexes import where
+from lastlight_state.schedules.words import FIRE_STATUSES
 
 
 class CronOverrideModel(Base):
     """What an operator changed about one cron. Without a row the configured default is in effect."""
 
     __tablename__ = "cron_overrides"
-    __table_args__ = described("what operators changed about crons; no row means the default")
+    __table_args__ = described(
+        "what operators changed about crons; no row means the default",
+        kept="configuration; `clear` removes one",
+        stays="says who operates the system",
+    )
 
-    name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = text_column(primary_key=True, personal=False)
     enabled: Mapped[bool] = mapped_column(server_default=true())
-    schedule: Mapped[str | None]
+    schedule: Mapped[str | None] = text_column(personal=False)
     updated_at: Mapped[datetime]
-    updated_by: Mapped[str | None]
+    updated_by: Mapped[str | None] = text_column(personal=True)
     # since 0002
-    timezone: Mapped[str | None]
+    timezone: Mapped[str | None] = text_column(personal=False)
     inherits_enabled: Mapped[bool] = mapped_column(server_default=false())
 
 
@@ -32,44 +38,53 @@ class CronScheduleModel(Base):
     """One cron: its pattern, what it starts, how it catches up, and when it is due next."""
 
     __tablename__ = "cron_schedules"
-    __table_args__ = described("schedules, with when each is due next")
+    __table_args__ = described(
+        "schedules, with when each is due next",
+        kept="configuration; a cron that is gone is retired",
+        stays="configuration, which its owner changes",
+    )
 
-    name: Mapped[str] = mapped_column(primary_key=True)
-    pattern: Mapped[str]
-    timezone: Mapped[str] = mapped_column(server_default="UTC")
-    target_kind: Mapped[str] = mapped_column(server_default="workflow")
-    target: Mapped[str]
-    catch_up: Mapped[str] = mapped_column(server_default="one")
+    name: Mapped[str] = text_column(primary_key=True, personal=False)
+    pattern: Mapped[str] = text_column(personal=False)
+    timezone: Mapped[str] = text_column(server_default="UTC", personal=False)
+    target_kind: Mapped[str] = text_column(server_default="workflow", personal=False)
+    target: Mapped[str] = text_column(personal=False)
+    catch_up: Mapped[str] = text_column(server_default="one", personal=False)
     grace_seconds: Mapped[int] = mapped_column(server_default=text("60"))
-    overlap: Mapped[str] = mapped_column(server_default="allow")
-    origin: Mapped[str] = mapped_column(server_default="database")
+    overlap: Mapped[str] = text_column(server_default="allow", personal=False)
+    origin: Mapped[str] = text_column(server_default="database", personal=False)
     enabled: Mapped[bool] = mapped_column(server_default=true())
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     last_run_at: Mapped[datetime | None]
     next_run_at: Mapped[datetime | None]
-    planned_with: Mapped[str | None]
-    last_fire_id: Mapped[str | None]
+    planned_with: Mapped[str | None] = text_column(personal=False)
+    last_fire_id: Mapped[str | None] = text_column(personal=False)
     retired_at: Mapped[datetime | None]
-    error_json: Mapped[Any] = json_column(nullable=True)
-    payload: Mapped[Any] = json_column(nullable=True)
+    error_json: Mapped[Any] = json_column(personal=True, nullable=True)
+    payload: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
 class CronFireModel(Base):
     """One fire of a cron: who ran it, for which instant, how it ended and what it dispatched."""
 
     __tablename__ = "cron_fires"
-    __table_args__ = described("fires of crons, one row each, also when nothing was dispatched")
+    __table_args__ = described(
+        "fires of crons, one row each, also when nothing was dispatched",
+        pruned_as=("fires",),
+        stays="says who operates the system; a prune of fires removes it",
+        newest=("started_at",),
+    )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    cron_name: Mapped[str]
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    cron_name: Mapped[str] = text_column(personal=False)
     scheduled_for: Mapped[datetime | None]
-    source: Mapped[str]
-    actor: Mapped[str | None]
-    target_kind: Mapped[str | None]
-    target: Mapped[str | None]
-    status: Mapped[str] = mapped_column(server_default="running")
-    owner: Mapped[str | None]
+    source: Mapped[str] = text_column(personal=False)
+    actor: Mapped[str | None] = text_column(personal=True)
+    target_kind: Mapped[str | None] = text_column(personal=False)
+    target: Mapped[str | None] = text_column(personal=False)
+    status: Mapped[str] = text_column(server_default="running", personal=False, words=FIRE_STATUSES)
+    owner: Mapped[str | None] = text_column(personal=False)
     lease_until: Mapped[datetime | None]
     epoch: Mapped[int] = mapped_column(server_default=text("1"))
     attempts: Mapped[int] = mapped_column(server_default=text("1"))
@@ -80,9 +95,9 @@ class CronFireModel(Base):
     discovered: Mapped[int | None]
     dispatched: Mapped[int | None]
     failures: Mapped[int | None]
-    note: Mapped[str | None]
-    error_json: Mapped[Any] = json_column(nullable=True)
-    payload: Mapped[Any] = json_column(nullable=True)
+    note: Mapped[str | None] = text_column(personal=True)
+    error_json: Mapped[Any] = json_column(personal=True, nullable=True)
+    payload: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
 _schedule = CronScheduleModel.__table__.c

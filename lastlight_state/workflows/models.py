@@ -13,206 +13,225 @@ from typing import Any
 from sqlalchemy import ForeignKey, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base, described, json_column, roomy
+from lastlight_state.db.base import Base, roomy
+from lastlight_state.db.declarations import described, json_column, text_column
+from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES
 
 
 class WorkflowRunModel(Base):
     """One dispatch of a workflow: what resumes it, who holds it, and how it ended."""
 
     __tablename__ = "workflow_runs"
-    __table_args__ = described("workflow runs, one row per dispatch, with what resumes them", postgresql_with=roomy(40))
+    __table_args__ = described(
+        "workflow runs, one row per dispatch, with what resumes them",
+        pruned_as=("runs",),
+        erased="with_run",
+        newest=("started_at", "updated_at"),
+        postgresql_with=roomy(40),
+    )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    workflow_name: Mapped[str]
-    trigger_id: Mapped[str]
-    repo: Mapped[str | None]
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    workflow_name: Mapped[str] = text_column(personal=False)
+    trigger_id: Mapped[str] = text_column(personal=False)
+    repo: Mapped[str | None] = text_column(personal=False)
     issue_number: Mapped[int | None]
-    current_phase: Mapped[str]
-    phase_history: Mapped[Any] = json_column(nullable=False, server_default=text("'[]'"))
-    status: Mapped[str] = mapped_column(server_default="running")
-    context: Mapped[Any] = json_column(nullable=True)
-    scratch: Mapped[Any] = json_column(nullable=True)
-    node_statuses: Mapped[Any] = json_column(shape=dict, nullable=True)
+    current_phase: Mapped[str] = text_column(personal=False)
+    phase_history: Mapped[Any] = json_column(personal=True, nullable=False, server_default=text("'[]'"))
+    status: Mapped[str] = text_column(server_default="running", personal=False, words=RUN_STATUSES)
+    context: Mapped[Any] = json_column(personal=True, nullable=True)
+    scratch: Mapped[Any] = json_column(personal=True, nullable=True)
+    node_statuses: Mapped[Any] = json_column(personal=False, shape=dict, nullable=True)
     restart_count: Mapped[int] = mapped_column(server_default=text("0"))
     started_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     # since 0002
-    owner: Mapped[str | None]
-    trigger_type: Mapped[str | None]
-    triggered_by: Mapped[str | None]
-    trigger_actor_type: Mapped[str | None]
-    run_key: Mapped[str | None]
-    create_digest: Mapped[str | None]
-    parent_run_id: Mapped[str | None]
+    owner: Mapped[str | None] = text_column(personal=False)
+    trigger_type: Mapped[str | None] = text_column(personal=False)
+    triggered_by: Mapped[str | None] = text_column(personal=True)
+    trigger_actor_type: Mapped[str | None] = text_column(personal=False)
+    run_key: Mapped[str | None] = text_column(personal=False)
+    create_digest: Mapped[str | None] = text_column(personal=False)
+    parent_run_id: Mapped[str | None] = text_column(personal=False)
     max_restarts: Mapped[int] = mapped_column(server_default=text("3"))
     transition_seq: Mapped[int] = mapped_column(server_default=text("0"))
-    status_reason: Mapped[str | None]
+    status_reason: Mapped[str | None] = text_column(personal=False)
     phase_count: Mapped[int] = mapped_column(server_default=text("0"))
     queued_at: Mapped[datetime | None]
     admitted_at: Mapped[datetime | None]
     wake_at: Mapped[datetime | None]
-    pause_reason: Mapped[str | None]
-    waiting_for: Mapped[str | None]
-    correlation_id: Mapped[str | None]
+    pause_reason: Mapped[str | None] = text_column(personal=False)
+    waiting_for: Mapped[str | None] = text_column(personal=False)
+    correlation_id: Mapped[str | None] = text_column(personal=False)
     cancel_requested_at: Mapped[datetime | None]
-    cancel_requested_by: Mapped[str | None]
-    cancel_reason: Mapped[str | None]
+    cancel_requested_by: Mapped[str | None] = text_column(personal=True)
+    cancel_reason: Mapped[str | None] = text_column(personal=True)
     deadline_at: Mapped[datetime | None]
-    claim_owner: Mapped[str | None]
+    claim_owner: Mapped[str | None] = text_column(personal=False)
     claim_epoch: Mapped[int] = mapped_column(server_default=text("0"))
     claimed_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
     lease_expires_at: Mapped[datetime | None]
-    previous_owner: Mapped[str | None]
+    previous_owner: Mapped[str | None] = text_column(personal=False)
     previous_heartbeat_at: Mapped[datetime | None]
     previous_lease_expires_at: Mapped[datetime | None]
-    previous_status: Mapped[str | None]
+    previous_status: Mapped[str | None] = text_column(personal=False)
     previous_restart_count: Mapped[int | None]
-    workflow_path: Mapped[str | None]
-    workflow_hash: Mapped[str | None]
-    vcs_type: Mapped[str | None]
-    vcs_root: Mapped[str | None]
-    vcs_revision: Mapped[str | None]
-    app_version: Mapped[str | None]
-    trace_id: Mapped[str | None]
-    span_id: Mapped[str | None]
-    error: Mapped[str | None]
-    error_detail: Mapped[Any] = json_column(nullable=True)
+    workflow_path: Mapped[str | None] = text_column(personal=False)
+    workflow_hash: Mapped[str | None] = text_column(personal=False)
+    vcs_type: Mapped[str | None] = text_column(personal=False)
+    vcs_root: Mapped[str | None] = text_column(personal=False)
+    vcs_revision: Mapped[str | None] = text_column(personal=False)
+    app_version: Mapped[str | None] = text_column(personal=False)
+    trace_id: Mapped[str | None] = text_column(personal=False)
+    span_id: Mapped[str | None] = text_column(personal=False)
+    error: Mapped[str | None] = text_column(personal=True)
+    error_detail: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
 class ExecutionModel(Base):
     """One phase execution, chat turn or node attempt. Its session id leads to its line file."""
 
     __tablename__ = "executions"
-    __table_args__ = described("phase executions, chat turns and node attempts, with usage")
+    __table_args__ = described(
+        "phase executions, chat turns and node attempts, with usage",
+        pruned_as=("runs", "executions"),
+        erased="emptied",
+        newest=("started_at",),
+    )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    trigger_type: Mapped[str]
-    trigger_id: Mapped[str]
-    skill: Mapped[str]
-    repo: Mapped[str | None]
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    trigger_type: Mapped[str] = text_column(personal=False)
+    trigger_id: Mapped[str] = text_column(personal=False)
+    skill: Mapped[str] = text_column(personal=False)
+    repo: Mapped[str | None] = text_column(personal=False)
     issue_number: Mapped[int | None]
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     success: Mapped[bool | None]
-    error: Mapped[str | None]
+    error: Mapped[str | None] = text_column(personal=True)
     turns: Mapped[int | None]
     duration_ms: Mapped[int | None]
-    session_id: Mapped[str | None]
+    session_id: Mapped[str | None] = text_column(personal=False)
     cost_usd: Mapped[float | None]
     input_tokens: Mapped[int | None]
     cache_creation_input_tokens: Mapped[int | None]
     cache_read_input_tokens: Mapped[int | None]
     output_tokens: Mapped[int | None]
     api_duration_ms: Mapped[int | None]
-    stop_reason: Mapped[str | None]
-    workflow_run_id: Mapped[str | None]
-    output_text: Mapped[str | None]
+    stop_reason: Mapped[str | None] = text_column(personal=False)
+    workflow_run_id: Mapped[str | None] = text_column(personal=False)
+    output_text: Mapped[str | None] = text_column(personal=True)
     # since 0002
-    owner: Mapped[str | None]
-    triggered_by: Mapped[str | None]
-    trigger_actor_type: Mapped[str | None]
-    node_id: Mapped[str | None]
+    owner: Mapped[str | None] = text_column(personal=False)
+    triggered_by: Mapped[str | None] = text_column(personal=True)
+    trigger_actor_type: Mapped[str | None] = text_column(personal=False)
+    node_id: Mapped[str | None] = text_column(personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
     attempt: Mapped[int | None]
-    outcome: Mapped[str | None]
+    outcome: Mapped[str | None] = text_column(personal=False)
     heartbeat_at: Mapped[datetime | None]
     claim_epoch: Mapped[int | None]
     cached: Mapped[bool] = mapped_column(server_default=false())
-    model: Mapped[str | None]
-    price_table: Mapped[str | None]
+    model: Mapped[str | None] = text_column(personal=False)
+    price_table: Mapped[str | None] = text_column(personal=False)
     cost_micros: Mapped[int | None]
     cost_picos: Mapped[int | None]
     input_includes_cache_reads: Mapped[bool] = mapped_column(server_default=false())
-    vcs_pointer: Mapped[str | None]
-    work_dir: Mapped[str | None]
-    checkpoint: Mapped[Any] = json_column(nullable=True)
-    error_detail: Mapped[Any] = json_column(nullable=True)
-    details: Mapped[Any] = json_column(nullable=True)
+    vcs_pointer: Mapped[str | None] = text_column(personal=False)
+    work_dir: Mapped[str | None] = text_column(personal=False)
+    checkpoint: Mapped[Any] = json_column(personal=True, nullable=True)
+    error_detail: Mapped[Any] = json_column(personal=True, nullable=True)
+    details: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
 class WorkflowApprovalModel(Base):
     """A gate: one question to a person about a run, with its one answer."""
 
     __tablename__ = "workflow_approvals"
-    __table_args__ = described("gates of runs and their answers")
+    __table_args__ = described("gates of runs and their answers", pruned_as=("runs",), erased="with_run")
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    workflow_run_id: Mapped[str]
-    gate: Mapped[str]
-    summary: Mapped[str]
-    status: Mapped[str] = mapped_column(server_default="pending")
-    kind: Mapped[str] = mapped_column(server_default="approve")
-    requested_by: Mapped[str | None]
-    responded_by: Mapped[str | None]
-    response: Mapped[str | None]
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    workflow_run_id: Mapped[str] = text_column(personal=False)
+    gate: Mapped[str] = text_column(personal=False)
+    summary: Mapped[str] = text_column(personal=True)
+    status: Mapped[str] = text_column(server_default="pending", personal=False, words=APPROVAL_STATUSES)
+    kind: Mapped[str] = text_column(server_default="approve", personal=False)
+    requested_by: Mapped[str | None] = text_column(personal=True)
+    responded_by: Mapped[str | None] = text_column(personal=True)
+    response: Mapped[str | None] = text_column(personal=True)
     responded_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     # since 0002
-    artifact: Mapped[str | None]
-    node_id: Mapped[str | None]
+    artifact: Mapped[str | None] = text_column(personal=False)
+    node_id: Mapped[str | None] = text_column(personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
-    request_key: Mapped[str | None]
-    on_reject: Mapped[str] = mapped_column(server_default="fail")
+    request_key: Mapped[str | None] = text_column(personal=False)
+    on_reject: Mapped[str] = text_column(server_default="fail", personal=False)
     blocks_run: Mapped[bool] = mapped_column(server_default=true())
     expires_at: Mapped[datetime | None]
-    action_digest: Mapped[str | None]
-    answered_via: Mapped[str | None]
+    action_digest: Mapped[str | None] = text_column(personal=False)
+    answered_via: Mapped[str | None] = text_column(personal=False)
     consumed_at: Mapped[datetime | None]
-    consumed_by: Mapped[str | None]
-    closed_reason: Mapped[str | None]
-    action: Mapped[Any] = json_column(nullable=True)
+    consumed_by: Mapped[str | None] = text_column(personal=True)
+    closed_reason: Mapped[str | None] = text_column(personal=False)
+    action: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
 class WorkflowOverrideModel(Base):
     """The kill switch of one workflow. No row: enabled."""
 
     __tablename__ = "workflow_overrides"
-    __table_args__ = described("kill switches of workflows; no row means enabled")
+    __table_args__ = described(
+        "kill switches of workflows; no row means enabled",
+        kept="configuration; `clear` removes one",
+        stays="says who operates the system",
+    )
 
-    name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = text_column(primary_key=True, personal=False)
     enabled: Mapped[bool] = mapped_column(server_default=true())
     updated_at: Mapped[datetime]
-    updated_by: Mapped[str | None]
+    updated_by: Mapped[str | None] = text_column(personal=True)
     # since 0002
-    reason: Mapped[str | None]
+    reason: Mapped[str | None] = text_column(personal=True)
 
 
 class RunTransitionModel(Base):
     """One change of a run's status, numbered from 1 without gaps."""
 
     __tablename__ = "run_transitions"
-    __table_args__ = described("every change of a run's status, numbered without gaps")
+    __table_args__ = described(
+        "every change of a run's status, numbered without gaps", pruned_as=("runs",), erased="with_run"
+    )
 
-    run_id: Mapped[str] = mapped_column(ForeignKey("workflow_runs.id"), primary_key=True)
+    run_id: Mapped[str] = text_column(ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    from_status: Mapped[str | None]
-    to_status: Mapped[str]
-    reason: Mapped[str]
-    actor: Mapped[str | None]
-    source: Mapped[str]
+    from_status: Mapped[str | None] = text_column(personal=False)
+    to_status: Mapped[str] = text_column(personal=False)
+    reason: Mapped[str] = text_column(personal=False)
+    actor: Mapped[str | None] = text_column(personal=True)
+    source: Mapped[str] = text_column(personal=False)
     claim_epoch: Mapped[int | None]
     at: Mapped[datetime]
-    detail: Mapped[str | None]
+    detail: Mapped[str | None] = text_column(personal=True)
 
 
 class RunNodeModel(Base):
     """The state of one node of a run's graph, in one iteration of its loop."""
 
     __tablename__ = "run_nodes"
-    __table_args__ = described("state of each node of a run, by iteration")
+    __table_args__ = described("state of each node of a run, by iteration", pruned_as=("runs",), erased="with_run")
 
-    run_id: Mapped[str] = mapped_column(ForeignKey("workflow_runs.id"), primary_key=True)
-    node_id: Mapped[str] = mapped_column(primary_key=True)
+    run_id: Mapped[str] = text_column(ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
+    node_id: Mapped[str] = text_column(primary_key=True, personal=False)
     iteration: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, server_default=text("0"))
-    state: Mapped[str]
+    state: Mapped[str] = text_column(personal=False, words=NODE_STATES)
     last_attempt: Mapped[int] = mapped_column(server_default=text("0"))
-    output_table: Mapped[str | None]
-    label: Mapped[str | None]
+    output_table: Mapped[str | None] = text_column(personal=False)
+    label: Mapped[str | None] = text_column(personal=True)
     wake_at: Mapped[datetime | None]
-    waiting_for: Mapped[str | None]
-    correlation_id: Mapped[str | None]
+    waiting_for: Mapped[str | None] = text_column(personal=False)
+    correlation_id: Mapped[str | None] = text_column(personal=False)
     updated_at: Mapped[datetime]
 
 
@@ -220,10 +239,10 @@ class RunLoopModel(Base):
     """One loop of a run: its present iteration, and whether it is done."""
 
     __tablename__ = "run_loops"
-    __table_args__ = described("where each loop of a run stands")
+    __table_args__ = described("where each loop of a run stands", pruned_as=("runs",))
 
-    run_id: Mapped[str] = mapped_column(ForeignKey("workflow_runs.id"), primary_key=True)
-    loop_id: Mapped[str] = mapped_column(primary_key=True)
+    run_id: Mapped[str] = text_column(ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
+    loop_id: Mapped[str] = text_column(primary_key=True, personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
     done: Mapped[bool] = mapped_column(server_default=false())
     updated_at: Mapped[datetime]
@@ -233,23 +252,25 @@ class HumanRequestModel(Base):
     """A question of a node to a person: a form, a choice, a confirmation or free text, with its answer."""
 
     __tablename__ = "human_requests"
-    __table_args__ = described("questions of runs to people, with their answers")
+    __table_args__ = described(
+        "questions of runs to people, with their answers", pruned_as=("runs",), erased="with_run"
+    )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    run_id: Mapped[str] = mapped_column(ForeignKey("workflow_runs.id"))
-    node_id: Mapped[str]
+    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    run_id: Mapped[str] = text_column(ForeignKey("workflow_runs.id"), personal=False)
+    node_id: Mapped[str] = text_column(personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
-    kind: Mapped[str]
-    status: Mapped[str] = mapped_column(server_default="pending")
+    kind: Mapped[str] = text_column(personal=False)
+    status: Mapped[str] = text_column(server_default="pending", personal=False, words=HUMAN_STATUSES)
     blocks_run: Mapped[bool] = mapped_column(server_default=false())
-    on_expiry: Mapped[str] = mapped_column(server_default="resume")
+    on_expiry: Mapped[str] = text_column(server_default="resume", personal=False)
     requested_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
     answered_at: Mapped[datetime | None]
-    answered_by: Mapped[str | None]
-    closed_reason: Mapped[str | None]
+    answered_by: Mapped[str | None] = text_column(personal=True)
+    closed_reason: Mapped[str | None] = text_column(personal=False)
     reopened: Mapped[int] = mapped_column(server_default=text("0"))
-    prompt: Mapped[str]
-    options: Mapped[Any] = json_column(nullable=True)
-    schema: Mapped[Any] = json_column(nullable=True)
-    response: Mapped[Any] = json_column(nullable=True)
+    prompt: Mapped[str] = text_column(personal=True)
+    options: Mapped[Any] = json_column(personal=True, nullable=True)
+    schema: Mapped[Any] = json_column(personal=True, nullable=True)
+    response: Mapped[Any] = json_column(personal=True, nullable=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lastlight_state.db.declarations import facts_of
 from lastlight_state.maintenance.prune.checks import ALL
 from lastlight_state.maintenance.prune.files import FILES
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
-from lastlight_state.maintenance.retention import RETENTION
 from lastlight_state.migrations.metadata import METADATA
 
 
@@ -22,16 +22,10 @@ def removed_as(kind: str) -> set[str]:
     return {found.table_name, *shared, *(child.table.name for child in found.children)}
 
 
-def test_every_table_has_its_retention() -> None:
-    """maintenance OP-6, case 15: a new table must say when its rows go."""
-    assert set(RETENTION) == set(METADATA.tables)
-    assert [name for name, found in RETENTION.items() if bool(found.pruned_as) is bool(found.kept)] == []
-
-
 @pytest.mark.parametrize("kind", ALL)
 def test_a_prune_removes_rows_of_the_tables_that_say_so(kind: str) -> None:
     """maintenance OP-6, OP-26."""
-    assert removed_as(kind) == {name for name, found in RETENTION.items() if kind in found.pruned_as}
+    assert removed_as(kind) == {name for name, table in METADATA.tables.items() if kind in facts_of(table).pruned_as}
 
 
 def test_every_table_that_belongs_to_a_run_goes_with_it() -> None:

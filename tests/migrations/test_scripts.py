@@ -7,8 +7,8 @@ import pytest
 from alembic.script import ScriptDirectory
 from support.migrations.support import Place
 
-from lastlight_state.db.base import COMMENT_PREFIX
 from lastlight_state.db.columns import JSON_TYPES
+from lastlight_state.db.declarations import COMMENT_PREFIX
 from lastlight_state.migrations import history, scripts
 from lastlight_state.migrations.apply import config
 from lastlight_state.migrations.metadata import METADATA

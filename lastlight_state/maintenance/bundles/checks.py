@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.declarations import vocabularies
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
@@ -19,7 +20,6 @@ from lastlight_state.maintenance.bundles.opened import damaged
 from lastlight_state.maintenance.bundles.selection import TABLES
 from lastlight_state.maintenance.copy.contents import shown
 from lastlight_state.maintenance.references import family, rows
-from lastlight_state.maintenance.vocabularies import VOCABULARIES
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.workflows.tables import RUNS
 
@@ -36,7 +36,7 @@ _HOLDER = prepared(
 Reference = tuple[sa.Column[Any], sa.Column[Any]]
 
 _WORDS: dict[str, list[tuple[str, Collection[str]]]] = {}
-for _column, _known in VOCABULARIES:
+for _column, _known in vocabularies(METADATA.sorted_tables):
     _WORDS.setdefault(_column.table.name, []).append((_column.name, _known))
 
 

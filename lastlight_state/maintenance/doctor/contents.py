@@ -13,19 +13,15 @@ from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.conversations.tables import (
     MESSAGES as TALK,
     NAMESPACES,
-    SESSIONS as TALKS,
     VECTORS,
 )
 from lastlight_state.db.columns import form_of
+from lastlight_state.db.declarations import facts_of, vocabularies
 from lastlight_state.db.statements import bind, constant, number, prepared
-from lastlight_state.journal.tables import EVENTS
 from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Look, Snapshot, found, named
 from lastlight_state.maintenance.doctor.records import Finding
-from lastlight_state.maintenance.vocabularies import VOCABULARIES
-from lastlight_state.messaging.tables import MESSAGES, SESSIONS
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.schedules.tables import FIRES
-from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+from lastlight_state.workflows.tables import RUNS
 
 WORDS, BYTES = "DOC-13", "DOC-14"
 
@@ -37,18 +33,6 @@ _READ: tuple[Form, ...] = ("JSON",)
 _AHEAD = timedelta(days=1)
 #: How far the clocks of this machine and of the server may be apart.
 _APART = timedelta(seconds=5)
-
-_TIMES = (
-    RUNS.c.started_at,
-    RUNS.c.updated_at,
-    EXECUTIONS.c.started_at,
-    EVENTS.c.occurred_at,
-    SESSIONS.c.last_activity_at,
-    MESSAGES.c.timestamp,
-    FIRES.c.started_at,
-    TALKS.c.updated_at,
-    TALK.c.created_at,
-)
 
 
 def _unknown(column: sa.Column[Any], words: Collection[str]) -> Fault:
@@ -64,8 +48,8 @@ def _early(column: sa.Column[Any]) -> Fault:
     return Fault(WORDS, "warning", column.table, message, find)
 
 
-_WORDS = [*(_unknown(*one) for one in VOCABULARIES)]
-_EARLY = [_early(column) for column in _TIMES]
+_WORDS = [*(_unknown(*one) for one in vocabularies(METADATA.sorted_tables))]
+_EARLY = [_early(table.c[name]) for table in METADATA.sorted_tables for name in facts_of(table).newest]
 
 
 def _words(look: Look, snapshot: Snapshot) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import columns
+from lastlight_state.db.declarations import contents, emptied
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.references import chunks, family, rows
 from lastlight_state.messaging.tables import SESSIONS as CHATS
@@ -17,7 +18,7 @@ _e, _c, _s = EXECUTIONS.c, CHATS.c, SESSIONS.c
 _person = sa.bindparam("person", type_=columns.Text)
 
 #: What the agent said, and what was said to it or of it.
-_TEXTS = (_e.output_text, _e.error, _e.error_detail, _e.details, _e.checkpoint, _e.triggered_by)
+_TEXTS = contents(EXECUTIONS)
 _is_full = sa.or_(*(column.is_not(None) for column in _TEXTS))
 
 FULL = family(lambda keys: sa.select(_e.id).where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full))
@@ -25,7 +26,7 @@ EMPTY = family(
     lambda keys: (
         sa.update(EXECUTIONS)
         .where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full)
-        .values({column.name: sa.null() for column in _TEXTS})
+        .values(emptied(_TEXTS))
     )
 )
 #: The agent sessions that stand behind chats or sessions of others, too.

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
 from lastlight_state.db import columns
+from lastlight_state.db.declarations import forgotten, names
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 
@@ -32,12 +33,11 @@ _COUNT = {
     for table, name in _OWN.items()
 }
 _REMOVE = {str(table.name): prepared(sa.delete(table).where(name == _person)) for table, name in _OWN.items()}
-_NAMED = (_d.sender, _d.taken_by, _d.acked_by)
 #: Finds them by a scan: a person is erased rarely.
 _UNNAME = prepared(
     sa.update(DELIVERIES)
-    .where(sa.or_(*(column == _person for column in _NAMED)))
-    .values({column.name: sa.func.nullif(column, _person) for column in _NAMED})
+    .where(sa.or_(*(column == _person for column in names(DELIVERIES))))
+    .values(forgotten(DELIVERIES, _person))
 )
 
 

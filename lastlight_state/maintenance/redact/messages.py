@@ -14,6 +14,7 @@ from lastlight_state.backends.sql.scalars import bytes_of
 from lastlight_state.clock import iso_text
 from lastlight_state.conversations.tables import MESSAGES, SESSIONS
 from lastlight_state.db import columns
+from lastlight_state.db.declarations import contents, emptied
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.references import HOLDERS, OWNERS, POINTING, PROTECTIONS, family, rows
@@ -35,10 +36,9 @@ _EMPTY = prepared(
     sa.update(MESSAGES)
     .where(_m.id == bind("id", _m.id))
     .values(
+        **emptied(contents(MESSAGES, but=("content",), redacted=True)),
         content=bind("content", _m.content),
-        embedding=sa.null(),
         embedding_model=sa.null(),
-        extra=sa.null(),
         revision=_m.revision + 1,
         revised_at=bind("at", _m.created_at),
     )

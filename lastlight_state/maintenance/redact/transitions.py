@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import columns
+from lastlight_state.db.declarations import contents, emptied
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.references import PROTECTIONS, chunks, family
@@ -15,10 +16,10 @@ from lastlight_state.maintenance.references import PROTECTIONS, chunks, family
 _t, _s, _b = TRANSITIONS.c, SESSIONS.c, BRANCHES.c
 _person = sa.bindparam("person", type_=columns.Text)
 
-_SAID = (_t.actor, _t.reason_summary, _t.evidence)
+_SAID = contents(TRANSITIONS)
 _is_full = sa.or_(*(column.is_not(None) for column in _SAID))
 _is_free = ~sa.exists().where(_s.id == _t.session_id, PROTECTIONS["held"])
-_EMPTIED = {column.name: sa.null() for column in _SAID}
+_EMPTIED = emptied(_SAID)
 
 _OWN = sa.exists().where(_s.id == _t.session_id, _s.user == _person)
 _BRANCHED = sa.exists().where(_b.id == _t.branch_id, _b.user == _person)

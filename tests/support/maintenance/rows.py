@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import sqlalchemy as sa
+
 from lastlight_state.clock import iso_text
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
@@ -21,7 +23,9 @@ def insert(raw: Any, table: str, *rows: dict[str, Any]) -> None:
 
 
 def literal(value: Any) -> str:
-    """A value as both databases read it."""
+    """A value as both databases read it; SQL stays as it is."""
+    if isinstance(value, sa.TextClause):
+        return value.text
     if value is None:
         return "NULL"
     if isinstance(value, int | float):
