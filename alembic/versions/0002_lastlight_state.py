@@ -1422,9 +1422,8 @@ def _of_executions() -> None:
     table = "executions"
     attempt = "workflow_run_id, node_id, iteration, attempt"
     _index("uq_executions_attempt", table, attempt, "node_id IS NOT NULL", unique=True)
-    _index("ix_executions_in_flight", table, "workflow_run_id", "finished_at IS NULL AND success IS NULL")
-    _index("ix_executions_session", table, "session_id, started_at DESC", "session_id IS NOT NULL")
-    _index("ix_executions_trigger_started", table, "trigger_id, started_at DESC")
+    _index("ix_executions_session", table, "session_id, started_at", "session_id IS NOT NULL")
+    _index("ix_executions_chat", table, "trigger_id, started_at", "skill = 'chat'")
 
 
 def _of_approvals() -> None:
@@ -1470,8 +1469,9 @@ def _covering_lists() -> None:
     _index("ix_workflow_runs_summary", "workflow_runs", f"{newest}, status, {_SUMMARY}")
     _index("ix_workflow_runs_status_summary", "workflow_runs", f"status, {newest}, {_SUMMARY}")
     _index("ix_workflow_runs_trigger_started", "workflow_runs", f"trigger_id, {newest}")
-    _index("ix_executions_run_usage", "executions", f"workflow_run_id, {newest}, {_USAGE}")
-    _index("ix_executions_usage", "executions", f"{newest}, {_USAGE}")
+    _index("ix_executions_usage", "executions", f"started_at, id, {_USAGE}")
+    in_flight = "finished_at IS NULL AND success IS NULL"
+    _index("ix_executions_signs", "executions", "workflow_run_id, heartbeat_at, started_at", in_flight)
     previews = [_preview("summary"), _preview("response")]
     _index("ix_approvals_summary", "workflow_approvals", [*_columns(_APPROVAL), *previews])
     of_run = "workflow_run_id, created_at DESC, id DESC, status, blocks_run, expires_at, node_id, iteration"
@@ -1481,8 +1481,8 @@ def _covering_lists() -> None:
 def _narrow_lists() -> None:
     newest = "started_at DESC, id DESC"
     _index("ix_workflow_runs_status_started", "workflow_runs", f"status, {newest}")
-    _index("ix_executions_run_started", "executions", f"workflow_run_id, {newest}")
-    _index("ix_executions_started", "executions", newest)
+    _index("ix_executions_started", "executions", "started_at, id")
+    _index("ix_executions_in_flight", "executions", "workflow_run_id", "finished_at IS NULL AND success IS NULL")
 
 
 def _of_what_has_ended() -> None:
@@ -1591,8 +1591,6 @@ def _covering_lists_of_live_runs() -> None:
         "vcs_root, vcs_revision, app_version, trace_id, span_id",
         "status NOT IN ('succeeded', 'failed', 'cancelled')",
     )
-    in_flight = "finished_at IS NULL AND success IS NULL"
-    _index("ix_executions_signs", "executions", "workflow_run_id, heartbeat_at, started_at", in_flight)
 
 
 def _covering_lists_of_questions() -> None:

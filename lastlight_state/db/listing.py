@@ -47,6 +47,8 @@ class Listing:
     ``always``      conditions of every page
     ``through``     the index that SQLite must read by (`db.indexes.through`)
     ``covering``    the index that holds what is shown, and how rows are found for it (`db.beside`)
+    ``few``         the rows are few, and found by an index that has not their order: they are sorted by an expression
+                    that no index serves, or Postgres may walk all rows in that order to find them
     ``source``      the join that the columns come from, if they are of more than one table
     ``most``        how many values a spread filter takes
     """
@@ -65,6 +67,7 @@ class Listing:
         descending: bool = True,
         through: str | None = None,
         covering: Covering | None = None,
+        few: bool = False,
         source: sa.FromClause | None = None,
         worded: Collection[str] = (),
         most: int = MOST_VALUES,
@@ -83,6 +86,7 @@ class Listing:
         self._descending = descending
         self._through = through
         self._covering = covering
+        self._sorting = (sa.func.coalesce(order[0], order[0]), *order[1:]) if few else self._order
         self._source = source
         self._worded = frozenset(worded)
         self._most = most
@@ -201,7 +205,8 @@ class Listing:
     ) -> Any:
         conditions = [*self._always, *(self._filters[name] for name in chosen if name in self._filters)]
         if paged:
-            conditions.append(pages.after(self._order, descending=self._descending))
+            order = self._order if finding else self._sorting
+            conditions.append(pages.after(order, descending=self._descending))
         several = [self._alternatives(name, spread[name]) for name in sorted(spread, key=self._groups.__contains__)]
         several += [(self._either[name], sa.or_(*self._either[name])) for name in chosen if name in self._either]
         if not limit:
@@ -238,7 +243,7 @@ class Listing:
             shown = shown.select_from(self._source)
         if self._through:
             shown = through(shown, self._order[0].table, self._through)
-        return shown.order_by(*self._directions(self._order)).limit(number(limit))
+        return shown.order_by(*self._directions(self._sorting)).limit(number(limit))
 
     def _merged(self, ranges: Sequence[sa.Select[Any]], limit: int) -> sa.Select[Any]:
         merged = sa.union_all(*ranges).subquery()

@@ -190,7 +190,7 @@ class Family:
     statement for each of `SIZES`. Parameters left over repeat the last value.
     """
 
-    def __init__(self, name: str, make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable]) -> None:
+    def __init__(self, name: str, make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable | Statement]) -> None:
         self._name = name
         self._make = make
         self._made: dict[int, tuple[Statement, tuple[str, ...]]] = {}
@@ -203,7 +203,9 @@ class Family:
 
     def _make_for(self, size: int) -> tuple[Statement, tuple[str, ...]]:
         names = tuple(f"{self._name}_{i}" for i in range(size))
-        made = self._made[size] = Statement(self._make([sa.bindparam(name) for name in names])), names
+        statement = self._make([sa.bindparam(name) for name in names])
+        made = statement if isinstance(statement, Statement) else Statement(statement), names
+        self._made[size] = made
         return made
 
 

@@ -34,7 +34,7 @@ _PREVIEW = (
 def _newest_turn(shown: sa.ColumnElement[Any], trigger: sa.ColumnElement[Any], *conditions: Any) -> Any:
     """A column of the newest turn of a thread that meets the conditions."""
     return (
-        through(sa.select(shown), _TURN, "ix_executions_trigger_started")
+        through(sa.select(shown), _TURN, "ix_executions_chat")
         .where(Leading(_TURN.c.trigger_id, trigger), _TURN.c.skill == constant("chat"), *conditions)
         .order_by(_TURN.c.trigger_id, _TURN.c.started_at.desc(), _TURN.c.id.desc())
         .limit(number(1))

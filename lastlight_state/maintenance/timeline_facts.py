@@ -15,7 +15,7 @@ from lastlight_state.db.statements import constant
 from lastlight_state.journal.tables import EVENTS, SIGNALS
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.outputs.tables import INPUTS
-from lastlight_state.workflows.kernel.executions import MICROS, OUTCOME
+from lastlight_state.workflows.kernel.executions import BY_RUN, MICROS, OUTCOME, covered
 from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, TRANSITIONS
 from lastlight_state.workflows.words import QUESTION_NOTES
@@ -61,6 +61,7 @@ def _of_run(
     *always: sa.ColumnElement[bool],
     through: str | None = None,
     covering: Covering | None = None,
+    few: bool = False,
 ) -> Listing:
     at, key = (table.c[column] for column in order)
     return Listing(
@@ -72,6 +73,7 @@ def _of_run(
         descending=False,
         through=through,
         covering=covering,
+        few=few,
     )
 
 
@@ -171,7 +173,7 @@ _GATES = Covering(
     {"": Narrow("ix_approvals_run", ("workflow_run_id",), ordered=False)},
 )
 _REQUESTS = "ix_human_requests_summary"
-_EXECUTIONS = "ix_executions_run_usage"
+_EXECUTIONS = covered(BY_RUN)
 
 _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice", "form": "a form"}
 
@@ -282,7 +284,13 @@ FACTS = (
     Fact(
         "execution",
         _of_run(
-            "started", EXECUTIONS, "workflow_run_id", ("started_at", "id"), (_e.skill, _e.attempt), through=_EXECUTIONS
+            "started",
+            EXECUTIONS,
+            "workflow_run_id",
+            ("started_at", "id"),
+            (_e.skill, _e.attempt),
+            covering=_EXECUTIONS,
+            few=True,
         ),
         TEXT_KEYS,
         _started_text,
@@ -295,7 +303,8 @@ FACTS = (
             "workflow_run_id",
             ("finished_at", "id"),
             (_e.skill, OUTCOME, _e.duration_ms, _e.turns, MICROS.label("micros"), _e.stop_reason),
-            through=_EXECUTIONS,
+            covering=_EXECUTIONS,
+            few=True,
         ),
         TEXT_KEYS,
         _finished_text,

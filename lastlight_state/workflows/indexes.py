@@ -188,7 +188,7 @@ _approval = WorkflowApprovalModel.__table__.c
 _node = RunNodeModel.__table__.c
 _request = HumanRequestModel.__table__.c
 _newest_run = (_run.started_at.desc(), _run.id.desc())
-_newest_execution = (_execution.started_at.desc(), _execution.id.desc())
+_execution_order = (_execution.started_at, _execution.id)
 _newest_approval = (_approval.created_at.desc(), _approval.id.desc())
 _summary = [_run[name] for name in RUN_SUMMARY if name not in ("id", "started_at", "status")]
 _usage = [_execution[name] for name in USAGE]
@@ -247,11 +247,8 @@ Index(
     unique=True,
     **where("node_id IS NOT NULL"),
 )
-Index("ix_executions_in_flight", _execution.workflow_run_id, **where("finished_at IS NULL AND success IS NULL"))
-Index("ix_executions_session", _execution.session_id, _execution.started_at.desc(), **where("session_id IS NOT NULL"))
-Index("ix_executions_trigger_started", _execution.trigger_id, _execution.started_at.desc())
-only("sqlite", Index("ix_executions_run_usage", _execution.workflow_run_id, *_newest_execution, *_usage))
-only("sqlite", Index("ix_executions_usage", *_newest_execution, *_usage))
+_IN_FLIGHT = where("finished_at IS NULL AND success IS NULL")
+only("postgresql", Index("ix_executions_in_flight", _execution.workflow_run_id, **_IN_FLIGHT))
 only(
     "sqlite",
     Index(
@@ -259,11 +256,14 @@ only(
         _execution.workflow_run_id,
         _execution.heartbeat_at,
         _execution.started_at,
-        **where("finished_at IS NULL AND success IS NULL"),
+        **_IN_FLIGHT,
     ),
 )
-only("postgresql", Index("ix_executions_run_started", _execution.workflow_run_id, *_newest_execution))
-only("postgresql", Index("ix_executions_started", *_newest_execution))
+Index("ix_executions_session", _execution.session_id, _execution.started_at, **where("session_id IS NOT NULL"))
+Index("ix_executions_chat", _execution.trigger_id, _execution.started_at, **where("skill = 'chat'"))
+# In ascending order, so that new rows come to the end: pages at the beginning would be split, and left half full.
+only("sqlite", Index("ix_executions_usage", *_execution_order, *_usage))
+only("postgresql", Index("ix_executions_started", *_execution_order))
 
 Index("idx_approvals_workflow", _approval.workflow_run_id)
 Index("idx_approvals_status", _approval.status)

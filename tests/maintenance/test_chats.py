@@ -232,4 +232,4 @@ def test_what_is_known_of_threads_is_read_by_indexes_alone(database: Database) -
     statement, values = KNOWN.of(["t1", "t2", "t3"])
     plan = plan_of(database, database.open(), statement, values, in_order=True)
     assert not reads_the_table(plan), plan
-    assert "ix_executions_trigger_started" in plan.text, plan
+    assert "ix_executions_chat" in plan.text, plan

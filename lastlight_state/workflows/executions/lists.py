@@ -7,12 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.beside import Covering, Narrow
+from lastlight_state.db.beside import Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import AnyOf, bind
 from lastlight_state.workflows.executions.lost_logs import LOST_LOG
 from lastlight_state.workflows.executions.statements import SUMMARY
-from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME
+from lastlight_state.workflows.kernel.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, covered
 from lastlight_state.workflows.tables import EXECUTIONS
 from lastlight_state.workflows.words import OUTCOMES
 
@@ -23,7 +23,7 @@ ANY_OUTCOME = AnyOf("outcome", OUTCOME.element, len(OUTCOMES))
 
 _filters = {
     "run_id": _c.workflow_run_id == sa.bindparam("run_id"),
-    "trigger_id": _c.trigger_id == bind("trigger_id", _c.trigger_id),
+    "trigger_id": OF_TRIGGER,
     "skill": _c.skill == bind("skill", _c.skill),
     "in_flight": IN_FLIGHT,
     "outcomes": ANY_OUTCOME.condition,
@@ -37,15 +37,11 @@ _filters = {
 }
 
 
-def _newest_first(name: str, through: str | None = None, *columns: str) -> Listing:
-    """A list that is found by this index, in which these columns are, besides the start."""
-    covering = covered(Narrow(through, columns)) if through else None
-    return Listing(name, SUMMARY, order=(_c.started_at, _c.id), filters=_filters, through=through, covering=covering)
-
-
-def covered(narrow: Narrow) -> Covering:
-    """How executions are read where large values lie inside the rows."""
-    return Covering("ix_executions_usage", ("started_at", "id"), {"": narrow})
+def _newest_first(name: str, narrow: Narrow | None = None, *, few: bool = False) -> Listing:
+    """A list that is found by this index."""
+    through, covering = (narrow.index, covered(narrow)) if narrow else (None, None)
+    order = (_c.started_at, _c.id)
+    return Listing(name, SUMMARY, order=order, filters=_filters, through=through, covering=covering, few=few)
 
 
 LIST = _newest_first("executions")
@@ -58,14 +54,18 @@ _ATTEMPTS = Listing(
     covering=covered(Narrow("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))),
 )
 #: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise walk through all
-#: rows to avoid a small sort.
+#: rows to avoid a small sort. Those of a run and of a trigger are read whole and sorted.
 _NARROWER = {
-    "run_id": LIST,
+    "run_id": _newest_first("executions of a run", BY_RUN, few=True),
     "in_flight": _newest_first(
-        "executions in flight", "ix_executions_in_flight", "workflow_run_id", "finished_at", "success"
+        "executions in flight", Narrow("ix_executions_signs", ("workflow_run_id", "finished_at", "success"))
     ),
-    "trigger_id": _newest_first("executions of a trigger", "ix_executions_trigger_started", "trigger_id"),
-    "skill": _newest_first("executions of a skill", "idx_executions_skill", "skill"),
+    "trigger_id": _newest_first(
+        "executions of a trigger",
+        Narrow("idx_executions_trigger", ("trigger_type", "trigger_id"), ordered=False),
+        few=True,
+    ),
+    "skill": _newest_first("executions of a skill", Narrow("idx_executions_skill", ("skill",))),
 }
 
 

@@ -11,7 +11,16 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Statement, bind, constant, number, prepared
 from lastlight_state.workflows.executions.records import ExecutionSummary
-from lastlight_state.workflows.kernel.executions import COLUMNS, HERE, IN_FLIGHT, MICROS, OUTCOME, PICOS, duration
+from lastlight_state.workflows.kernel.executions import (
+    COLUMNS,
+    HERE,
+    IN_FLIGHT,
+    MICROS,
+    OF_TRIGGER,
+    OUTCOME,
+    PICOS,
+    duration,
+)
 from lastlight_state.workflows.kernel.fence import FENCE, RUN_FENCE
 from lastlight_state.workflows.kernel.nodes import AT, KEY, NO_WAIT, TOUCHED
 from lastlight_state.workflows.kernel.rows import locking
@@ -246,4 +255,4 @@ STATE_IN_RUN = prepared(
     sa.select(_phase_state(_c.workflow_run_id == RUNS.c.id)).where(RUNS.c.id == sa.bindparam("run_id"))
 )
 
-STATE_OF_TRIGGER = prepared(sa.select(_phase_state(_c.trigger_id == _param("trigger_id"))))
+STATE_OF_TRIGGER = prepared(sa.select(_phase_state(OF_TRIGGER)))

@@ -7,13 +7,15 @@ writes return bare columns: SQLite since 3.38 answers ``IS NULL`` wrongly in RET
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.scalars import millis_between, nearest
+from lastlight_state.db.beside import Covering, Finding, Narrow
+from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.money import FINE, MILLION, MOST_MIRRORED, dollars_of
@@ -30,6 +32,36 @@ HERE = _c.id == sa.bindparam("execution_id")
 
 #: Whether an execution has not ended.
 IN_FLIGHT = sa.and_(_c.finished_at.is_(None), _c.success.is_(None))
+
+#: The executions of a run, which are read whole and sorted.
+BY_RUN = Narrow("idx_executions_workflow_run", ("workflow_run_id",), ordered=False)
+
+_each = EXECUTIONS.alias("each")
+_first_type = sa.select(sa.func.min(_each.c.trigger_type).label("word")).cte(recursive=True)
+_next_type = sa.select(sa.func.min(_each.c.trigger_type)).where(_each.c.trigger_type > _first_type.c.word)
+_types = _first_type.union_all(sa.select(_next_type.scalar_subquery()).where(_first_type.c.word.is_not(None)))
+_known_types = sa.select(_types.c.word).where(_types.c.word.is_not(None))
+
+#: The executions of ``:trigger_id``, whatever its type. The index begins with the type, of which there are few: they
+#: are found in it from one to the next.
+OF_TRIGGER = sa.and_(AmongFew(_c.trigger_type, _known_types), _c.trigger_id == bind("trigger_id", _c.trigger_id))
+
+
+def covered(narrow: Narrow) -> Covering:
+    """How executions are read where large values lie inside the rows."""
+    return Covering("ix_executions_usage", ("started_at", "id"), {"": narrow})
+
+
+def of_runs(
+    shown: Sequence[sa.ColumnElement[Any]], *conditions: sa.ColumnElement[bool], by_run: bool = False
+) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """What is shown of the executions of some runs, or for each of the runs; and how that is read there."""
+    finding = Finding(covered(BY_RUN), BY_RUN, (_c.started_at, _c.id))
+    plain, beside = sa.select(*shown).where(*conditions), finding.select(shown, conditions)
+    if not by_run:
+        return plain, beside
+    return plain.group_by(_c.workflow_run_id), beside.group_by(finding.found(_c.workflow_run_id))
+
 
 _SAID_BY_STOP_REASON = {"skipped": "skipped", "error_quota": "deferred"}
 

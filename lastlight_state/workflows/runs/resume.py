@@ -28,7 +28,7 @@ NODES_OF_RUN = prepared(
 )
 LOOPS_OF_RUN = prepared(sa.select(*LOOPS.c).where(LOOPS.c.run_id == _run_id).order_by(LOOPS.c.loop_id))
 IN_FLIGHT_OF_RUN = prepared(
-    through(sa.select(*COLUMNS), EXECUTIONS, "ix_executions_in_flight")
+    through(sa.select(*COLUMNS), EXECUTIONS, "ix_executions_signs")
     .where(EXECUTIONS.c.workflow_run_id == _run_id, IN_FLIGHT)
     .order_by(EXECUTIONS.c.started_at, EXECUTIONS.c.id)
 )

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.indexes import RUN_SUMMARY
-from lastlight_state.workflows.kernel.executions import SUMS
+from lastlight_state.workflows.kernel.executions import SUMS, of_runs
 from lastlight_state.workflows.kernel.rows import DETAIL, locking
 from lastlight_state.workflows.kernel.transitions import recorded
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
@@ -117,9 +117,9 @@ LIST = Listing(
 )
 
 
-def _totals(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+def _totals(ids: Sequence[sa.BindParameter[Any]]) -> Statement:
     run_id = EXECUTIONS.c.workflow_run_id
-    return sa.select(run_id, *SUMS).where(run_id.in_(ids)).group_by(run_id)
+    return Statement(*of_runs((run_id, *SUMS), run_id.in_(ids), by_run=True))
 
 
 #: The totals of runs.

@@ -1,7 +1,7 @@
 """The statements of `usage`.
 
-On SQLite they read the two usage indexes only, which hold every figure. On Postgres they read ranges of the narrow
-indexes and the rows.
+On SQLite they take every figure from the usage index, which holds them all, and find the executions of a run by the
+narrow index. On Postgres they read ranges of the narrow indexes and the rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lastlight_state.db.indexes import AmongFew, through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.workflows import repos
-from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS
+from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, of_runs
 from lastlight_state.workflows.money import MILLION
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
@@ -35,22 +35,20 @@ def _over_all(*shown: Any) -> sa.Select[Any]:
     return through(sa.select(*shown), EXECUTIONS, "ix_executions_usage")
 
 
-def _over_runs(*shown: Any) -> sa.Select[Any]:
-    return through(sa.select(*shown), EXECUTIONS, "ix_executions_run_usage")
-
-
-FOR_RUN = prepared(_over_runs(*SUMS).where(_c.workflow_run_id == bind("run_id", _c.workflow_run_id)))
+_this_run = _c.workflow_run_id == bind("run_id", _c.workflow_run_id)
+FOR_RUN = Statement(*of_runs(SUMS, _this_run))
 FOR_REPO = prepared(_over_all(*SUMS).where(_since, _of_repo["owned_repo"]))
 
 _runs_of_trigger = through(sa.select(RUNS.c.id), RUNS, "idx_workflow_runs_trigger").where(
     RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id)
 )
-FOR_TRIGGER = prepared(_over_runs(*SUMS).where(AmongFew(_c.workflow_run_id, _runs_of_trigger)))
+_of_trigger = AmongFew(_c.workflow_run_id, _runs_of_trigger)
+FOR_TRIGGER = Statement(*of_runs(SUMS, _of_trigger))
 
 
-def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> Statement:
     runs = _runs_of_trigger.where(RUNS.c.workflow_name.in_(names))
-    return _over_runs(*SUMS).where(AmongFew(_c.workflow_run_id, runs))
+    return Statement(*of_runs(SUMS, AmongFew(_c.workflow_run_id, runs)))
 
 
 FOR_TRIGGER_AND_NAMES = Family("name", _for_trigger_and_names)
@@ -122,7 +120,7 @@ OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_since).group_by(OUTCO
 SKILLS_SINCE = _counted(_c.skill)
 TRIGGER_TYPES_SINCE = _counted(_c.trigger_type)
 RUNNING_NOW = prepared(
-    through(sa.select(sa.func.count().label("running")), EXECUTIONS, "ix_executions_in_flight").where(IN_FLIGHT)
+    through(sa.select(sa.func.count().label("running")), EXECUTIONS, "ix_executions_signs").where(IN_FLIGHT)
 )
 
 JUDGED = ("succeeded", "failed", "interrupted")
@@ -189,12 +187,12 @@ def _often(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
 #: The next turn of the thread. With an order and a limit no planner turns the subquery into a join: it stays one index
 #: look-up for each turn.
 _newer_turn = (
-    through(sa.select(_ALIKE.c.id), _ALIKE, "ix_executions_trigger_started")
+    through(sa.select(_ALIKE.c.id), _ALIKE, "ix_executions_chat")
     .where(
         _ALIKE.c.trigger_id == _c.trigger_id,
         _ALIKE.c.started_at >= _c.started_at,
         sa.or_(_ALIKE.c.started_at > _c.started_at, _ALIKE.c.id > _c.id),
-        _often(_ALIKE.c.skill == constant("chat")),
+        _ALIKE.c.skill == constant("chat"),
     )
     .order_by(_ALIKE.c.started_at)
     .limit(number(1))
@@ -215,7 +213,7 @@ THREADS = Listing(
 def _turns(triggers: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     first, last = sa.func.min(_c.started_at), sa.func.max(_c.started_at)
     shown = sa.select(_c.trigger_id, first.label("first_at"), last.label("last_at"), *SUMS)
-    turns = through(shown, EXECUTIONS, "ix_executions_trigger_started")
+    turns = through(shown, EXECUTIONS, "ix_executions_chat")
     return turns.where(_c.trigger_id.in_(triggers), _IS_CHAT).group_by(_c.trigger_id)
 
 

@@ -53,7 +53,7 @@ CHECKED: list[tuple[Any, str, str]] = [
     (stories.WAITS, "approvals_", "Index"),
     (resume.NODES_OF_RUN, "(run_id=?)", "run_nodes"),
     (resume.LOOPS_OF_RUN, "(run_id=?)", "run_loops"),
-    (resume.IN_FLIGHT_OF_RUN, "ix_executions_in_flight (workflow_run_id=?)", "Index"),
+    (resume.IN_FLIGHT_OF_RUN, "ix_executions_signs (workflow_run_id=?)", "Index"),
     (resume.GATES_OF_RUN, "ix_approvals_run (workflow_run_id=?)", "Index"),
     (resume.REQUESTS_OF_RUN, "ix_human_requests_summary (run_id=?)", "Index"),
 ]

@@ -18,8 +18,9 @@ from lastlight_state.workflows.usage import statements as sql
 Rows = pytest.mark.parametrize("rows", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
 
 SINCE = "USING COVERING INDEX ix_executions_usage (started_at>?"
-COVERED, OF_RUNS = "USING COVERING INDEX ix_executions_usage", "USING COVERING INDEX ix_executions_run_usage"
-IN_TIME, IN_RUNS = "ix_executions_started", "Index Scan"
+COVERED = "USING COVERING INDEX ix_executions_usage"
+OF_RUNS = f"{COVERED} (started_at=? AND id=?"
+IN_TIME, IN_RUNS = "ix_executions_started", "idx_executions_workflow_run"
 
 
 class Plans:
@@ -57,9 +58,9 @@ def check(plans: Plans) -> None:
         (sql.NEWEST_OF_WORKFLOW, COVERED, "Index"),
         (skills, "USING INDEX idx_executions_skill", "Index"),  # of a frequent skill Postgres walks the newest
         (sql.SKILLS_OF_WORKFLOW, "USING COVERING INDEX idx_executions_skill", "Index Only Scan using idx_exec"),
-        (sql.RUNNING_NOW, "ix_executions_in_flight", "ix_executions_in_flight"),
-        (sql.THREADS.statement({}, paged=False), "idx_executions_skill", "ix_executions_trigger_started"),
-        (sql.TURNS.of(["t-1", "t-2"])[0], "ix_executions_trigger_started", "Index"),
+        (sql.RUNNING_NOW, "ix_executions_signs", "ix_executions_in_flight"),
+        (sql.THREADS.statement({}, paged=False), "idx_executions_skill", "ix_executions_chat"),
+        (sql.TURNS.of(["t-1", "t-2"])[0], "ix_executions_chat", "Index"),
     ]
     for statement, on_sqlite, on_postgres in checked:
         given = {"trigger_0": "t-1", "trigger_1": "t-2"}
@@ -84,7 +85,9 @@ def test_no_rollup_takes_a_text_or_a_column_behind_one(sqlite_database: Database
     plans = Plans(sqlite_database, store, 0)
     names, names_given = sql.FOR_TRIGGER_AND_NAMES.of(["w1"])
     given = plans.given | names_given
-    for statement in (sql.FOR_RUN, sql.FOR_TRIGGER, names, sql.FOR_REPO, *sql.BY.values(), sql.SINCE, sql.NEWEST):
+    for statement in (sql.FOR_REPO, *sql.BY.values(), sql.SINCE, sql.NEWEST):
         assert columns_of_rows(sqlite_database, store, statement, given) == set()
+    for statement in (sql.FOR_RUN, sql.FOR_TRIGGER, names):
+        assert columns_of_rows(sqlite_database, store, statement, given) == {"id", "started_at"}
     threads = columns_of_rows(sqlite_database, store, sql.THREADS.statement({}, paged=False), given)
-    assert threads == {"id", "skill", "trigger_id"}
+    assert threads == {"id", "trigger_id"}
