@@ -1,0 +1,25 @@
+"""Workers: processes that wait for runs of their workflows, drive each with its author's function, and stop in order.
+
+What a phase does, and which phase comes next, is the author's: a worker is a loop over public calls of the store::
+
+    worker = Worker(store)
+
+    @worker.workflow("review")
+    def review(job):
+        plan = job.phase("plan", lambda: make_plan(job.run.context))
+        if job.ask("ship", "Ship it?").status == "approved":
+            job.phase("ship", lambda: ship(plan))
+
+    worker.run()
+"""
+
+from typing import TYPE_CHECKING
+
+from lastlight_state.lazy import public
+
+if TYPE_CHECKING:
+    from lastlight_state.worker.common import Health as Health, RunFailed as RunFailed
+    from lastlight_state.worker.tasks import AsyncJob as AsyncJob, AsyncWorker as AsyncWorker
+    from lastlight_state.worker.threads import Job as Job, Worker as Worker
+
+public(globals(), {"common": "Health RunFailed", "tasks": "AsyncJob AsyncWorker", "threads": "Job Worker"})
