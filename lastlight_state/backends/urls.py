@@ -86,6 +86,12 @@ def scheme(url: URL) -> str:
     return url.drivername.partition("+")[0]
 
 
+def file_of(text: str) -> Path | None:
+    """The file that a SQLite URL names; None for the URL of another product."""
+    url = parse(text)
+    return Path(url.database or "") if scheme(url) == "sqlite" else None
+
+
 def redacted(text: str | Path) -> str:
     """The URL of the text, with every password replaced by asterisks."""
     return masked(shown(parse(text)))

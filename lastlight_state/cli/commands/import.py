@@ -31,7 +31,7 @@ KEPT = (Column("UNIT", lambda one: one.unit, keep=True), Column("KEPT AS IT IS H
 
 
 @command("import")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", metavar="PATH_OR_URL")
 @click.option("--kind", metavar="WORD", help="What is there; without it, the path is looked at.")
 @click.option("--revive", is_flag=True, help="Also what was pruned since an earlier import.")
 @click.option("--lenient", is_flag=True, help="Keep values that are refused as text, instead of failing their unit.")
@@ -40,7 +40,7 @@ KEPT = (Column("UNIT", lambda one: one.unit, keep=True), Column("KEPT AS IT IS H
 @click.option("--allow-redacted", is_flag=True, help="Also a bundle from which something was left out.")
 @click.option("--allow-unknown-words", is_flag=True, help="Of a bundle: also with statuses that are not known here.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
-def run(call: Call, path: Path, kind: Any, *, dry_run: bool, **terms: Any) -> Answer:
+def run(call: Call, path: str, kind: Any, *, dry_run: bool, **terms: Any) -> Answer:
     """Bring in what another program wrote: run folders, databases, teams, logs or mailboxes. Or load a bundle.
 
     The source is only read. Each run, session or team is stored whole or not at all; one that fails is named,
@@ -48,12 +48,12 @@ def run(call: Call, path: Path, kind: Any, *, dry_run: bool, **terms: Any) -> An
     """
     if kind is not None and kind not in (*KINDS, BUNDLE):
         raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=(*KINDS, BUNDLE))
-    is_ours = kind == BUNDLE or (kind is None and is_bundle(path))
+    is_ours = kind == BUNDLE or (kind is None and is_bundle(Path(path)))
     ours = {name: terms.pop(name) for name in ("on_conflict", "allow_redacted", "allow_unknown_words")}
     _refuse_unfit(is_ours, terms, ours)
     if is_ours:
         ours["on_conflict"] = ours["on_conflict"] or "refuse"
-        return bundles.loaded(call, path, ours, dry_run=dry_run)
+        return bundles.loaded(call, Path(path), ours, dry_run=dry_run)
     terms["kind"] = kind
     if dry_run:
         report = look(call, lambda store: store.maintenance.imports.plan(path, **terms))

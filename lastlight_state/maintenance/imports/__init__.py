@@ -15,12 +15,13 @@ from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.told import storable
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import BackendUnavailable, Conflict
+from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.imports import ledger
 from lastlight_state.maintenance.imports.kinds import KINDS
-from lastlight_state.maintenance.imports.pieces import STORED, Into, Kind, Look, Part, Read
+from lastlight_state.maintenance.imports.pieces import STORED, Into, Kind, Look, Part, Place, Read, Server
 from lastlight_state.maintenance.imports.records import ImportReport, SourceKind
+from lastlight_state.maintenance.imports.servers import place_of
 from lastlight_state.maintenance.imports.tally import Outcome, Tally
 from lastlight_state.receipts import Receipt, Receipts, steps
 
@@ -35,15 +36,23 @@ class Imports(Repository):
         self._receipts = Receipts(context)
 
     def detect(self, path: str | Path) -> SourceKind:
-        """The kind of source at a path. Raises `Conflict` ``unknown_source`` with what was looked for."""
-        for kind in KINDS.values():
+        """The kind of source at a path or a Postgres URL.
+
+        Raises `Conflict` ``unknown_source`` with what was looked for.
+        """
+        return self._detected(place_of(path))
+
+    def _detected(self, place: Place) -> SourceKind:
+        kinds = [kind for kind in KINDS.values() if kind.takes(place)]
+        for kind in kinds:
             try:
-                if kind.found_at(Path(path)):
+                if kind.found_at(place):
                     return kind.name  # type: ignore[return-value]
             except (OSError, ValueError, BackendUnavailable):  # no path, or not to be listed
-                continue
-        looked_for = "; ".join(f"{kind.name}: {kind.looked_for}" for kind in KINDS.values())
-        raise Conflict(f"no known source at {str(path)!r:.200}; looked for {looked_for}", code="unknown_source")
+                if isinstance(place, Server):
+                    raise
+        looked_for = "; ".join(f"{kind.name}: {kind.looked_for}" for kind in kinds)
+        raise Conflict(f"no known source at {str(place)!r:.200}; looked for {looked_for}", code="unknown_source")
 
     def plan(
         self,
@@ -55,9 +64,10 @@ class Imports(Repository):
         limit: int | None = None,
     ) -> ImportReport:
         """What `run` would do at this moment. Writes nothing, neither to the database nor to the source."""
-        source, tally, terms = self._kind(path, kind), Tally(), _terms(revive, lenient, limit)
+        place = place_of(path)
+        source, tally, terms = self._kind(place, kind), Tally(), _terms(revive, lenient, limit)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-        with closing(source.parts(Path(path))) as parts:
+        with closing(source.parts(place)) as parts:
             for part in parts:
                 tally.add(part, partial(self._looked, source, part, planned, terms))
                 if tally.stored == limit:
@@ -76,6 +86,9 @@ class Imports(Repository):
     ) -> ImportReport:
         """Import what is new of a source, each unit in one transaction, and return the counts with the receipt.
 
+        The source is at a path, or at a Postgres URL, where it is read in one snapshot (kinds ``lastlight-db`` and
+        ``smithers-db``).
+
         A unit that fails leaves nothing, is named with its reason, and the others go on. A unit that is as it was is
         left alone; of one that has grown, what is new is appended. Sessions, runs and messages of teams that were
         pruned stay away unless ``revive`` says otherwise; files that were removed come back.
@@ -84,13 +97,14 @@ class Imports(Repository):
         interruption the same call goes on. Raises `Conflict` ``already_running`` while another import of the kind runs,
         and ``unknown_source``.
         """
-        source, tally, terms = self._kind(path, kind), Tally(), _terms(revive, lenient, limit)
-        policy = {"source": storable(str(path), 4_000), **terms._asdict()}
+        place = place_of(path)
+        source, tally, terms = self._kind(place, kind), Tally(), _terms(revive, lenient, limit)
+        policy = {"source": storable(str(place), 4_000), **terms._asdict()}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=work.owner(), actor=actor)
         again = "the same command"
         with (
             work.interruptible(self._receipts, lambda: receipt, again=again),
-            closing(source.parts(Path(path))) as parts,
+            closing(source.parts(place)) as parts,
         ):
             for part in parts:
                 tally.add(part, partial(self._imported, receipt, part, terms, tally))
@@ -106,10 +120,13 @@ class Imports(Repository):
             return receipt
         return self._receipts.step(receipt, counts=tally.counts)
 
-    def _kind(self, path: str | Path, kind: SourceKind | None) -> Kind:
+    def _kind(self, place: Place, kind: SourceKind | None) -> Kind:
         if kind is not None:
             valid.word("kind", kind, KINDS)
-        return KINDS[self.detect(path) if kind is None else kind]
+        found = KINDS[self._detected(place) if kind is None else kind]
+        if not found.takes(place):
+            raise InvalidValue("kind", f"{found.name} is read from files, and not from a server")
+        return found
 
     def _into(self, terms: _Terms) -> Into:
         known = self._remember(KnownClasses)

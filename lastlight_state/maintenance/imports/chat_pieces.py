@@ -25,6 +25,7 @@ _TOLD = ("role", "content", "timestamp", "platform_message_id")
 _MESSAGES = prepared(
     sa.select(*_m).where(_m.session_id == bind("session_id", _m.session_id)).order_by(_m.session_id, _m.id)
 )
+_METADATA = prepared(sa.select(_s.metadata).where(_s.id == bind("id", _s.id)))
 _RIVAL = prepared(
     sa.select(_s.id).where(
         is_active(),
@@ -59,6 +60,9 @@ class ChatPiece(RowPiece):
         """Its outcome, the rows that are added, and what is noticed."""
         [session] = self.draft.given["messaging_sessions"]
         is_rival = bool(session["active"]) and look.view.row(_RIVAL, {**session, "thread": session["thread_id"] or ""})
+        if "metadata" in session:  # what was said here since is kept beside it
+            stored = look.view.value(_METADATA, {"id": session["id"]})
+            session = {**session, "metadata": {**(stored or {}), **session["metadata"]}}
         self._given = {"messaging_sessions": [retired(session) if is_rival else session]}
         found, rows, noticed = super().compared(look)
         if found not in STORED:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.db.unit import Unit
@@ -93,13 +93,33 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Server:
+    """A database of another program on a Postgres server. As a text it shows no password."""
+
+    url: str = field(repr=False)
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+#: Where a source is.
+Place: TypeAlias = Path | Server
+
+
+@dataclass(frozen=True)
 class Kind:
-    """A kind of source: its name, what it is found by, and its units."""
+    """A kind of source: its name, what it is found by, and its units. ``on_servers``: also on a Postgres server."""
 
     name: str
     looked_for: str
-    found_at: Callable[[Path], bool]
-    parts: Callable[[Path], Generator[Part]]
+    found_at: Callable[[Any], bool]
+    parts: Callable[[Any], Generator[Part]]
+    on_servers: bool = False
+
+    def takes(self, place: Place) -> bool:
+        """True if a source of this kind may be there at all."""
+        return self.on_servers or isinstance(place, Path)
 
 
 def key_of(names: tuple[str, ...]) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.maintenance.imports import foreign, workflow_rows
+from lastlight_state.maintenance.imports import foreign, servers, workflow_rows
+from lastlight_state.maintenance.imports.aside import Aside
 from lastlight_state.maintenance.imports.chat_pieces import ChatPiece, retired
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, digest, unit_name
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece, Place
 from lastlight_state.maintenance.imports.row_pieces import RowDraft, RowPiece
-from lastlight_state.settings import Limits
+from lastlight_state.messaging import words as chat_words
 
 #: What a unit becomes, by the table of its first row.
 _KINDS = {
@@ -33,22 +34,21 @@ _NOT_BURIED = (*_OVERRIDES, "cron_fires")
 #: The tables whose rows belong to a run, each with the order of its rows.
 _OF_RUNS = {"executions": "started_at, id", "workflow_approvals": "created_at, id"}
 _NAMES = ", ".join(workflow_rows.TABLES)
-#: How a row is made whose columns are not only checked.
-_MADE = {
-    "workflow_runs": workflow_rows.run,
-    "executions": workflow_rows.execution,
-    "cron_fires": workflow_rows.fire,
-}
-#: Active sessions, so that of those in one place the last is the one that stays active.
-_ACTIVE = "WHERE active = 1 ORDER BY last_activity_at, created_at, id"
+#: The tables that are read, and the one about the schema of the source.
+_READ = {*workflow_rows.TABLES, "__drizzle_migrations"}
+#: The order of sessions in which, of the active ones in one place, the last is the one that stays active.
+_BY_ACTIVITY = "ORDER BY last_activity_at, created_at, id"
 #: The rows of a unit as they stand in the source, by table.
 Found = dict[str, list[Row]]
 _PLACE = ("platform", "channel_id", "thread_id", "user_id")
 
 
-def found_at(path: Path) -> bool:
+def found_at(place: Place) -> bool:
     """Whether this is a database of that system. One of ours has a version."""
-    return foreign.holds(path, _is_known)
+    if isinstance(place, Path):
+        return foreign.holds(place, _is_known)
+    with servers.opened(place) as source:
+        return _is_known(source)
 
 
 def _is_known(source: Foreign) -> bool:
@@ -57,16 +57,17 @@ def _is_known(source: Foreign) -> bool:
     return is_one and foreign.has(source, there)
 
 
-def parts(path: Path) -> Generator[Part]:
+def parts(place: Place) -> Generator[Part]:
     """The runs of a database with what belongs to them, what belongs to none, the overrides, and the chats."""
-    with foreign.opened(path) as source:
+    with servers.opened(place) as source:
         if not _is_known(source):
-            raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
+            raise Conflict(f"{str(place)!r:.200} has not the tables {_NAMES}", code="unknown_source")
         yield from _runs(source)
         yield from _alone(source)
         yield from _overrides(source)
         yield from _fires(source)
         yield from _chats(source)
+        yield from foreign.left(source, _READ)
 
 
 def _runs(source: Foreign) -> Iterator[Part]:
@@ -106,7 +107,8 @@ def _fires(source: Foreign) -> Iterator[Part]:
 
 
 def _chats(source: Foreign) -> Iterator[Part]:
-    newest = {_place(row): row["id"] for row in source.rows("messaging_sessions", _ACTIVE)}
+    ordered = source.rows("messaging_sessions", _BY_ACTIVITY)
+    newest = {_place(row): row["id"] for row in ordered if row["active"] == 1}
     known = set()
     for row in source.rows("messaging_sessions", "ORDER BY created_at, id"):
         known.add(row["id"])
@@ -127,10 +129,10 @@ def _part(source: Foreign, table: str, key: Any, read: Callable[[], Found]) -> P
 def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
     found = {table: rows for table, rows in read().items() if rows}
     source.confirm()
-    limits = into.settings.limits
-    given = {table: [_row(limits, table, row) for row in rows] for table, rows in found.items()}
+    noticed: Counter[str] = Counter()
+    given = {table: [_row(into, noticed, table, row) for row in rows] for table, rows in found.items()}
     head = next(iter(given))
-    noticed = Counter(
+    noticed.update(
         run_missing=int(given[head][0].get("workflow_run_id") is not None),
         fire_abandoned=int(head == "cron_fires" and found[head][0]["status"] == "running"),
     )
@@ -139,24 +141,27 @@ def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
     return RowPiece(draft, workflow_rows.GROWTHS, into)
 
 
-def _row(limits: Limits, table: str, found: Row) -> Row:
-    made = _MADE.get(table)
-    return workflow_rows.plain(limits, table, found) if made is None else made(limits, found)
+def _row(into: Into, noticed: Counter[str], table: str, found: Row) -> Row:
+    return workflow_rows.MADE[table](into.settings.limits, found, Aside(noticed, lenient=into.lenient))
 
 
 def _chat_piece(source: Foreign, row: Row, is_old: bool, into: Into) -> Piece:
-    limits = into.settings.limits
     said = list(source.rows("messaging_messages", "WHERE session_id = ? ORDER BY id", [row["id"]]))
     source.confirm()
+    limits, noticed = into.settings.limits, Counter(active_retired=int(is_old))
+    aside = Aside(noticed, lenient=into.lenient)
     session: dict[str, Any] = {"message_count": len(said), "deactivated_at": None, "deactivated_reason": None}
-    session |= workflow_rows.plain(limits, "messaging_sessions", row)
-    messages = [workflow_rows.plain(limits, "messaging_messages", one) for one in said]
+    session |= workflow_rows.chat(limits, row, aside)
+    messages = [workflow_rows.message(limits, one, aside) for one in said]
+    metadata = aside.told(f"messaging_sessions {session['id']:.80}", None, chat_words.METADATA)
+    if metadata is not None:
+        session["metadata"] = metadata
     draft = RowDraft(
         ("messaging_session", session["id"]),
         "messaging_sessions",
         digest([row, said]),
         {"messaging_sessions": [retired(session) if is_old else session]},
-        Counter(active_retired=int(is_old)),
+        noticed,
     )
     return ChatPiece(draft, messages, workflow_rows.GROWTHS, into)
 
@@ -166,4 +171,5 @@ def _without_session(_: Into) -> Piece:
 
 
 #: The kind of source.
-KIND = Kind("lastlight-db", f"a SQLite file with the tables {_NAMES}, some or all of them", found_at, parts)
+_LOOKED_FOR = f"a SQLite file with the tables {_NAMES}, some or all of them, or a Postgres schema"
+KIND = Kind("lastlight-db", _LOOKED_FOR, found_at, parts, on_servers=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+
+import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports import cells, run_moves
+from lastlight_state.maintenance.imports.aside import Aside
 from lastlight_state.maintenance.imports.cells import Check
 from lastlight_state.maintenance.imports.row_pieces import Growth
 from lastlight_state.messaging import tables as chats, words as chat_words
@@ -40,10 +43,6 @@ _REPO = {"owner": cells.text(words.LABEL), "repo": cells.text(words.LABEL)}
 _ACTORS = {"triggered_by": _ACTOR, "trigger_actor_type": _ACTOR}
 
 
-def _said_as_error(where: str, value: Any) -> dict[str, str]:
-    return {"message": valid.content(where, value, max_bytes=fires.ERROR - 1_024)}
-
-
 _OVERRIDE: dict[str, Check] = {
     "name": cells.name(words.WORKFLOW_NAME),
     "enabled": cells.flag,
@@ -60,6 +59,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
         "status": partial(valid.word, vocabulary=words.RUN_STATUSES),
         "node_statuses": cells.json(words.CHECKPOINT, dict),
         "restart_count": valid.number,
+        **dict.fromkeys(("trace_id", "span_id"), cells.name(words.ID)),
         "issue_number": cells.whole,
         "started_at": cells.time,
         "updated_at": cells.time,
@@ -111,7 +111,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
         "started_at": cells.time,
         "finished_at": cells.time,
         **dict.fromkeys(("eligible", "scanned", "discovered", "dispatched", "failures"), valid.number),
-        "error_json": _said_as_error,
+        "error_json": cells.error(fires.ERROR - 1_024),
     },
     "messaging_sessions": {
         "id": valid.session_id,
@@ -149,35 +149,29 @@ def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
     return {table: {**checks, **sized.get(table, {})} for table, checks in _CHECKS.items()}
 
 
-def run(limits: Limits, found: cells.Row) -> cells.Row:
-    """A run. Its phases are counted, and the error that its context holds is the run's if it failed."""
-    row = _placed("workflow_runs", cells.row_of(RUNS, found, _checks(limits)["workflow_runs"]))
+def run(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+    """A run. Its phases are counted, and the error that its context holds is the run's if it failed.
+
+    Columns without a place of their own go to its context.
+    """
+    row = _placed("workflow_runs", _checked(RUNS, limits, found, aside))
     ended = row["status"] in ("failed", "cancelled")
     context = row["context"]
     told = context.get("error") if ended and isinstance(context, dict) else None
     row["error"] = told if isinstance(told, str) else None
     row["phase_count"] = len(row["phase_history"])
     row["queued_at"] = row["started_at"] if row["status"] == "queued" else None
-    return row
+    where = f"workflow_runs {row['id']:.80}.context"
+    return {**row, "context": aside.told(where, context, limits.context)}
 
 
-def execution(limits: Limits, found: cells.Row) -> cells.Row:
-    """An execution. Columns without a place of their own go to its details."""
-    checks = _checks(limits)["executions"]
-    row = _placed("executions", cells.row_of(EXECUTIONS, found, checks))
-    others = {name: _decoded(value) for name, value in found.items() if name not in checks and value is not None}
-    codec.encode(f"executions {row['id']:.80}.details", others, max_bytes=words.DETAIL)
-    return {**row, "details": others or None}
-
-
-def _decoded(value: Any) -> Any:
-    """The value of a column that holds an object as JSON, and any other value as it is."""
-    if isinstance(value, str) and value[:1] == "{":
-        try:
-            return codec.decode(value)
-        except ValueError:
-            return value
-    return value
+def execution(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+    """An execution. Columns without a place of their own are its details."""
+    row = _placed("executions", _checked(EXECUTIONS, limits, found, aside))
+    where, others = f"executions {row['id']:.80}.details", aside.others
+    aside.others = {}
+    codec.encode(where, others, max_bytes=words.DETAIL)
+    return {**row, "details": aside.told(where, others, words.DETAIL) or None}
 
 
 def _placed(table: str, row: cells.Row) -> cells.Row:
@@ -189,7 +183,7 @@ def _placed(table: str, row: cells.Row) -> cells.Row:
     return {**row, "owner": owner, "repo": repo}
 
 
-def fire(limits: Limits, found: cells.Row) -> cells.Row:
+def fire(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
     """A fire of a cron. One that was running is abandoned: its end is not told."""
     workflow, handler = found.get("workflow"), found.get("handler")
     named = {
@@ -200,21 +194,63 @@ def fire(limits: Limits, found: cells.Row) -> cells.Row:
         "scanned": found.get("repos_scanned"),
         "error_json": found.get("error"),
     }
-    row = cells.row_of(FIRES, named, _checks(limits)["cron_fires"])
-    return {**row, "status": "abandoned"} if row["status"] == "running" else row
+    both = workflow is not None and handler is not None
+    given = {name: value for name, value in named.items() if name not in _RENAMED or (both and name == "handler")}
+    row = _checked(FIRES, limits, given, aside, name="cron_fires")
+    payload = aside.told(f"cron_runs {row['id']:.80}", None, fires.PAYLOAD)
+    said = {} if payload is None else {"payload": payload}
+    return {**row, **said, "status": "abandoned"} if row["status"] == "running" else {**row, **said}
 
 
-def plain(limits: Limits, table: str, found: cells.Row) -> cells.Row:
-    """A row of one of the other tables."""
-    return cells.row_of(_PLAIN[table], found, _checks(limits)[table])
+def approval(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+    """A gate. Columns without a place of their own go to its action."""
+    row = _checked(APPROVALS, limits, found, aside)
+    return {**row, "action": aside.told(f"workflow_approvals {row['id']:.80}.action", None, words.ACTION)}
 
 
-_PLAIN = {
-    "workflow_approvals": APPROVALS,
-    "cron_overrides": CRON_OVERRIDES,
-    "workflow_overrides": OVERRIDES,
-    "messaging_sessions": chats.SESSIONS,
-    "messaging_messages": chats.MESSAGES,
+def override(table: sa.Table, limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+    """What an operator changed. It has no place for other columns, and none for texts: these are refused."""
+    aside.lenient = False
+    row = _checked(table, limits, found, aside)
+    aside.leave()
+    return row
+
+
+def chat(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+    """A chat session, without what its messages have to say in its metadata. Its messages are counted anew."""
+    others = {name: value for name, value in found.items() if name != "message_count"}
+    return _checked(chats.SESSIONS, limits, others, aside)
+
+
+def message(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+    """A message of a chat session, in whose metadata the names of texts with escapes stand."""
+    own = Aside(aside.noticed, lenient=aside.lenient)
+    row = _checked(chats.MESSAGES, limits, found, own)
+    own.leave()
+    aside.texts |= {f"message {row['id']}.{name}": text for name, text in own.texts.items()}
+    aside.escaped += [f"message {row['id']}.{name}" for name in own.escaped]
+    return row
+
+
+def _checked(table: sa.Table, limits: Limits, found: cells.Row, aside: Aside, name: str | None = None) -> cells.Row:
+    """The columns with a check; the others are kept in ``aside``."""
+    checks = _checks(limits)[name or table.name]
+    aside.keep(found, checks.keys())
+    return cells.row_of(table, found, checks, aside)
+
+
+#: The columns of a fire in the source that have another name here.
+_RENAMED = ("workflow", "handler", "repos_eligible", "repos_scanned", "error")
+#: How a row of each table is made.
+MADE: dict[str, Callable[[Limits, cells.Row, Aside], cells.Row]] = {
+    "workflow_runs": run,
+    "executions": execution,
+    "workflow_approvals": approval,
+    "cron_overrides": partial(override, CRON_OVERRIDES),
+    "workflow_overrides": partial(override, OVERRIDES),
+    "cron_fires": fire,
+    "messaging_sessions": chat,
+    "messaging_messages": message,
 }
 
 
@@ -252,7 +288,7 @@ GROWTHS = {
     "messaging_sessions": Growth(
         lambda stored, row: bool(stored["active"]) and stored["last_activity_at"] <= row["last_activity_at"],
         frozenset({"platform", "channel_id", "thread_id", "user_id", "created_at"}),
-        ("active", "last_activity_at"),
+        ("active", "last_activity_at", "version"),
         frozenset({"message_count"}),
     ),
 }

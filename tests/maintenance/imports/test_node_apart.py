@@ -29,7 +29,8 @@ def test_crons_are_planned_anew_and_do_not_fire_for_what_was_missed(store: Any, 
     put(source, "cron", cron_id="off", enabled=0)
     put(source, "cron", cron_id="unknown", enabled=None)
     done = store.maintenance.imports.run(source)
-    assert (done.units, done.rows, done.noticed) == ({"imported": 3}, {"cron_schedules": 3}, {"enabled_unknown": 1})
+    assert (done.units, done.rows) == ({"imported": 3}, {"cron_schedules": 3})
+    assert done.noticed == {"enabled_unknown": 1, "next_run_at_ms_left": 1}
     nightly, off, unknown = (store.schedules.crons.get(name) for name in ("nightly", "off", "unknown"))
     assert (nightly.pattern, nightly.target, nightly.target_kind, nightly.timezone) == (
         *("0 5 * * *", "w.tsx", "workflow", "UTC"),

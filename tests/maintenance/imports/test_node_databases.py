@@ -576,8 +576,8 @@ def test_rows_without_a_place_are_counted_and_rows_without_their_run_are_named(s
     put(source, "events", run_id="gone", seq=0)
     done = store.maintenance.imports.run(source)
     assert (done.units, done.noticed) == (
-        {"failed": 1, "ignored": 1, "imported": 1},
-        {"alerts_left": 1, "output_rows_left": 1},
+        {"failed": 1, "imported": 1},
+        {"alerts_left": 1, "memory_facts_left": 1, "plans_left": 1},
     )
     assert [one.unit for one in done.failures] == ["missing_runs/gone"]
 

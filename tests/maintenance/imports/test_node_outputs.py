@@ -79,7 +79,7 @@ def test_rows_of_a_table_that_is_defined_later_come_with_the_next_import(databas
     """maintenance OP-86: until then they are counted. What was put here stays."""
     store = database.open(migrate=True)
     _put_plan(source, "n", "[]", 0, 1, "t")
-    assert store.maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+    assert store.maintenance.imports.run(source).noticed == {"plan_left": 1}
     table = store.outputs.catalog.define("plan", Plan)
     assert store.maintenance.imports.run(source).rows == {"plan": 1}
     _put_plan(source, "m", "[]", 0, 1, "theirs")
@@ -98,7 +98,7 @@ def test_a_table_with_other_columns_is_left(sqlite_database: Database, source: P
     _put_plan(source, "n", "[]", 0, 1, "t")
     store = sqlite_database.open()
     store.outputs.catalog.define("plan", Other)
-    assert store.maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+    assert store.maintenance.imports.run(source).noticed == {"plan_left": 1}
 
 
 def test_rows_that_are_nothing_but_a_key_come_into_a_table_that_needs_no_more(
@@ -137,7 +137,7 @@ def test_a_table_that_is_not_filled_from_a_model_is_left(sqlite_database: Databa
         for name in ("run_id", "node_id", "iteration", "hours"):
             own.append_column(sa.Column(name, sa.Text if name.endswith("_id") else sa.Integer, primary_key=name < "s"))
         store.outputs.catalog.attach("plan", own)
-    assert store.maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+    assert store.maintenance.imports.run(source).noticed == {"plan_left": 1}
     assert sqlite_database.raw().execute("SELECT count(*) FROM plan").fetchone()[0] == 0
 
 
@@ -178,7 +178,7 @@ def test_rows_come_where_the_table_has_all_their_columns(
         )
     store.outputs.catalog.define("plan", Plan)
     done = store.maintenance.imports.run(source)
-    assert (done.rows.get("plan", 0), done.noticed) == ((1, {}) if is_taken else (0, {"output_rows_left": 1}))
+    assert (done.rows.get("plan", 0), done.noticed) == ((1, {}) if is_taken else (0, {"plan_left": 1}))
 
 
 def test_rows_that_are_nothing_but_their_key_are_counted(sqlite_database: Database, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_rows_that_are_nothing_but_their_key_are_counted(sqlite_database: Databa
         raw.execute("CREATE TABLE notes (run_id TEXT)")
         raw.execute("INSERT INTO marks VALUES ('r1', 'n')")
         raw.execute("INSERT INTO notes VALUES ('r1')")
-    assert sqlite_database.open().maintenance.imports.run(source).noticed == {"output_rows_left": 1}
+    assert sqlite_database.open().maintenance.imports.run(source).noticed == {"marks_left": 1}
 
 
 @pytest.mark.parametrize(
@@ -208,3 +208,21 @@ def test_a_row_without_a_sound_key_fails_its_run(
     store.outputs.catalog.define("plan", Plan)
     [failed] = store.maintenance.imports.run(source).failures
     assert (failed.unit, said in failed.reason) == ("runs/r1", True)
+
+
+def test_a_table_of_lists_takes_no_rows(database: Database, source: Path) -> None:
+    """maintenance M-98: each row is an object, and not a list of them."""
+    store = database.open(migrate=True)
+    _put_plan(source, "n", '["a"]', 1, 2, "t")
+    store.outputs.define("plan", list[dict[str, Any]])
+    assert store.maintenance.imports.run(source).noticed == {"plan_left": 1}
+
+
+def test_rows_of_a_table_without_a_model_are_objects(database: Database, source: Path) -> None:
+    """maintenance M-98."""
+    store = database.open(migrate=True)
+    _put_plan(source, "n", '["a"]', 1, 2, "t")
+    plan = store.outputs.define("plan", dict)
+    assert store.maintenance.imports.run(source).rows == {"plan": 1, "workflow_runs": 1}
+    found = store.outputs.results.get(plan, "r1", "n")
+    assert found.data == {"steps": '["a"]', "is_urgent": 1, "hours": 2, "title": "t"}

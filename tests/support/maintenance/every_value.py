@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import date, datetime
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,21 +25,43 @@ def filled(path: Path, given: Mapping[str, Mapping[str, Any]], *, begin: float, 
     Each column gets a value that no other cell has, of its type; ``given`` has those that must be others, such as
     words and references. Tables ``but`` are left as they are. Numbers with a fraction are times from ``begin`` on.
     """
-    numbers, found = count(1), dict[tuple[str, str], Any]()
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("PRAGMA ignore_check_constraints = ON")
         names = raw.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
-        for (table,) in names:
-            if table in but or table.startswith("sqlite_"):
-                continue
-            columns = raw.execute("SELECT name, type FROM pragma_table_info(?)", (table,)).fetchall()
-            row = {name: _value(f"{table}.{name}", kind, next(numbers), begin) for name, kind in columns}
-            row |= given.get(table, {})
+        columns = "SELECT name, type FROM pragma_table_info(?)"
+        tables = {
+            name: dict(raw.execute(columns, (name,)).fetchall())
+            for (name,) in names
+            if name not in but and not name.startswith("sqlite_")
+        }
+        rows = rows_of(tables, given, begin=begin)
+        for table, row in rows.items():
             raw.execute(f'DELETE FROM "{table}"')
-            listed, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
-            raw.execute(f'INSERT INTO "{table}" ({listed}) VALUES ({marks})', list(row.values()))
-            found.update({(table, name): value for name, value in row.items()})
-    return found
+            raw.execute(inserting(table, row).replace("%s", "?"), list(row.values()))
+    return cells_of(rows)
+
+
+def rows_of(
+    tables: Mapping[str, Mapping[str, str]], given: Mapping[str, Mapping[str, Any]], *, begin: float
+) -> dict[str, dict[str, Any]]:
+    """A row for each table, as `filled` leaves it; ``tables`` has the types of the columns."""
+    numbers = count(1)
+    return {
+        table: {name: _value(f"{table}.{name}", kind, next(numbers), begin) for name, kind in columns.items()}
+        | {name: value for name, value in given.get(table, {}).items() if name in columns}
+        for table, columns in tables.items()
+    }
+
+
+def cells_of(rows: Mapping[str, Mapping[str, Any]]) -> Cells:
+    """The cells of rows, by table and column."""
+    return {(table, name): value for table, row in rows.items() for name, value in row.items()}
+
+
+def inserting(table: str, row: Mapping[str, Any]) -> str:
+    """The statement that inserts a row."""
+    listed, marks = ", ".join(f'"{name}"' for name in row), ", ".join(["%s"] * len(row))
+    return f'INSERT INTO "{table}" ({listed}) VALUES ({marks})'
 
 
 def unseen(cells: Cells, told: Iterable[Any], noticed: Mapping[str, int]) -> list[str]:
@@ -49,20 +72,23 @@ def unseen(cells: Cells, told: Iterable[Any], noticed: Mapping[str, int]) -> lis
         f"{table}.{column}"
         for (table, column), value in cells.items()
         if not any(name.startswith((f"{table}_", f"{column}_")) for name in noticed)
+        and value is not True
         and not all(one in leaves or (isinstance(one, str) and one in text) for one in _wanted(value))
     ]
 
 
 def _value(name: str, kind: str, number: int, begin: float) -> Any:
     match kind.upper():
-        case "REAL" | "FLOAT" | "DOUBLE" | "TIMESTAMP":
+        case "REAL" | "FLOAT" | "DOUBLE" | "DOUBLE PRECISION" | "TIMESTAMP":
             return begin + number + 0.25
         case "INTEGER":
             return 1_000 + number
         case "BLOB":
             return struct.pack("<f", number)
-        case "JSON":
+        case "JSON" | "JSONB":
             return json.dumps({"of": name})
+        case "BOOLEAN":
+            return True
     return name
 
 
@@ -87,7 +113,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield from _leaves(list(struct.unpack(f"<{len(value) // 4}f", value)) if len(value) % 4 == 0 else value.hex())
     elif hasattr(value, "__dict__") and not isinstance(value, date):
         yield from _leaves(vars(value))
-    elif isinstance(value, float):
-        yield round(value, 3)
+    elif isinstance(value, float | Decimal):
+        yield round(float(value), 3)
     elif value is not None:
         yield value

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.maintenance.imports import foreign
+from lastlight_state.maintenance.imports import foreign, servers
 from lastlight_state.maintenance.imports.foreign import Foreign, unit_name
 from lastlight_state.maintenance.imports.node_databases import apart, units
 from lastlight_state.maintenance.imports.node_databases.apart import APART
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece, Place
 
 _PREFIX = "_smithers_"
 _RUNS = f"{_PREFIX}runs"
@@ -22,20 +23,23 @@ _COLUMNS = {_RUNS: "run_id workflow_name status created_at_ms"}
 _READ = {_RUNS, f"{_PREFIX}schema_migrations", *units.OF_RUNS, *APART}
 
 
-def found_at(path: Path) -> bool:
+def found_at(place: Place) -> bool:
     """Whether this is a database of that system. One of ours has a version."""
-    return foreign.holds(path, _is_known)
+    if isinstance(place, Path):
+        return foreign.holds(place, _is_known)
+    with servers.opened(place) as source:
+        return _is_known(source)
 
 
 def _is_known(source: Foreign) -> bool:
     return foreign.has(source, _COLUMNS) and not source.columns(VERSION_TABLE)
 
 
-def parts(path: Path) -> Generator[Part]:
+def parts(place: Place) -> Generator[Part]:
     """The runs of a database, the oldest first, and what belongs to none."""
-    with foreign.opened(path) as source:
+    with servers.opened(place) as source:
         if not _is_known(source):
-            raise Conflict(f"{str(path)!r:.200} has not the table {_RUNS}", code="unknown_source")
+            raise Conflict(f"{str(place)!r:.200} has not the table {_RUNS}", code="unknown_source")
         yield from _runs(source)
         yield from _apart(source)
         yield from _elsewhere(source)
@@ -62,10 +66,11 @@ def _apart(source: Foreign) -> Iterator[Part]:
 
 
 def _elsewhere(source: Foreign) -> Iterator[Part]:
-    """Tables with rows of no run that have no place here, each one unit that is ignored."""
+    """The rows of no run that have no place here, counted by table."""
     for table in _left(source):
-        if "run_id" not in source.columns(table) and next(source.rows(table, "LIMIT 1"), None) is not None:
-            yield Part(table.removeprefix(_PREFIX), None)
+        condition = "run_id IS NULL" if "run_id" in source.columns(table) else "true"
+        for part in foreign.counted(source, table, condition):
+            yield replace(part, key=table.removeprefix(_PREFIX))
 
 
 def _outputs(source: Foreign) -> list[str]:
@@ -87,4 +92,6 @@ def _without_run(_: Into) -> Piece:
 
 
 #: The kind of source.
-KIND = Kind("smithers-db", f"a SQLite file with the table {_RUNS}", found_at, parts)
+KIND = Kind(
+    "smithers-db", f"a SQLite file with the table {_RUNS}, or a Postgres schema", found_at, parts, on_servers=True
+)

@@ -48,6 +48,7 @@ def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
     created = found.must("created_at_ms", moment)
     enabled = found.may("enabled", cells.flag)
     terms.noticed["enabled_unknown"] += enabled is None
+    terms.noticed["next_run_at_ms_left"] += row.get("next_run_at_ms") is not None
     made = {
         "name": found.must("cron_id", cells.name(schedules.NAME)),
         "pattern": found.must("pattern", lambda where, value: pattern(value, _ZONE, parsed=False, where=where)),

@@ -36,6 +36,7 @@ def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
             before = None
         else:
             before = made["frame_no"], text
+            terms.noticed["xml_hash_left"] += row.get("xml_hash") not in (None, made["content_hash"])
             yield made
 
 

@@ -1,10 +1,17 @@
-"""What tasks produced, as rows of output tables that are defined here: their columns say of which type a value is."""
+"""What tasks produced, as rows of output tables that are defined here: their columns say of which type a value is.
+
+A table for objects of any form, as ``define(name, dict)`` makes it, takes every row, its values as they are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports import cells
@@ -13,6 +20,11 @@ from lastlight_state.maintenance.imports.row_pieces import Growth
 from lastlight_state.outputs import words
 from lastlight_state.outputs.catalog.registry import ALL, Registered
 from lastlight_state.outputs.shapes import OutputColumn
+from lastlight_state.outputs.tables import REGISTRY
+
+_SCHEMA = prepared(
+    sa.select(REGISTRY.c.json_schema).where(REGISTRY.c.table_name == bind("name", REGISTRY.c.table_name))
+)
 
 #: The rows of a run as they stand in the source, by output table.
 Outputs = Mapping[str, Sequence[Row]]
@@ -31,20 +43,38 @@ _CHECKS: dict[str, Check] = {
 
 
 def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
-    """Those of these tables that are defined here with all columns that their rows have."""
+    """Those of these tables that are defined here with all columns that their rows have, or for any object."""
     known = {one.table_name: one for one in view.all(Registered, ALL)} if any(outputs.values()) else {}
-    return {name: known[name] for name, rows in outputs.items() if rows and name in known and _fits(known[name], rows)}
+    there = {name: known[name] for name, rows in outputs.items() if rows and name in known}
+    return {name: table for name, table in there.items() if _fits(table, outputs[name]) or _is_open(view, table)}
 
 
 def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list[Row]:
     """The rows as the table has them. Raises `InvalidValue` for what it cannot hold. They are as old as their run."""
+    if not _fits(table, rows):
+        rows = [_whole(table, row) for row in rows]
     return [_row(table, row, run) for row in rows]
+
+
+def _whole(table: Registered, row: Row) -> Row:
+    """The row with all columns but its key in one object."""
+    told = {name: value for name, value in row.items() if name not in _KEY}
+    data = codec.encode(f"{table.table_name} {row['node_id']!s:.80}", told, max_bytes=words.ROW)
+    return {**{name: row[name] for name in _KEY}, words.PAYLOAD: data}
 
 
 def _fits(table: Registered, rows: Sequence[Row]) -> bool:
     names = {column.name for column in table.columns}
     is_known = all(column.type in _CHECKS for column in table.columns if column.name not in words.BOOKKEEPING)
     return table.kind != "custom" and is_known and set(_KEY) <= rows[0].keys() <= names
+
+
+def _is_open(view: Unit, table: Registered) -> bool:
+    """Whether a table takes objects with any fields."""
+    if table.kind != "payload":
+        return False
+    schema = view.value(_SCHEMA, {"name": table.table_name})
+    return isinstance(schema, dict) and schema.get("type") == "object" and not schema.get("properties")
 
 
 def _row(table: Registered, row: Row, run: Mapping[str, Any]) -> Row:

@@ -42,7 +42,7 @@ class RunPiece(RowPiece):
         found, added, noticed = super().compared(look)
         if found in STORED:
             left = self._produced.keys() - held.keys()
-            noticed["output_rows_left"] += sum(len(self._produced[name]) for name in left)
+            noticed.update({f"{name}_left": len(self._produced[name]) for name in left})
         return found, added, noticed
 
     def _numbered(self, look: Look) -> dict[str, Sequence[Row]]:

@@ -1,0 +1,115 @@
+"""Reads tables of other programs on a Postgres server, as they are at one moment. Nothing is written there.
+
+Values come as a SQLite file of the same program has them: JSON and times as text, truth values as 0 and 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.backends import open_backend, urls
+from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.maintenance.imports import foreign
+from lastlight_state.maintenance.imports.foreign import Foreign, Row, damaged, quoted
+from lastlight_state.maintenance.imports.pieces import Place, Server
+
+_READ_ONLY = Options(read_only=True, pool_size=1)
+_TABLES = """
+SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') ORDER BY c.relname COLLATE "C"
+"""
+_COLUMNS = """
+SELECT a.attname, t.typname FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = a.atttypid
+WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND c.relname = ? AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+_MOMENT = """to_char({}, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+#: How values of these types are read; those of all other types as text.
+_PLAIN = ("text", "varchar", "int2", "int4", "int8", "float4", "float8", "bytea")
+_READ_AS = {
+    **dict.fromkeys(_PLAIN, "{}"),
+    "bool": "{}::int",
+    "numeric": "{}::float8",
+    "timestamp": _MOMENT,
+    "timestamptz": _MOMENT.format("{} AT TIME ZONE 'UTC'"),
+}
+#: A name in quotes, or a mark for a value.
+_MARK = re.compile(r'"(?:[^"]|"")*"|\?|%')
+
+
+class ServerTables(Foreign):
+    """The tables of another program on a server, in the schema in which its role looks first. Views are none."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        super().__init__(checkout)
+        self._types: dict[str, dict[str, str]] = {}
+        self._numbers = count()
+
+    def tables(self) -> list[str]:
+        """Return the names of the tables, in order."""
+        return [name for (name,) in self.read(_TABLES)]
+
+    def columns(self, table: str) -> list[str]:
+        """Return the columns of a table in their order; none for one that is not there."""
+        if table not in self._types:
+            self._types[table] = dict(self.read(_COLUMNS, (table,)))  # type: ignore[arg-type]
+        return list(self._types[table])
+
+    def rows(self, table: str, rest: str = "", given: Sequence[Any] = ()) -> Iterator[Row]:
+        """Yield the rows of a table with all its columns; ``rest`` is what follows, ``given`` its values."""
+        names = self.columns(table)
+        if not names:
+            return
+        types = self._types[table]
+        listed = ", ".join(_READ_AS.get(types[name], "{}::text").format(quoted(name)) for name in names)
+        for values in self.read(f"SELECT {listed} FROM {quoted(table)} {rest}", given):
+            yield dict(zip(names, values, strict=True))
+
+    def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
+        """Yield the rows of a table whose column has one of these texts."""
+        return self.rows(table, f"WHERE {quoted(column)} = ANY(?)", (list(keys),))
+
+    def confirm(self) -> None:
+        """Do nothing: a snapshot of a server is never disturbed."""
+
+    def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
+        """Yield what a SELECT finds, in blocks. Raises `Conflict` ``damaged_source`` for what cannot be read."""
+        for value in given:
+            if isinstance(value, str):
+                codec.check_text("a name or id of the source", value)
+        backend = self._checkout.backend
+        try:
+            with self._checkout.driver.cursor(f"import_{next(self._numbers)}") as cursor:
+                yield from cursor.execute(_MARK.sub(_marked, sql), tuple(given))
+        except backend.driver_errors as error:
+            raise damaged("the source", backend.translate(error)) from error
+
+
+def opened(place: Place) -> AbstractContextManager[Foreign]:
+    """Open a file or the tables of a server for reading. All that is read is of one moment."""
+    return _connected(place) if isinstance(place, Server) else foreign.opened(place)
+
+
+@contextmanager
+def _connected(server: Server) -> Iterator[Foreign]:
+    with closing(open_backend(server.url, _READ_ONLY)) as backend, Checkout(Mode.SNAPSHOT, backend) as checkout:
+        yield ServerTables(checkout)
+
+
+def place_of(given: str | Path) -> Place:
+    """Return the place that a caller names by a path, or by the URL of a database."""
+    if not isinstance(given, str) or "://" not in given:
+        return Path(given)
+    file = urls.file_of(given)
+    return Server(given, urls.redacted(given)) if file is None else file
+
+
+def _marked(found: re.Match[str]) -> str:
+    return "%s" if found[0] == "?" else found[0].replace("%", "%%")
