@@ -1428,24 +1428,17 @@ def _of_executions() -> None:
 
 def _of_approvals() -> None:
     table = "workflow_approvals"
-    _index("idx_approvals_workflow", table, "workflow_run_id")
-    _index("idx_approvals_status", table, "status")
-    _index("ix_approvals_newest", table, "created_at DESC, id DESC")
-    _index("ix_approvals_status_newest", table, "status, created_at DESC, id DESC")
-    _index("ix_approvals_inbox", table, "created_at DESC, id DESC", "status = 'pending'")
     _index("ix_approvals_due", table, "expires_at", "status = 'pending' AND expires_at IS NOT NULL")
     keyed = "status = 'pending' AND request_key IS NOT NULL"
     _index("uq_approvals_request_key", table, "workflow_run_id, request_key", keyed, unique=True)
-    _index("ix_approvals_artifact", table, "artifact, created_at DESC")
+    _index("ix_approvals_artifact", table, "artifact, created_at", "artifact IS NOT NULL")
 
 
 def _of_nodes_and_questions() -> None:
     _index("ix_run_nodes_wake", "run_nodes", "state, wake_at", "wake_at IS NOT NULL")
     _index("ix_run_nodes_waiting", "run_nodes", "waiting_for, correlation_id", "state = 'waiting_signal'")
-    _index("ix_human_requests_inbox", "human_requests", "requested_at DESC, id DESC", "status = 'pending'")
     due = "status = 'pending' AND expires_at IS NOT NULL"
     _index("ix_human_requests_due", "human_requests", "expires_at", due)
-    _index("ix_human_requests_run", "human_requests", "run_id, requested_at")
 
 
 _SUMMARY = (
@@ -1458,7 +1451,7 @@ _USAGE = (
     "input_includes_cache_reads, node_id, iteration, attempt, cached"
 )
 _APPROVAL = (
-    "created_at DESC, id DESC, workflow_run_id, gate, status, kind, requested_by, responded_by, responded_at, "
+    "created_at, id, workflow_run_id, gate, status, kind, requested_by, responded_by, responded_at, "
     "artifact, node_id, iteration, request_key, on_reject, blocks_run, expires_at, action_digest, answered_via, "
     "consumed_at, consumed_by, closed_reason"
 )
@@ -1474,7 +1467,7 @@ def _covering_lists() -> None:
     _index("ix_executions_signs", "executions", "workflow_run_id, heartbeat_at, started_at", in_flight)
     previews = [_preview("summary"), _preview("response")]
     _index("ix_approvals_summary", "workflow_approvals", [*_columns(_APPROVAL), *previews])
-    of_run = "workflow_run_id, created_at DESC, id DESC, status, blocks_run, expires_at, node_id, iteration"
+    of_run = "workflow_run_id, created_at, id, status, blocks_run, expires_at, node_id, iteration"
     _index("ix_approvals_run", "workflow_approvals", of_run)
 
 
@@ -1482,6 +1475,12 @@ def _narrow_lists() -> None:
     newest = "started_at DESC, id DESC"
     _index("ix_workflow_runs_status_started", "workflow_runs", f"status, {newest}")
     _index("ix_executions_started", "executions", "started_at, id")
+    _index("idx_approvals_workflow", "workflow_approvals", "workflow_run_id")
+    _index("idx_approvals_status", "workflow_approvals", "status")
+    _index("ix_approvals_newest", "workflow_approvals", "created_at, id")
+    _index("ix_approvals_inbox", "workflow_approvals", "created_at, id", "status = 'pending'")
+    _index("ix_human_requests_inbox", "human_requests", "requested_at, id", "status = 'pending'")
+    _index("ix_human_requests_run", "human_requests", "run_id, requested_at")
     _index("ix_executions_in_flight", "executions", "workflow_run_id", "finished_at IS NULL AND success IS NULL")
 
 
@@ -1520,7 +1519,6 @@ def _of_schedules() -> None:
 def _of_the_journal() -> None:
     _index("ix_run_events_node", "run_events", "run_id, node_id, seq", "node_id IS NOT NULL")
     _index("ix_run_events_occurred", "run_events", "run_id, occurred_at")
-    _index("ix_run_events_type", "run_events", "run_id, type, seq")
     _index("uq_run_events_event_id", "run_events", "run_id, event_id", "event_id IS NOT NULL", unique=True)
     _index("ix_run_signals_name", "run_signals", "run_id, signal_name, correlation_id, received_at")
     _index("ix_run_signals_pending", "run_signals", "run_id, signal_name, seq", "consumed_at IS NULL")
@@ -1553,11 +1551,9 @@ def _of_the_cache() -> None:
 
 
 def _of_conversations() -> None:
-    _index("ix_messages_class", "messages", "lion_class")
-    _index("ix_messages_newest", "messages", "created_at DESC, id DESC")
-    _index("ix_messages_role", "messages", "role, created_at DESC, id DESC")
+    _index("ix_messages_newest", "messages", "created_at, id")
     for name in ("sender", "recipient", "channel"):
-        _index(f"ix_messages_{name}", "messages", f"{name}, created_at DESC, id DESC", f"{name} IS NOT NULL")
+        _index(f"ix_messages_{name}", "messages", f"{name}, created_at, id", f"{name} IS NOT NULL")
     _index("ix_progression_links_message", "progression_links", "message_id, progression_id")
     _index("ix_sessions_agent_session", "sessions", "agent_session_id", "agent_session_id IS NOT NULL")
     _index("ix_sessions_first_msg", "sessions", "first_msg_id", "first_msg_id IS NOT NULL")
@@ -1595,7 +1591,7 @@ def _covering_lists_of_live_runs() -> None:
 
 def _covering_lists_of_questions() -> None:
     asked = (
-        "created_at DESC, id DESC, workflow_run_id, gate, kind, requested_by, artifact, node_id, iteration, on_reject, "
+        "created_at, id, workflow_run_id, gate, kind, requested_by, artifact, node_id, iteration, on_reject, "
         "blocks_run, expires_at, action_digest"
     )
     shown = [*_columns(asked), _preview("summary"), _short("action")]
@@ -1606,14 +1602,13 @@ def _covering_lists_of_questions() -> None:
     )
     _index("ix_human_requests_summary", "human_requests", [*_columns(of_run), _preview("prompt")])
     asked = (
-        "requested_at DESC, id DESC, run_id, node_id, iteration, kind, blocks_run, on_expiry, expires_at, "
-        "closed_reason, reopened"
+        "requested_at, id, run_id, node_id, iteration, kind, blocks_run, on_expiry, expires_at, closed_reason, reopened"
     )
     shown = [*_columns(asked), _preview("prompt"), _short("options")]
     _index("ix_human_requests_asked", "human_requests", shown, "status = 'pending'")
     said = _columns("session_id, id, role, timestamp, platform_message_id")
     content = ["substr(content, 1, 280)", "length(content)"]
-    _index("ix_messaging_messages_summary", "messaging_messages", [*said, *content])
+    _index("ix_messaging_messages_large", "messaging_messages", [*said, *content], "length(content) > 2000")
 
 
 def _preview(column: str) -> str:

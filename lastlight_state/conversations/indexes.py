@@ -19,12 +19,11 @@ _delivery = DELIVERIES.c
 
 
 def _newest(column: Any) -> tuple[Any, ...]:
-    return column, _message.created_at.desc(), _message.id.desc()
+    return column, _message.created_at, _message.id
 
 
-Index("ix_messages_newest", _message.created_at.desc(), _message.id.desc())
-Index("ix_messages_role", *_newest(_message.role))
-Index("ix_messages_class", _message.lion_class)
+# In ascending order, so that new messages come to the end of each. None by role or class: they have few words.
+Index("ix_messages_newest", _message.created_at, _message.id)
 for _name in ("sender", "recipient", "channel"):
     Index(f"ix_messages_{_name}", *_newest(_message[_name]), **where(f"{_name} IS NOT NULL"))
 

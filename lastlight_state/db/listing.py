@@ -41,6 +41,8 @@ class Listing:
     ``spread``      columns with a filter of several values, each value an index range of its own
     ``worded``      names in ``spread`` with a closed vocabulary: their values are SQL literals, because with parameters
                     Postgres' generic plan may scan all rows of a common status to find a rare one
+    ``walked``      names in ``spread`` that no index leads: their values are one condition, and rare ones are found by
+                    walking past the others
     ``either``      filters by conditions of which a row must meet one; each condition is an index range of its own as
                     long as no column is spread
     ``several``     filters of several values that are each compared with more than one column
@@ -70,6 +72,7 @@ class Listing:
         few: bool = False,
         source: sa.FromClause | None = None,
         worded: Collection[str] = (),
+        walked: Collection[str] = (),
         most: int = MOST_VALUES,
     ) -> None:
         self._name = name
@@ -89,6 +92,7 @@ class Listing:
         self._sorting = (sa.func.coalesce(order[0], order[0]), *order[1:]) if few else self._order
         self._source = source
         self._worded = frozenset(worded)
+        self._walked = frozenset(walked)
         self._most = most
         self._made: dict[tuple[Any, ...], Statement] = {}
 
@@ -207,7 +211,9 @@ class Listing:
         if paged:
             order = self._order if finding else self._sorting
             conditions.append(pages.after(order, descending=self._descending))
-        several = [self._alternatives(name, spread[name]) for name in sorted(spread, key=self._groups.__contains__)]
+        conditions += [self._alternatives(name, spread[name])[1] for name in sorted(self._walked & spread.keys())]
+        ranged = sorted(spread.keys() - self._walked, key=lambda name: (name in self._groups, name))
+        several = [self._alternatives(name, spread[name]) for name in ranged]
         several += [(self._either[name], sa.or_(*self._either[name])) for name in chosen if name in self._either]
         if not limit:
             return self._counting([*conditions, *(any_of_them for _, any_of_them in several)])

@@ -176,7 +176,6 @@ _sandbox = SandboxModel.__table__.c
 _score = ScoreModel.__table__.c
 
 Index("uq_run_events_event_id", _event.run_id, _event.event_id, unique=True, **where("event_id IS NOT NULL"))
-Index("ix_run_events_type", _event.run_id, _event.type, _event.seq)
 Index("ix_run_events_node", _event.run_id, _event.node_id, _event.seq, **where("node_id IS NOT NULL"))
 Index("ix_run_events_occurred", _event.run_id, _event.occurred_at)
 

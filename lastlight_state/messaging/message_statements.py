@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.indexes import Leading, beginning, through
 from lastlight_state.db.statements import Statement, bind, number, prepared
-from lastlight_state.messaging.models import PREVIEW
+from lastlight_state.messaging.models import LARGE, PREVIEW
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     MESSAGES,
@@ -105,7 +105,33 @@ _summary = (
 
 BEFORE = _window(COLUMNS, _before, newest_first=True)
 SINCE = _window(COLUMNS, _after, newest_first=False)
-SUMMARIES_BEFORE = _window(_summary, _before, newest_first=True, index="ix_messaging_messages_summary")
+_BY_LARGE = "ix_messaging_messages_large"
+
+
+def _beside_large() -> sa.Select[Any]:
+    """The summaries of a window where large values lie inside the rows: large messages are shown from their index.
+
+    Whether a message is large is asked of that index alone, without a look at its content.
+    """
+    of_session = MESSAGES.c.session_id == bind("session_id", MESSAGES.c.session_id)
+    window = through(sa.select(MESSAGES.c.id), MESSAGES, "ix_messaging_messages_order").where(of_session, _before)
+    limit = sa.bindparam("limit", type_=sa.Integer)
+    found = window.order_by(MESSAGES.c.session_id.desc(), MESSAGES.c.id.desc()).limit(limit).cte("found")
+    is_large = sa.func.length(MESSAGES.c.content) > number(LARGE)
+    here = (of_session, MESSAGES.c.id == found.c.id, is_large)
+    same = MESSAGES.alias("same")
+    in_index = through(sa.select(same.c.id), same, _BY_LARGE).where(
+        same.c.session_id == MESSAGES.c.session_id,
+        same.c.id == MESSAGES.c.id,
+        sa.func.length(same.c.content) > number(LARGE),
+    )
+    small = sa.select(*_summary).join_from(found, MESSAGES, MESSAGES.c.id == found.c.id).where(~in_index.exists())
+    large = through(sa.select(*_summary).select_from(found, MESSAGES), MESSAGES, _BY_LARGE).where(*here)
+    shown = sa.union_all(small, large).subquery()
+    return sa.select(shown).order_by(shown.c.id.desc())
+
+
+SUMMARIES_BEFORE = Statement(_window(_summary, _before, newest_first=True).element, _beside_large())
 
 FIND_PLATFORM_ID = prepared(
     sa.select(*COLUMNS)

@@ -65,6 +65,8 @@ class MessagingMessageModel(Base):
 
 #: How many characters of a message a list shows.
 PREVIEW = 280
+#: On SQLite lists read messages with more characters from an index that holds what they show.
+LARGE = 2_000
 
 _session = MessagingSessionModel.__table__.c
 _message = MessagingMessageModel.__table__.c
@@ -117,11 +119,11 @@ Index(
     **where("platform_message_id IS NOT NULL"),
 )
 
-# What lists show of messages, which on SQLite stand inside their rows.
+# What lists show of long messages, which on SQLite stand inside their rows.
 only(
     "sqlite",
     Index(
-        "ix_messaging_messages_summary",
+        "ix_messaging_messages_large",
         _message.session_id,
         _message.id,
         _message.role,
@@ -129,5 +131,6 @@ only(
         _message.platform_message_id,
         beginning(_message.content, PREVIEW),
         func.length(_message.content),
+        **where(f"length(content) > {LARGE}"),
     ),
 )

@@ -189,7 +189,7 @@ _node = RunNodeModel.__table__.c
 _request = HumanRequestModel.__table__.c
 _newest_run = (_run.started_at.desc(), _run.id.desc())
 _execution_order = (_execution.started_at, _execution.id)
-_newest_approval = (_approval.created_at.desc(), _approval.id.desc())
+_approval_order = (_approval.created_at, _approval.id)
 _summary = [_run[name] for name in RUN_SUMMARY if name not in ("id", "started_at", "status")]
 _usage = [_execution[name] for name in USAGE]
 
@@ -265,16 +265,15 @@ Index("ix_executions_chat", _execution.trigger_id, _execution.started_at, **wher
 only("sqlite", Index("ix_executions_usage", *_execution_order, *_usage))
 only("postgresql", Index("ix_executions_started", *_execution_order))
 
-Index("idx_approvals_workflow", _approval.workflow_run_id)
-Index("idx_approvals_status", _approval.status)
-Index("ix_approvals_newest", *_newest_approval)
-Index("ix_approvals_status_newest", _approval.status, *_newest_approval)
-Index("ix_approvals_inbox", *_newest_approval, **where("status = 'pending'"))
+only("postgresql", Index("idx_approvals_workflow", _approval.workflow_run_id))
+only("postgresql", Index("idx_approvals_status", _approval.status))
+only("postgresql", Index("ix_approvals_newest", *_approval_order))
+only("postgresql", Index("ix_approvals_inbox", *_approval_order, **where("status = 'pending'")))
 only(
     "sqlite",
     Index(
         "ix_approvals_summary",
-        *_newest_approval,
+        *_approval_order,
         *(_approval[name] for name in APPROVAL_SUMMARY),
         *(preview(_approval[name]) for name in ("summary", "response")),
     ),
@@ -284,7 +283,7 @@ only(
     Index(
         "ix_approvals_run",
         _approval.workflow_run_id,
-        *_newest_approval,
+        *_approval_order,
         *(_approval[name] for name in APPROVAL_OF_RUN),
     ),
 )
@@ -292,7 +291,7 @@ only(
     "sqlite",
     Index(
         "ix_approvals_asked",
-        *_newest_approval,
+        *_approval_order,
         *(_approval[name] for name in ASKED_APPROVAL),
         preview(_approval.summary),
         short(_approval.action),
@@ -307,13 +306,16 @@ Index(
     unique=True,
     **where("status = 'pending' AND request_key IS NOT NULL"),
 )
-Index("ix_approvals_artifact", _approval.artifact, _approval.created_at.desc())
+Index("ix_approvals_artifact", _approval.artifact, _approval.created_at, **where("artifact IS NOT NULL"))
 
 Index("ix_run_nodes_wake", _node.state, _node.wake_at, **where("wake_at IS NOT NULL"))
 Index("ix_run_nodes_waiting", _node.waiting_for, _node.correlation_id, **where("state = 'waiting_signal'"))
-Index("ix_human_requests_inbox", _request.requested_at.desc(), _request.id.desc(), **where("status = 'pending'"))
+only(
+    "postgresql",
+    Index("ix_human_requests_inbox", _request.requested_at, _request.id, **where("status = 'pending'")),
+)
 Index("ix_human_requests_due", _request.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
-Index("ix_human_requests_run", _request.run_id, _request.requested_at)
+only("postgresql", Index("ix_human_requests_run", _request.run_id, _request.requested_at))
 
 # What may be pruned, in the order of its end
 Index("ix_workflow_runs_ended", RUN_ENDED_AT, _run.id, **where(RUN_ENDED))
@@ -334,8 +336,8 @@ only(
     "sqlite",
     Index(
         "ix_human_requests_asked",
-        _request.requested_at.desc(),
-        _request.id.desc(),
+        _request.requested_at,
+        _request.id,
         _request.run_id,
         *(_request[name] for name in ASKED_REQUEST),
         preview(_request.prompt),

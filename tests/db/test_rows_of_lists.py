@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from support.bytes_read import bytes_read
 from support.filled_store import scene
 from support.sent import recorded
 from support.shown import bundles, lists
 from support.workflows.steps import Raw
 
+from lastlight_state.messaging import ConversationKey
+from lastlight_state.messaging.message_statements import SUMMARIES_BEFORE
 from lastlight_state.testing import Database
 
 #: The first column of each table that may be large. SQLite reads those before it without walking the value.
@@ -31,6 +34,9 @@ LARGE = {
     "output_tables": "json_schema",
     "output_cache": "payload",
 }
+
+#: Tables whose rows are read only where this index does not hold them: it holds those with large values.
+SMALL_ALONE = {"messaging_messages": "ix_messaging_messages_large"}
 
 #: Lists that show what is large: the values are what they are asked for.
 CONTENT = {"events", "signals", "outputs with content", "output history"}
@@ -55,12 +61,27 @@ def test_no_list_reads_behind_a_large_value(filled: Database) -> None:
     assert {name: columns for name, columns in found.items() if columns and name not in CONTENT} == {}
 
 
+def test_messages_of_a_megabyte_are_listed_without_being_read(sqlite_database: Database) -> None:
+    """messaging M-79: what SQLite reads for a page of ten, with no cache to speak of."""
+    store = sqlite_database.open()
+    session = store.messaging.sessions.resume(ConversationKey("slack", "C1", "U1")).session.id
+    for at in range(30):
+        store.messaging.messages.append(session, role="user", content="x" * (2**20 if at % 3 else 20))
+    listed = store.messaging.messages.list(session, limit=10)
+    assert [found.content_chars for found in listed] == [2**20 if at % 3 else 20 for at in reversed(range(20, 30))]
+    values = {"session_id": session, "before": 2**63 - 1, "limit": 11}
+    compiled = SUMMARIES_BEFORE.on(store.backend)
+    assert bytes_read(sqlite_database, compiled.sql, compiled.parameters(values)) < 2**18
+
+
 def behind(raw: Raw, text: str) -> Iterator[str]:
     """The columns that a SELECT takes from rows, and not from an index, at or behind the first large one."""
     if not re.match(r"SELECT|WITH", text):
         return
     code = raw(f"EXPLAIN {text}", *[None] * text.count("?"))
     for table, large in LARGE.items():
+        if f"AS same INDEXED BY {SMALL_ALONE.get(table)}" in text:
+            continue
         [(root,)] = raw("SELECT rootpage FROM sqlite_master WHERE name = ?", table)
         names = [row[1] for row in raw(f"PRAGMA table_info({table})")]
         cursors = {step[2] for step in code if step[1] == "OpenRead" and step[3] == root}

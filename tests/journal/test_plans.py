@@ -134,8 +134,8 @@ def of_events(run_id: str, now: Any) -> Iterator[Expected]:
     yield Expected("first event after", events.FIRST_AFTER, ("pk_run_events",), {"after_seq": 50})
     lists: dict[str, tuple[dict[str, Any], str]] = {
         "run": ({}, "pk_run_events"),
-        "type": ({"types": ["t1"]}, "ix_run_events_type"),
-        "types": ({"types": ["t1", "t2"]}, "ix_run_events_type"),
+        "type": ({"types": ["t1"]}, "pk_run_events"),
+        "types": ({"types": ["t1", "t2"]}, "pk_run_events"),
         "node": ({"node_id": "n2"}, "ix_run_events_node"),
         "after": ({"after_seq": 50}, "pk_run_events"),
     }

@@ -55,8 +55,11 @@ def test_a_window_of_a_conversation_is_read_from_its_own_index(plans: Plans, ana
     """
     for statement in (sql.BEFORE, sql.SUMMARIES_BEFORE, sql.SINCE):
         plan = plans.of(statement)
-        assert "ix_messaging_messages_order" in plan or "ix_messaging_messages_summary (session_id=? AND id<?)" in plan
-        assert not (excess(plan) if analyzed else "Seq Scan" in plan), plan
+        assert "ix_messaging_messages_order" in plan
+        sorts = (
+            plans.backend.large_values_in_rows and statement is sql.SUMMARIES_BEFORE
+        )  # one window, shown in two parts
+        assert sorts or not (excess(plan) if analyzed else "Seq Scan" in plan), plan
 
 
 @MANY
@@ -72,10 +75,13 @@ def test_deliveries_are_found_by_their_platform_id(plans: Plans) -> None:
 
 def test_a_list_of_messages_selects_no_full_content(every_backend: StateStore) -> None:
     """messaging M-39, case 30."""
-    selected = sql.SUMMARIES_BEFORE.on(every_backend.backend).sql.split("FROM")[0]
-    assert selected.count("content") == 3  # what is shortened, what is counted, and the name of the count
-    assert "substr(messaging_messages.content, 1, 280) AS preview" in selected
-    assert "length(messaging_messages.content) AS content_chars" in selected
+    text = sql.SUMMARIES_BEFORE.on(every_backend.backend).sql
+    windows = 2 if every_backend.backend.large_values_in_rows else 1
+    beginning = "substr(messaging_messages.content, 1, 280) AS preview"
+    length = "length(messaging_messages.content) AS content_chars"
+    assert (text.count(beginning), text.count(length)) == (windows, windows)
+    rest = text.replace(beginning, "").replace(length, "").replace("content_chars", "")
+    assert rest.count("content") == rest.count("content) > 2000")
 
 
 @pytest.mark.parametrize("messages", [3, pytest.param(50, marks=pytest.mark.soak)])

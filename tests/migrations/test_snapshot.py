@@ -63,11 +63,11 @@ def test_autogenerate_finds_nothing_to_do(place: Place) -> None:
     assert with_connection(backend, compared) == []
 
 
-INBOX = "CREATE INDEX ix_approvals_inbox ON workflow_approvals (created_at DESC, id DESC)"
+DUE = "CREATE INDEX ix_approvals_due ON workflow_approvals (expires_at)"
 STARTED = "CREATE INDEX idx_workflow_runs_started_at ON workflow_runs (started_at)"
 RUNNING = "CREATE INDEX uq_maintenance_receipts_running ON maintenance_receipts (kind, scope) WHERE state = 'running'"
 DRIFT = {
-    "a predicate": ("DROP INDEX ix_approvals_inbox", INBOX),
+    "a predicate": ("DROP INDEX ix_approvals_due", DUE),
     "a direction": ("DROP INDEX idx_workflow_runs_started_at", STARTED),
     "uniqueness": ("DROP INDEX uq_maintenance_receipts_running", RUNNING),
     "an extra column": ("ALTER TABLE executions ADD COLUMN extra TEXT",),

@@ -87,7 +87,11 @@ class Messages(Repository):
     def list(
         self, *, where: MessageFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[MessageSummary]:
-        """A page of messages, the newest first, without their contents."""
+        """A page of messages, the newest first, without their contents.
+
+        Rare roles and classes are found by walking the pool: give ``since``, or a sender, recipient or channel, which
+        have indexes.
+        """
         return self._page(sql.LIST, MessageSummary.of, sql.filters(where), limit, page_token)
 
     def count(self, *, where: MessageFilter | None = None) -> int:

@@ -32,6 +32,7 @@ LIST = Listing(
         "until": _c.created_at < bind("until", _c.created_at),
     },
     spread={"roles": _c.role},
+    walked=("roles",),
 )
 
 THERE = prepared(sa.select(_c.id).where(_c.id == bind("id", _c.id)))

@@ -124,7 +124,8 @@ class Events(Numbered):
     ) -> Page[Event]:
         """A page of a run's events in the order of their numbers. ``after_seq`` itself is not included.
 
-        An unknown run has none. An event whose payload cannot be read is in ``damaged``, and hides no other.
+        An unknown run has none. Rare types are found by walking the run's events. An event whose payload cannot be
+        read is in ``damaged``, and hides no other.
         """
         listing = sql.LISTS[valid.word("order", order, words.ORDERS)]
         return self._page(listing, Event.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)

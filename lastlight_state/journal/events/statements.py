@@ -74,6 +74,7 @@ def _listing(*, descending: bool) -> Listing:
         order=(_c.seq,),
         filters=_FILTERS,
         spread={"types": _c.type},
+        walked=("types",),
         descending=descending,
         most=TYPES,
     )

@@ -141,7 +141,8 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[ApprovalSummary]:
         """A page of gates of all runs, newest first, overdue ones as expired.
 
-        An empty sequence of statuses matches nothing.
+        An empty sequence of statuses matches nothing. Only ``artifact`` has an index: a rare status, gate or kind costs
+        as much as there are gates.
         """
         given = checks.list_filters(statuses, trigger_id, artifact, gate, kind)
         return self._page(sql.LIST, self._as_of(ApprovalSummary), given, limit, page_token, also={"now": self._now()})

@@ -86,6 +86,8 @@ RUN_OF_EXECUTION = prepared(
     sa.select(EXECUTIONS.c.id, EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id == sa.bindparam("execution_id"))
 )
 
+_SUMMARY = "ix_approvals_summary"
+
 #: What an `ApprovalSummary` shows.
 _SHOWN = tuple(
     preview(APPROVALS.c[column.name]).label(column.name) if column.name in ("summary", "response") else column
@@ -96,12 +98,8 @@ _SHOWN = tuple(
 
 def _covered(**found_by: Narrow) -> Covering:
     """How gates are read where large values lie inside the rows."""
-    return Covering("ix_approvals_summary", ("created_at", "id"), {**found_by, "": Narrow("ix_approvals_newest")})
+    return Covering(_SUMMARY, ("created_at", "id"), {**found_by, "": None})
 
-
-_covering = _covered(
-    statuses=Narrow("ix_approvals_status_newest", ("status",)), artifact=Narrow("ix_approvals_artifact", ("artifact",))
-)
 
 _of_run = APPROVALS.c.workflow_run_id == bind("run_id", APPROVALS.c.workflow_run_id)
 
@@ -132,7 +130,9 @@ LIST = Listing(
         "gate": APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
         "kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind),
     },
-    covering=_covering,
+    walked=("statuses",),
+    through=_SUMMARY,
+    covering=_covered(artifact=Narrow("ix_approvals_artifact", ("artifact",))),
 )
 
 _any_node = bind("node_id", APPROVALS.c.node_id).is_(None)
@@ -167,7 +167,8 @@ HISTORY = Listing(
         "gate": APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
         "node_id": APPROVALS.c.node_id == bind("node_id", APPROVALS.c.node_id),
     },
-    covering=_covering,
+    walked=("statuses",),
+    through=_SUMMARY,
 )
 
 #: What the inbox shows of a gate.
@@ -184,7 +185,7 @@ INBOX = Inbox(
     order=(APPROVALS.c.created_at, APPROVALS.c.id),
     filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},
     by=By(
-        "ix_approvals_inbox",
+        "ix_approvals_asked",
         asked="ix_approvals_asked",
         of_run=Narrow("ix_approvals_run", ("workflow_run_id", "status", "expires_at")),
     ),

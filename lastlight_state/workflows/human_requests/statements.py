@@ -92,7 +92,7 @@ INBOX = Inbox(
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},
     by=By(
-        "ix_human_requests_inbox",
+        "ix_human_requests_asked",
         asked="ix_human_requests_asked",
         of_run=Narrow(_SUMMARY, ("run_id", "status", "expires_at", "kind")),
     ),

@@ -287,7 +287,7 @@ INDEXES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 def test_every_list_reads_its_index(database: Database, every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-61, W-101, W-170: at some thousands of rows, without a scan of the table; what is sorted is a small part."""
+    """workflows W-61, W-101, W-170: at thousands of rows, without a scan; what is sorted is a small part."""
     fill(raw)
     if database.name == "sqlite":
         check_plans(database, every_backend)  # a file that was never analysed
