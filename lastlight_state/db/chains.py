@@ -59,6 +59,11 @@ class Chain:
         return sa.select(*head.c, *new).select_from(head).join(tail, sa.true())
 
 
+def inserted(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ``returning`` columns of the row that a chain inserted, by their own names."""
+    return {name[len(NEW) :]: value for name, value in made.items() if name.startswith(NEW)}
+
+
 def from_head(column: str) -> sa.ColumnElement[Any]:
     """The value that the head returned under this name."""
     return sa.bindparam(f"_head_{column}")

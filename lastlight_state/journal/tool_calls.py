@@ -33,7 +33,10 @@ _OUTCOME = ("status", "finished_at", "duration_ms", "output_ref", "output", "err
 _SUMMARY = tuple(column for column in TOOL_CALLS.columns if column.name not in _LARGE)
 
 STREAM = Stream("tool_calls", TOOL_CALLS)
-INSERT = STREAM.chains([column.name for column in TOOL_CALLS.columns if column.name not in ("run_id", "seq")])
+INSERT = STREAM.chains(
+    [column.name for column in TOOL_CALLS.columns if column.name not in ("run_id", "seq")],
+    returning=tuple(TOOL_CALLS.columns),
+)
 GET = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.seq == bind("seq", _c.seq)))
 FIND = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.call_id == bind("call_id", _c.call_id)))
 FINISH = prepared(
@@ -156,8 +159,7 @@ class ToolCalls(Numbered):
 
 
 def _insert(unit: Unit, row: Row) -> ToolCall:
-    decoded = {name: None if row[name] is None else codec.decode(row[name]) for name in _LARGE}
-    return ToolCall.of({**row, **decoded, "seq": STREAM.one(unit, INSERT, row)})
+    return ToolCall.of(STREAM.stored(unit, INSERT, row))
 
 
 def _insert_once(unit: Unit, row: Row) -> ToolCall:

@@ -32,7 +32,7 @@ def append(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) ->
         raise NotFound(SESSION, session_id)
     statement, values = sql.insert_unless_there(drafts)
     rows = unit.rows(statement, {**values, "session_id": session_id})
-    return [appended(message, created=True) for message in _made(session_id, drafts, rows)]
+    return [appended(message, created=True) for message in _made(rows)]
 
 
 def append_locked(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
@@ -64,18 +64,12 @@ def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Row], now: d
     rows = unit.rows(statement, {**values, "session_id": session_id, "at": now})
     if rows and not at_once:
         _count(unit, session_id, len(rows), now)
-    return _made(session_id, drafts, rows)
+    return _made(rows)
 
 
-def _made(session_id: str, drafts: Iterable[Row], rows: Sequence[Row]) -> list[MessagingMessage]:
-    """The drafts that became these rows. Ids follow the order of the drafts; RETURNING may return them in any order."""
-    new = {_delivery(row) for row in rows}
-    kept = (draft for draft in drafts if _delivery(draft) in new)
-    ids = sorted(row["id"] for row in rows)
-    return [
-        MessagingMessage.of({"id": message_id, "session_id": session_id, **draft})
-        for message_id, draft in zip(ids, kept, strict=True)
-    ]
+def _made(rows: Iterable[Row]) -> list[MessagingMessage]:
+    """Return the messages of inserted rows in the order of their drafts, which ids follow and RETURNING need not."""
+    return [MessagingMessage.of(row) for row in sorted(rows, key=lambda row: int(row["id"]))]
 
 
 def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:

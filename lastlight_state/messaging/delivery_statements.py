@@ -44,7 +44,7 @@ def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
             .order_by(drafts.c.position),
             include_defaults=False,
         )
-        .returning(MESSAGES.c.id, MESSAGES.c.role, MESSAGES.c.platform_message_id)
+        .returning(*COLUMNS)
     )
 
 
@@ -53,7 +53,7 @@ def _insert_and_count(positions: Sequence[sa.BindParameter[Any]]) -> Any:
     made = _insert_unless_there(positions).cte("made")
     many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
     counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).cte("counted")
-    return sa.select(made.c.id, made.c.role, made.c.platform_message_id).add_cte(counted)
+    return sa.select(*made.c).add_cte(counted)
 
 
 _INSERT = Family("position", _insert_unless_there)

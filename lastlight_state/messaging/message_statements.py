@@ -50,7 +50,7 @@ def _appending(*conditions: sa.ColumnElement[bool]) -> Chain:
             "content": bind("content", MESSAGES.c.content),
             "timestamp": bind("timestamp", MESSAGES.c.timestamp),
         },
-        returning=(MESSAGES.c.id,),
+        returning=COLUMNS,
     )
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.db import pages, valid
-from lastlight_state.db.chains import Chain
+from lastlight_state.db.chains import Chain, inserted
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import Statement, Values
@@ -55,7 +55,7 @@ class Messages(Repository):
         if row["platform_message_id"] is not None:
             return self._writing(lambda unit: deliveries.append(unit, found, [row], now), repeatable=True)[0]
         values = {**row, "session_id": found, "at": now}
-        appended = self._chained(lambda unit: _append(unit, sql.APPEND, values, row))
+        appended = self._chained(lambda unit: _append(unit, sql.APPEND, values))
         if appended is None:
             raise NotFound(words.SESSION, session_id)
         return appended
@@ -150,7 +150,7 @@ class Messages(Repository):
         """Find the session and append to it in one unit. `LostRace` if the session was retired before it was locked."""
         if row["platform_message_id"] is None:
             values = {**where, **row, "at": now}
-            made = self._chained(lambda unit: _append(unit, sql.APPEND_HERE, values, row))
+            made = self._chained(lambda unit: _append(unit, sql.APPEND_HERE, values))
         else:
             made = self._writing(lambda unit: _deliver_here(unit, where, row, now), repeatable=True)
         if made is None and self._value(sql.IS_SOMEBODY_HERE, where):
@@ -158,12 +158,11 @@ class Messages(Repository):
         return made
 
 
-def _append(unit: Unit, chain: Chain, values: dict[str, Any], row: dict[str, Any]) -> Appended | None:
+def _append(unit: Unit, chain: Chain, values: dict[str, Any]) -> Appended | None:
     made = unit.chain(chain, values)
     if made is None:
         return None
-    message = MessagingMessage.of({"id": made["new_id"], "session_id": made["id"], **row})
-    return deliveries.appended(message, created=True)
+    return deliveries.appended(MessagingMessage.of(inserted(made)), created=True)
 
 
 def _deliver_here(unit: Unit, where: dict[str, Any], row: dict[str, Any], now: datetime) -> Appended | None:

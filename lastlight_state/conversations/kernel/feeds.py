@@ -13,7 +13,7 @@ from lastlight_state import codec
 from lastlight_state.conversations import words
 from lastlight_state.conversations.records import Change
 from lastlight_state.conversations.tables import CHANGES
-from lastlight_state.db.chains import Chain, from_head
+from lastlight_state.db.chains import Chain, from_head, inserted
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import Values, bind
 from lastlight_state.db.unit import Unit
@@ -32,7 +32,7 @@ def fed(head: Any) -> Chain:
     told = ("kind", *_ABOUT, "details")
     values: dict[str, sa.ColumnElement[Any]] = {name: bind(f"told_{name}", _c[name]) for name in told}
     sessions = {"session_id": from_head("id"), "seq": from_head("change_seq")}
-    return Chain(head, into=CHANGES, values={**sessions, **values, "at": bind("at", _c.at)})
+    return Chain(head, into=CHANGES, values={**sessions, **values, "at": bind("at", _c.at)}, returning=tuple(_c))
 
 
 def news(kind: words.ChangeKind, *, details: dict[str, Any] | None = None, **about: Any) -> Row:
@@ -47,10 +47,6 @@ def feed(unit: Unit, listeners: Listeners, change: Chain, values: Values, told: 
     head = unit.chain(change, {**values, **told})
     if head is None:
         return None
-    facts = {name.removeprefix("told_"): value for name, value in told.items()}
-    details = None if facts["details"] is None else codec.decode(facts["details"])
-    entry = Change.of(
-        {"session_id": head["id"], "seq": head["change_seq"], **facts, "at": values["at"], "details": details}
-    )
+    entry = Change.of(inserted(head))
     unit.after_commit(lambda: listeners.notify(TOPIC, entry))
     return head

@@ -65,7 +65,9 @@ _MOVE_BRANCH = prepared(
     .where(_b.id == bind("branch_id", _b.id))
     .values(status=bind("to", _b.status), **{name: bind(name, _b[name]) for name in _TIMES})
 )
-_RECORD = prepared(sa.insert(TRANSITIONS).values({column.name: bind(column.name, column) for column in _t}))
+_RECORD = prepared(
+    sa.insert(TRANSITIONS).values({column.name: bind(column.name, column) for column in _t}).returning(*_t)
+)
 
 
 def reason(where: str, given: Any, status: str | None) -> Row:
@@ -152,9 +154,7 @@ def record(
         "created_at": at,
         **why,
     }
-    unit.change(_RECORD, values)
-    evidence = None if why["evidence"] is None else codec.decode(why["evidence"])
-    return Transition.of({**values, "evidence": evidence})
+    return Transition.of(unit.row(_RECORD, values) or {})
 
 
 def _consequences(row: Row, to: str, at: datetime) -> Row:

@@ -135,12 +135,11 @@ class Frames(Numbered):
         if stored is not None and given is not None:
             return _same(stored, numbered)
         encoding, body = self._encoded(unit, numbered, text)
-        stored = {**numbered, "encoding": encoding, "body": body}
-        unit.change(sql.INSERT, stored)
+        made = unit.row(sql.INSERT, {**numbered, "encoding": encoding, "body": body})
         self._cache.put((row["run_id"], frame_no, row["content_hash"]), text)  # also right if the unit is undone
         if frame_no >= following:
             unit.value(self._stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
-        return FrameSummary.of({column.name: stored[column.name] for column in sql.SUMMARY})
+        return FrameSummary.of(made or {})
 
     def _encoded(self, unit: Unit, row: Row, text: str) -> tuple[str, str]:
         """How the frame is stored: whole, or as the change since the one before where that is shorter."""

@@ -18,7 +18,9 @@ DETAIL = (*SUMMARY, _c.mounted_task_ids, _c.task_index)
 BODY = (*DETAIL, _c.body)
 
 STREAM = Stream("frames", FRAMES, "frame_no")
-INSERT = prepared(sa.insert(FRAMES).values({column.name: bind(column.name, column) for column in FRAMES.columns}))
+INSERT = prepared(
+    sa.insert(FRAMES).values({column.name: bind(column.name, column) for column in FRAMES.columns}).returning(*SUMMARY)
+)
 
 GET = prepared(sa.select(*DETAIL).where(_RUN, _c.frame_no == _NUMBER))
 LATEST = prepared(sa.select(*DETAIL).where(_RUN).order_by(_c.frame_no.desc()).limit(number(1)))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.db.chains import Chain, from_head
+from lastlight_state.db.chains import Chain, from_head, inserted
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.repository import Repository
@@ -112,18 +112,22 @@ class Stream:
         )
         return raised.returning((_c.next_seq - many).label("seq"))
 
-    def chains(self, names: Sequence[str]) -> tuple[Chain, Chain]:
-        """The chains that insert one row of these parameters under the next number, as `one` takes them."""
+    def chains(self, names: Sequence[str], returning: Sequence[sa.Column[Any]] = ()) -> tuple[Chain, Chain]:
+        """The chains that insert one row of these parameters under the next number, as `one` and `stored` take them."""
         values = {name: bind(name, self.table.c[name]) for name in names}
         numbered = {"run_id": bind("run_id", self.table.c.run_id), self._number.name: from_head("seq"), **values}
         heads = self.taking(number(1)), self.beginning(number(1))
-        first, second = (Chain(head, into=self.table, values=numbered) for head in heads)
+        first, second = (Chain(head, into=self.table, values=numbered, returning=tuple(returning)) for head in heads)
         return first, second
 
     def one(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> int:
         """Insert one row and return its number: in one round trip, but for the first of a run."""
         found = unit.chain(chains[0], values) or unit.chain(chains[1], values)
         return int((found or {})["seq"])
+
+    def stored(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> dict[str, Any]:
+        """Insert one row as `one` does; return the columns ``returning`` as they are stored."""
+        return inserted(unit.chain(chains[0], values) or unit.chain(chains[1], values) or {})
 
     def locked(self, unit: Unit, run_id: str) -> int:
         """The next number, which nobody else takes until this unit ends. A missing counter is made."""

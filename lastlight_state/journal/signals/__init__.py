@@ -181,7 +181,7 @@ def _same(taken: Row, values: Row) -> Signal:
 
 
 def _send(unit: Unit, row: Row) -> SignalSent:
-    return _sent({**row, "seq": sql.STREAM.one(unit, sql.SEND, row)}, created=True)
+    return _sent(sql.STREAM.stored(unit, sql.SEND, row), created=True)
 
 
 def _send_once(unit: Unit, row: Row) -> SignalSent:

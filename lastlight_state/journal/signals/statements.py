@@ -19,7 +19,7 @@ COLUMNS = tuple(SIGNALS.columns)
 GIVEN = ("signal_name", "correlation_id", "received_at", "received_by", "signal_id", "payload")
 
 STREAM = Stream("signals", SIGNALS)
-SEND = STREAM.chains(GIVEN)
+SEND = STREAM.chains(GIVEN, returning=(_c.seq, _c.signal_id, _c.received_at))
 
 GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)))
 FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id", _c.signal_id)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from lastlight_state import codec
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
 from lastlight_state.workflows.kernel import rows
@@ -37,13 +36,8 @@ def find(unit: Unit, row: dict[str, Any]) -> EnsuredRun | None:
 def insert(unit: Unit, row: dict[str, Any]) -> WorkflowRun | None:
     """Insert a run; returns it as a later read would. None if the statement inserted nothing."""
     stated = {name: value for name, value in row.items() if value is not None}
-    if unit.chain(sql.create(frozenset(stated)), stated | sql.first_transition(row)) is None:
-        return None
-    return WorkflowRun.of({column.name: _read_back(column.name, row[column.name]) for column in rows.COLUMNS})
-
-
-def _read_back(name: str, value: Any) -> Any:
-    return codec.decode(value) if value is not None and name in ("context", "scratch", "phase_history") else value
+    made = unit.chain(sql.create(frozenset(stated)), stated | sql.first_transition(row))
+    return None if made is None else WorkflowRun.of(made)
 
 
 def refusal(unit: Unit, row: dict[str, Any]) -> StateError:
