@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.migrations import recordings
 from support.opened import name_openers
 from support.workflows.crew import Crew
 
@@ -71,6 +72,12 @@ def what_is_logged(request: pytest.FixtureRequest) -> Iterator[None]:
     logged = "\n".join(record.getMessage() for record in caplog.get_records("call"))
     for mark in marks:
         assert mark.args[0] in logged
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let tests of recordings wait for `make record`."""
+    recordings.wait(item)
 
 
 @pytest.hookimpl(trylast=True)

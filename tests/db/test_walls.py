@@ -12,6 +12,8 @@ from support.migrations.golden import FOLDER
 from lastlight_state.migrations.metadata import GUARDS
 from lastlight_state.migrations.scripts import head
 
+pytestmark = pytest.mark.recorded
+
 #: Times whose names do not tell that they are some.
 TIMES = ("scheduled_for", "lease_until", "taken_until", "timestamp", "at")
 #: Tables of which the database refuses to delete rows.

@@ -24,6 +24,8 @@ from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import current, scripts
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 
+pytestmark = pytest.mark.recorded
+
 ALL = list(scripts.revisions())
 
 PASSWORD = "a!b@c$d%e*_,/:;=?@[]"

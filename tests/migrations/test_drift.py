@@ -10,6 +10,8 @@ from support.migrations.support import Place
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import check, drift, migrate, script, scripts, verify
 
+pytestmark = pytest.mark.recorded
+
 HEAD = scripts.head()
 LOST = "ALTER TABLE run_loops DROP COLUMN done"
 GUARD = {"sqlite": "DROP TRIGGER run_transitions_no_update",

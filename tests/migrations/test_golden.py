@@ -26,6 +26,8 @@ from lastlight_state.migrations import current, scripts
 from lastlight_state.migrations.apply import data_steps
 from lastlight_state.workflows import NodeRef, PhaseEntry
 
+pytestmark = pytest.mark.recorded
+
 FILES = files()
 PERMITS = "maintenance_permits"
 SEED = scripts.FIRST

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
 from support.migrations.support import Place, tables
 
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import check, migrate, scripts
+
+pytestmark = pytest.mark.recorded
 
 
 def test_the_plan_of_an_empty_database_is_every_revision_and_rewrites_nothing(place: Place) -> None:

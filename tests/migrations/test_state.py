@@ -16,6 +16,8 @@ from lastlight_state.migrations import current, migrate, read_state, scripts, ve
 from lastlight_state.migrations.verification import remedy
 from lastlight_state.workflows import Trigger
 
+pytestmark = pytest.mark.recorded
+
 HEAD = scripts.head()
 
 
