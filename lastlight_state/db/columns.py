@@ -79,7 +79,7 @@ class ExactIsoTimestamp(IsoTimestamp):
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Any:
-        return _exact_text
+        return lambda value: None if value is None else exact_text(value)
 
 
 class ExactUtcTimestamp(UtcTimestamp):
@@ -283,10 +283,16 @@ def _time_texts() -> Callable[[datetime | None], str | None]:
 _time_text = _time_texts()
 
 
-def _exact_text(value: datetime | None) -> str | None:
-    if value is None or value.microsecond % 1000 == 0:
-        return _time_text(value)
-    return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+def exact_text(moment: datetime) -> str:
+    """The text of a time, with microseconds where it has some: another program wrote it so."""
+    if moment.microsecond % 1000 == 0:
+        return iso_text(moment if moment.tzinfo is UTC else aware_utc("timestamp", moment))
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def key_type(column: sa.ColumnElement[Any]) -> Any:
+    """The type of a parameter that is compared with a value which was read: of a time nothing is cut off."""
+    return KeyTimestamp if isinstance(column.type, UtcTimestamp) else column.type
 
 
 def parse_time(text: str) -> datetime:

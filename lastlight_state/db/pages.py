@@ -16,7 +16,7 @@ import orjson
 import sqlalchemy as sa
 
 from lastlight_state.db import opaque, valid
-from lastlight_state.db.columns import KeyTimestamp, UtcTimestamp, parse_time
+from lastlight_state.db.columns import key_type, parse_time
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
@@ -75,7 +75,7 @@ def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) 
 
     A function that leads is compared alone, too: SQLite seeks in its index by that, and scans it by the tuple.
     """
-    keys = [sa.bindparam(f"after_{i}", type_=_key_type(column)) for i, column in enumerate(columns)]
+    keys = [sa.bindparam(f"after_{i}", type_=key_type(column)) for i, column in enumerate(columns)]
     ours, theirs = sa.tuple_(*columns), sa.tuple_(*keys)
     beyond = ours < theirs if descending else ours > theirs
     if not isinstance(columns[0], sa.Function):
@@ -86,10 +86,6 @@ def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) 
 def after_values(key: Sequence[Any]) -> dict[str, Any]:
     """The parameters of `after`."""
     return {f"after_{i}": part for i, part in enumerate(key)}
-
-
-def _key_type(column: sa.ColumnElement[Any]) -> Any:
-    return KeyTimestamp if isinstance(column.type, UtcTimestamp) else column.type
 
 
 def _part(part: Any, kind: Kind) -> Any:

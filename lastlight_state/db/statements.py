@@ -137,6 +137,11 @@ def bind(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=column.type)
 
 
+def exactly(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
+    """A parameter that is compared with a value of the column which was read: of a time nothing is cut off."""
+    return sa.bindparam(name, type_=columns.key_type(column))
+
+
 def number(value: int) -> sa.ColumnElement[int]:
     """A whole number written into the SQL. A parameter instead would hide it from the planner, and cost a conversion.
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
-from lastlight_state.clock import to_millis
 from lastlight_state.db.told import message_of
 from lastlight_state.errors import ClaimLost, Conflict, StateError
 from lastlight_state.receipts import Receipt, Receipts, owners
@@ -18,16 +17,12 @@ def owner() -> str:
 
 
 def confirm_after(place: tuple[datetime, str], start: tuple[datetime, str]) -> None:
-    """Raise `Conflict` ``time_too_fine`` if the last record that a look found does not come after the look's start.
+    """Raise `Conflict` ``order`` if the last record that a look found does not come after the look's start.
 
-    Our times have milliseconds. A time with microseconds, of another program on Postgres, would be found for ever.
+    It would be found for ever. Another program wrote its time in a spelling that sorts elsewhere.
     """
-    if (to_millis(place[0]), place[1]) <= (to_millis(start[0]), start[1]):
-        raise Conflict(
-            f"{place[1]!r:.300} has a time finer than a millisecond, which another program wrote: cut such times with"
-            " date_trunc('milliseconds', ...)",
-            code="time_too_fine",
-        )
+    if place <= start:
+        raise Conflict(f"{place[1]!r:.300} has a time whose spelling does not sort as time does", code="order")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.db.statements import Statement, bind, exactly, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import placing
@@ -134,5 +134,5 @@ def _parameter(column: sa.Column[Any], value: Any) -> Any:
 def _changed(table: sa.Table, names: tuple[str, ...], seen: tuple[str, ...]) -> Statement:
     """Sets these columns of a row, if the columns ``seen`` are as they were read."""
     same = [column == bind(f"key_{column.name}", column) for column in table.primary_key]
-    still = [table.c[name].is_not_distinct_from(bind(f"seen_{name}", table.c[name])) for name in seen]
+    still = [table.c[name].is_not_distinct_from(exactly(f"seen_{name}", table.c[name])) for name in seen]
     return prepared(sa.update(table).where(*same, *still).values({name: bind(name, table.c[name]) for name in names}))

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db import columns
 from lastlight_state.db.indexes import through
-from lastlight_state.db.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.statements import Family, bind, constant, exactly, number, prepared
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.migrations.roles import rights
@@ -73,12 +73,12 @@ class Statements:
     @property
     def _after(self) -> sa.ColumnElement[bool]:
         key, age = self._kind.key, self._kind.age
-        after_age, after_key = bind("after_age", age), bind("after_key", key)
+        after_age, after_key = exactly("after_age", age), bind("after_key", key)
         return sa.and_(age >= after_age, sa.tuple_(age, key) > sa.tuple_(after_age, after_key))
 
     def _found(self, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
         key, age = self._kind.key, self._kind.age
-        until_age, until_key = bind("until_age", age), bind("until_key", key)
+        until_age, until_key = exactly("until_age", age), bind("until_key", key)
         before = sa.and_(age <= until_age, sa.tuple_(age, key) < sa.tuple_(until_age, until_key))
         return sa.select(key.label("key"), age.label("age")).where(self._kind.ended, condition, before)
 

@@ -35,10 +35,7 @@ class Range:
         return sql.STATEMENTS[self.kind.name]
 
     def next(self, unit: Unit, after: Place, *, locked: bool) -> list[Place]:
-        """The next records after a place, at most `LOOK`. ``locked``: locks them, and passes over locked ones.
-
-        Raises `Conflict` ``time_too_fine``.
-        """
+        """The next records after a place, at most `LOOK`. ``locked``: locks them, and passes over locked ones."""
         if self.keys == ():
             return []
         values = {"after_age": after[0], "after_key": after[1], "until_age": self.until[0], "until_key": self.until[1]}

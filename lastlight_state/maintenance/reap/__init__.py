@@ -17,7 +17,7 @@ from lastlight_state.conversations.kernel import statuses
 from lastlight_state.conversations.records import StaleSession
 from lastlight_state.conversations.words import SILENT
 from lastlight_state.db import valid
-from lastlight_state.db.columns import parse_time
+from lastlight_state.db.columns import exact_text, parse_time
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
@@ -111,4 +111,4 @@ def _next(unit: Unit, cutoff: str, after: Any) -> list[StaleSession]:
 
 
 def _place(last: StaleSession) -> Place:
-    return iso_text(last.last_sign), last.id
+    return exact_text(last.last_sign), last.id

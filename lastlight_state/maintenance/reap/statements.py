@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from lastlight_state.conversations.lifecycle.statements import LAST_SIGN
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.conversations.words import RUNNING
-from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.db.statements import bind, constant, exactly, prepared
 
 #: How many sessions one statement looks at.
 LOOK = 100
@@ -15,7 +15,7 @@ LOOK = 100
 _s = SESSIONS.c
 _running = _s.status == constant(RUNNING)
 _sign = LAST_SIGN.element
-_after = sa.tuple_(bind("after_at", _s.created_at), bind("after_id", _s.id))
+_after = sa.tuple_(exactly("after_at", _s.created_at), bind("after_id", _s.id))
 
 #: The next running sessions after a place that have been silent since before an instant, the longest silent first.
 SILENT = prepared(

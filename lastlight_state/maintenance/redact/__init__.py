@@ -12,10 +12,10 @@ from lastlight_state.clock import iso_text
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.conversations.words import ROLE, SESSION
 from lastlight_state.db import valid
-from lastlight_state.db.columns import parse_time
+from lastlight_state.db.columns import exact_text, parse_time
 from lastlight_state.db.indexes import through
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.statements import bind, exactly, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
@@ -33,11 +33,11 @@ MOST_IDS, MOST_DAYS = 500, 36_500
 Terms = dict[str, Any]
 
 _m = MESSAGES.c
-_after = sa.tuple_(bind("after_at", _m.created_at), bind("after_id", _m.id))
+_after = sa.tuple_(exactly("after_at", _m.created_at), bind("after_id", _m.id))
 OLDER = prepared(
     through(sa.select(_m.created_at, _m.id), MESSAGES, "ix_messages_newest")
     .where(
-        _m.created_at >= bind("after_at", _m.created_at),
+        _m.created_at >= exactly("after_at", _m.created_at),
         sa.tuple_(_m.created_at, _m.id) > _after,
         _m.created_at < bind("cutoff", _m.created_at),
     )
@@ -131,7 +131,7 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
         return [], after
     last = found[-1]
     work.confirm_after((last["created_at"], last["id"]), (parse_time(moment), str(key)))
-    return [row["id"] for row in found], [iso_text(last["created_at"]), last["id"]]
+    return [row["id"] for row in found], [exact_text(last["created_at"]), last["id"]]
 
 
 def _parted(unit: Unit, terms: Terms, ids: list[str], *, locked: bool) -> tuple[list[messages.Row], Counter[str]]:

@@ -386,3 +386,13 @@ def test_the_command_imports_the_database(sqlite_database: Database, source: Pat
     """maintenance OP-82, OP-73."""
     said = lastlight_state("import", source, "--dry-run", "--url", sqlite_database.url, "--json")
     assert (said.code, said.data["kind"], said.data["units"]) == (0, "lastlight-db", {"imported": 5})
+
+
+def test_a_run_with_a_time_finer_than_ours_follows_its_source(postgres_database: Database, source: Path) -> None:
+    """maintenance M-99: another program wrote it here."""
+    store = postgres_database.open()
+    store.maintenance.imports.run(source)
+    postgres_database.raw().execute("UPDATE workflow_runs SET updated_at = updated_at + interval '7 microseconds'")
+    change(source, "workflow_runs", OPEN, current_phase="next", updated_at=AFTER)
+    assert store.maintenance.imports.run(source).units["grown"] == 1
+    assert store.workflows.runs.get(OPEN).current_phase == "next"

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.indexes import through
-from lastlight_state.db.statements import Family, Statement, bind, number, prepared
+from lastlight_state.db.statements import Family, Statement, bind, exactly, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import places
 from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, OneStage, Removal, Tally, Terms, cutoff
@@ -23,7 +23,7 @@ _ORDER = (_c.created_at, _c.cache_key)
 
 _expired = sa.and_(_c.expires_at.is_not(None), _c.expires_at <= bind("now", _c.expires_at))
 _valid = sa.or_(_c.expires_at.is_(None), _c.expires_at > bind("now", _c.expires_at))
-_until_age, _until_key = bind("until_age", _c.created_at), bind("until_key", _c.cache_key)
+_until_age, _until_key = exactly("until_age", _c.created_at), bind("until_key", _c.cache_key)
 _old = sa.and_(_c.created_at <= _until_age, sa.tuple_(*_ORDER) < sa.tuple_(_until_age, _until_key))
 
 _keys = sa.select(_c.cache_key.label("key"))
