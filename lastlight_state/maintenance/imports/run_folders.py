@@ -35,6 +35,8 @@ MANIFEST, BRANCHES = "run.json", "branches"
 #: The most bytes of one file.
 FILE_BYTES = 256 * 1024 * 1024
 
+#: What a branch file has; the rest is kept in ``extra``.
+_BRANCH = ("id", "name", "user", "created_at", "messages")
 _WORDS = {"success": "completed", "error": "failed", "timeout": "timed_out", "canceled": "cancelled"}
 _EXITS = {0: "completed", 124: "timed_out", 130: "aborted", 143: "cancelled"}
 
@@ -139,9 +141,21 @@ def _branch(
         created_at=moment_of(data.get("created_at")) or _first(ordered),
         node_metadata={name: value for name, value in hints.items() if value} or None,
         system=next((one for one in ordered if one.role == "system"), None),
-        extra={"metadata": data["metadata"]} if data.get("metadata") else None,
+        extra=_others(data),
     )
     return BranchTree(new, ordered), loose
+
+
+def _others(data: dict[str, Any]) -> dict[str, Any] | None:
+    """What a branch file says and no field does, each under its own name."""
+    pile = data.get("messages")
+    told = {name: value for name, value in pile.items() if name != "collections"} if isinstance(pile, dict) else {}
+    order = told.pop("progression", None)
+    rest = {name: value for name, value in order.items() if name != "order"} if isinstance(order, dict) else {}
+    found = {name: value for name, value in data.items() if name not in _BRANCH and value not in (None, {}, [])}
+    if rest:
+        told["progression"] = rest
+    return {**found, **({"messages": told} if told else {})} or None
 
 
 def _messages(where: str, pile: Any, noticed: Counter[str]) -> tuple[list[NewMessage], list[NewMessage]]:

@@ -27,7 +27,11 @@ from lastlight_state.run_log.tree import RunTree
 INDEX, TABLE, MESSAGES = "state.db", "session_state", "messages"
 #: What changes with every save, or only grows.
 _MOVES_ON = ("updated_at", "run_id", "invoke_seq", "messages")
+#: The columns of the later layout that say what the messages and the field ``meta`` say, too.
+_DERIVED = ("message_count", "last_user_message", "workspace_root")
 _FIELDS = ("schema_version", "session_id", "updated_at", "run_id", "invoke_seq")
+
+_READ = (*_FIELDS, "meta_json", *_DERIVED)
 
 
 class StatePiece:
@@ -101,6 +105,7 @@ def indexed(home: RunTree, source: Foreign, row: Row, into: Into) -> StatePiece:
     session_id = paths.checked_id("session_id", row["session_id"])
     adapts = noticed if into.lenient else None
     value = {name: row[name] for name in _FIELDS if row.get(name) is not None}
+    noticed.update(f"{name}_left" for name, told in row.items() if name not in _READ and told is not None)
     if row.get("meta_json") is not None:
         value["meta"] = decoded("meta_json", row["meta_json"], adapts)
     try:

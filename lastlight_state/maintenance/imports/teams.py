@@ -16,7 +16,7 @@ from lastlight_state.clock import of_file
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance.imports.lenient import fitting_message
+from lastlight_state.maintenance.imports.lenient import as_text, fitting_message
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part
 from lastlight_state.maintenance.imports.run_folders import moment_of, object_in
 from lastlight_state.maintenance.imports.team_pieces import Letter, Team, TeamPiece
@@ -24,6 +24,8 @@ from lastlight_state.maintenance.imports.team_pieces import Letter, Team, TeamPi
 FOLDER = "teams"
 #: What a message of a team file has; the rest is kept in ``extra``.
 _FIELDS = ("id", "from", "to", "content", "timestamp", "read_by")
+#: What a team file has that arrives. A channel has no name of its own, and none of the rest.
+_TEAM = ("id", "members", "created_at", "messages")
 _EVERYBODY = "*"
 
 
@@ -52,6 +54,7 @@ def _read(file: Path, into: Into) -> TeamPiece:
     )
     began = moment_of(told.get("created_at"))
     noticed["created_at_approximate"] += began is None
+    noticed.update(f"{as_text(name)}_left" for name, value in told.items() if name not in _TEAM and value is not None)
     began = began or of_file(file.stat().st_mtime_ns)
     letters = [
         reader.letter(f"messages[{i}]", one, began) for i, one in enumerate(_list("messages", told.get("messages")))

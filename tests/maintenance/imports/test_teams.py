@@ -47,6 +47,7 @@ def test_a_team_becomes_members_of_a_channel_and_deliveries_in_their_inboxes(sto
     assert plan.rows == {"exchange_deliveries": 12, "exchange_members": 4, "messages": 5}
     assert plan.noticed == {
         "created_at_approximate": 1,
+        "name_left": 2,
         "read_by_others": 1,
         "recipient_no_member": 1,
         "sent_at_approximate": 1,
@@ -133,7 +134,7 @@ def test_messages_of_a_team_that_were_pruned_stay_away_when_its_file_grows(store
     plan, done = imports.plan(tmp_path), imports.run(tmp_path)
     assert (plan.rows, plan.noticed) == (done.rows, done.noticed)
     assert done.rows == {"exchange_deliveries": 6, "exchange_members": 1, "messages": 1}
-    assert done.noticed == {"removed_here": 2}
+    assert done.noticed == {"name_left": 1, "removed_here": 2}
     assert [one[1] for one in _inbox(store, "t1/ana")] == ["m3", "m4"]
     assert [one[1] for one in _inbox(store, "t1/di")] == ["m2", "m3", "m4"]
     assert store.conversations.messages.find("m1") is None
@@ -161,7 +162,7 @@ def test_a_team_in_which_nothing_but_reading_happened_is_told_of_as_before(store
     for read, units in (({}, "imported"), ({"bo": told(8)}, "grown")):
         write_team(tmp_path, "t1", letter("m1", 1, ("bo", "zoe"), read_by=read))
         done = imports.run(tmp_path)
-        assert (done.units, done.noticed) == ({units: 1}, {"recipient_no_member": 1})
+        assert (done.units, done.noticed) == ({units: 1}, {"name_left": 1, "recipient_no_member": 1})
     assert _inbox(store, "t1/bo") == [(0, "m1", _at(8))]
 
 
@@ -213,7 +214,7 @@ def test_a_lenient_import_keeps_values_of_teams_as_text(store: Any, tmp_path: Pa
     write(path, path.read_text().replace('"team t1"', "NaN"))
     imports = store.maintenance.imports
     assert imports.plan(tmp_path).failures[0].code == "invalid_value"
-    assert imports.run(tmp_path, lenient=True).noticed == {"adapted": 2}
+    assert imports.run(tmp_path, lenient=True).noticed == {"adapted": 2, "name_left": 1}
     stored = store.conversations.messages.get("m1")
     assert (stored.content, stored.extra) == ({}, {"adapted": {"content": "a\\u0000b"}})
 
