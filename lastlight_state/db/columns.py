@@ -33,7 +33,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lastlight_state import codec
 from lastlight_state.backends.facts import Form
-from lastlight_state.clock import aware_utc, iso_text, spelled
+from lastlight_state.clock import aware_utc, exact_iso_text, iso_text, spelled
 
 _NO_LIMIT = 2**40
 
@@ -79,7 +79,7 @@ class ExactIsoTimestamp(IsoTimestamp):
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Any:
-        return lambda value: None if value is None else exact_text(value)
+        return lambda value: None if value is None else exact_iso_text(value)
 
 
 class ExactUtcTimestamp(UtcTimestamp):
@@ -281,13 +281,6 @@ def _time_texts() -> Callable[[datetime | None], str | None]:
 
 
 _time_text = _time_texts()
-
-
-def exact_text(moment: datetime) -> str:
-    """The text of a time, with microseconds where it has some: another program wrote it so."""
-    if moment.microsecond % 1000 == 0:
-        return iso_text(moment if moment.tzinfo is UTC else aware_utc("timestamp", moment))
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def key_type(column: sa.ColumnElement[Any]) -> Any:

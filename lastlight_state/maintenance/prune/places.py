@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from lastlight_state.db.columns import exact_text, parse_time
+from lastlight_state.clock import exact_iso_text
+from lastlight_state.db.columns import parse_time
 from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
 
@@ -19,7 +20,7 @@ START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
 
 def written(place: Place) -> list[str]:
     """A place as JSON."""
-    return [exact_text(place[0]), place[1]]
+    return [exact_iso_text(place[0]), place[1]]
 
 
 def read(value: list[str]) -> Place:

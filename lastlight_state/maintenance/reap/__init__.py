@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
-from lastlight_state.clock import iso_text
+from lastlight_state.clock import exact_iso_text, iso_text
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import statuses
 from lastlight_state.conversations.records import StaleSession
 from lastlight_state.conversations.words import SILENT
 from lastlight_state.db import valid
-from lastlight_state.db.columns import exact_text, parse_time
+from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
@@ -111,4 +111,4 @@ def _next(unit: Unit, cutoff: str, after: Any) -> list[StaleSession]:
 
 
 def _place(last: StaleSession) -> Place:
-    return exact_text(last.last_sign), last.id
+    return exact_iso_text(last.last_sign), last.id

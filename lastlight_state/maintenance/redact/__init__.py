@@ -8,11 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.clock import iso_text
+from lastlight_state.clock import exact_iso_text, iso_text
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.conversations.words import ROLE, SESSION
 from lastlight_state.db import valid
-from lastlight_state.db.columns import exact_text, parse_time
+from lastlight_state.db.columns import parse_time
 from lastlight_state.db.indexes import through
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.statements import bind, exactly, number, prepared
@@ -131,7 +131,7 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
         return [], after
     last = found[-1]
     work.confirm_after((last["created_at"], last["id"]), (parse_time(moment), str(key)))
-    return [row["id"] for row in found], [exact_text(last["created_at"]), last["id"]]
+    return [row["id"] for row in found], [exact_iso_text(last["created_at"]), last["id"]]
 
 
 def _parted(unit: Unit, terms: Terms, ids: list[str], *, locked: bool) -> tuple[list[messages.Row], Counter[str]]:
