@@ -49,7 +49,10 @@ def filled(sqlite_database: Database) -> Database:
 
 
 def test_no_list_reads_behind_a_large_value(filled: Database) -> None:
-    """workflows W-100: what stands behind one is read from indexes, in all statements of a list."""
+    """workflows W-100: what stands behind one is read from indexes, in all statements of a list.
+
+    A column that a later revision adds is shown from a companion (docs/contributing.md, "A new column").
+    """
     raw = Raw(filled)
     found = {}
     with recorded(filled) as (store, sent):
