@@ -1424,6 +1424,10 @@ def _of_executions() -> None:
     _index("uq_executions_attempt", table, attempt, "node_id IS NOT NULL", unique=True)
     _index("ix_executions_session", table, "session_id, started_at", "session_id IS NOT NULL")
     _index("ix_executions_chat", table, "trigger_id, started_at", "skill = 'chat'")
+    counts = "turns input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens".split()
+    spent = " OR ".join(f"{name} > 0" for name in counts)
+    ended = "finished_at IS NOT NULL OR success IS NOT NULL"
+    _index("ix_executions_lost_log", table, "started_at, id", f"session_id IS NULL AND ({spent}) AND ({ended})")
 
 
 def _of_approvals() -> None:

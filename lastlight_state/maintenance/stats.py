@@ -28,7 +28,8 @@ class Statistics(Repository):
         """Count and measure the database, in one snapshot, and the line files.
 
         ``exact=False`` uses the planner's estimate of each table if the database has one. Without a database every
-        figure is 0 and ``exists`` is False.
+        figure is 0 and ``exists`` is False. The cost grows with all that is stored: numbers by status, role and age are
+        counted in any case.
         """
         backend = self._backend
         state = read_state(backend)

@@ -105,6 +105,7 @@ class Sessions(Repository):
         """A page of sessions, newest activity first, without their metadata. All filters are optional.
 
         No session appears twice while paging. One that is used meanwhile moves to the front and may be missed.
+        Sessions are read from the newest activity on, so one that is hard to find costs as much as there are sessions.
         """
         given = session_checks.list_filters(platform, channel_id, user_id, active)
         return self._page(sql.LIST, MessagingSessionSummary.of, given, limit, page_token)

@@ -98,6 +98,11 @@ RUN_ENDED_AT = func.coalesce(WorkflowRunModel.__table__.c.finished_at, WorkflowR
 EXECUTION_ENDED_AT = func.coalesce(ExecutionModel.__table__.c.finished_at, ExecutionModel.__table__.c.started_at)
 #: Runs that have ended, and executions that have ended and belong to no run, as the predicates of indexes.
 RUN_ENDED = "status IN ('succeeded', 'failed', 'cancelled')"
+#: Ended executions that used tokens and have no session id, as the predicate of an index: nothing leads to their logs.
+LOST_LOG = (
+    "session_id IS NULL AND (turns > 0 OR input_tokens > 0 OR output_tokens > 0 OR cache_creation_input_tokens > 0 "
+    "OR cache_read_input_tokens > 0) AND (finished_at IS NOT NULL OR success IS NOT NULL)"
+)
 ENDED_ALONE = "workflow_run_id IS NULL AND (finished_at IS NOT NULL OR success IS NOT NULL)"
 
 #: The columns of a live run by which it is judged, and those that lists of claimable runs show.
@@ -261,6 +266,7 @@ only(
 )
 Index("ix_executions_session", _execution.session_id, _execution.started_at, **where("session_id IS NOT NULL"))
 Index("ix_executions_chat", _execution.trigger_id, _execution.started_at, **where("skill = 'chat'"))
+Index("ix_executions_lost_log", *_execution_order, **where(LOST_LOG))
 # In ascending order, so that new rows come to the end: pages at the beginning would be split, and left half full.
 only("sqlite", Index("ix_executions_usage", *_execution_order, *_usage))
 only("postgresql", Index("ix_executions_started", *_execution_order))

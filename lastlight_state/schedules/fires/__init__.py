@@ -115,7 +115,10 @@ class Fires(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[FireSummary]:
-        """A page of fires that began at ``since`` or later, newest first. ``status`` is one word or several."""
+        """A page of fires that began at ``since`` or later, newest first. ``status`` is one word or several.
+
+        A rare status or source costs as much as there are fires from ``since`` on, of the cron or of all.
+        """
         given = checks.list_filters(cron_name, status, source, since)
         return self._page(sql.listing_of(given), FireSummary.of, given, limit, page_token)
 

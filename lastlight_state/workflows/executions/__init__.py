@@ -265,8 +265,8 @@ class Executions(Repository):
         ``since`` is inclusive. An empty sequence of outcomes matches nothing. ``lost_log``: only ended executions that
         used tokens and have no session id.
 
-        The executions of a run or trigger are read whole and sorted. Without either, rare ``outcomes`` and ``lost_log``
-        cost as much as there are executions: give ``since``.
+        The executions of a run or trigger are read whole and sorted. Without either, rare ``outcomes`` cost as much as
+        there are executions: give ``since``.
         """
         given = checks.list_filters(run_id, trigger_id, skill, node, outcomes or None, since, lost_log)
         if outcomes is not None and not outcomes:

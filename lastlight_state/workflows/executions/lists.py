@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from lastlight_state.db.beside import Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import AnyOf, bind
-from lastlight_state.workflows.executions.lost_logs import LOST_LOG
+from lastlight_state.workflows.executions.lost_logs import LOST_LOG, SPENT
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, covered
 from lastlight_state.workflows.tables import EXECUTIONS
@@ -66,6 +66,9 @@ _NARROWER = {
         few=True,
     ),
     "skill": _newest_first("executions of a skill", Narrow("idx_executions_skill", ("skill",))),
+    "lost_log": _newest_first(
+        "executions without a log", Narrow("ix_executions_lost_log", (*SPENT, "session_id", "finished_at", "success"))
+    ),
 }
 
 

@@ -59,8 +59,11 @@ class Rollups(Repository):
         return self._totals(statement, values | given)
 
     def for_repo(self, owner: str | None, repo: str, *, since: datetime) -> UsageTotals:
-        """The usage of a repository from ``since`` on. ``owner=None`` means rows of that name without an owner."""
-        values = {**repos.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
+        """The usage of a repository from ``since`` on. ``owner=None`` means rows of that name without an owner.
+
+        Reads all executions from ``since`` on.
+        """
+        values = {**repos.owned(owner, repo)["owned_repo"], **self._since(since)}
         return self._totals(sql.FOR_REPO, values)
 
     def daily(
@@ -97,8 +100,11 @@ class Rollups(Repository):
         return tuple(self._all(UsageGroup, statement, values))
 
     def stats(self, *, since: datetime) -> UsageStats:
-        """Executions from ``since`` on by outcome, skill and trigger type, those in flight, and those of today."""
-        moment, today = {"since": aware_utc("since", since)}, {"since": _floor(self._now(), _DAY)}
+        """Executions from ``since`` on by outcome, skill and trigger type, those in flight, and those of today.
+
+        Reads all executions from ``since`` on, several times.
+        """
+        moment, today = self._since(since), self._since(_floor(self._now(), _DAY))
 
         def work(unit: Unit) -> UsageStats:
             return UsageStats(
@@ -166,6 +172,10 @@ class Rollups(Repository):
     def _totals(self, statement: Statement, values: dict[str, Any]) -> UsageTotals:
         [totals] = self._all(UsageTotals, statement, values)
         return totals
+
+    def _since(self, since: datetime) -> dict[str, datetime]:
+        """The window from there until now."""
+        return {"since": aware_utc("since", since), "until": self._end()}
 
     def _end(self) -> datetime:
         """The first millisecond after now."""

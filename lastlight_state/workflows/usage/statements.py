@@ -28,6 +28,8 @@ _c = EXECUTIONS.c
 
 _since = _c.started_at >= bind("since", _c.started_at)
 _until = _c.started_at < bind("until", _c.started_at)
+#: A window has two ends: with one alone Postgres, which plans before it knows the time, reads the whole table.
+_window = sa.and_(_since, _until)
 _of_repo = repos.conditions(EXECUTIONS)
 
 
@@ -37,7 +39,7 @@ def _over_all(*shown: Any) -> sa.Select[Any]:
 
 _this_run = _c.workflow_run_id == bind("run_id", _c.workflow_run_id)
 FOR_RUN = Statement(*of_runs(SUMS, _this_run))
-FOR_REPO = prepared(_over_all(*SUMS).where(_since, _of_repo["owned_repo"]))
+FOR_REPO = prepared(_over_all(*SUMS).where(_window, _of_repo["owned_repo"]))
 
 _runs_of_trigger = through(sa.select(RUNS.c.id), RUNS, "idx_workflow_runs_trigger").where(
     RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id)
@@ -72,9 +74,7 @@ def buckets(letters: int, filters: frozenset[str]) -> Statement:
     bucket = utc_bucket(_c.started_at, number(letters))
     chosen = (FILTERS[name] for name in sorted(filters))
     return prepared(
-        _over_all(bucket.label("bucket"), OUTCOME, *SUMS)
-        .where(_since, _until, *chosen)
-        .group_by(bucket, OUTCOME.element)
+        _over_all(bucket.label("bucket"), OUTCOME, *SUMS).where(_window, *chosen).group_by(bucket, OUTCOME.element)
     )
 
 
@@ -94,7 +94,7 @@ def _grouped(key: sa.ColumnElement[Any]) -> Statement:
     cost = micros + picos.op("/")(million), picos % million
     return prepared(
         _over_all(key.label("key"), *SUMS)
-        .where(_since, _until)
+        .where(_window)
         .group_by(key)
         .order_by(cost[0].desc(), cost[1].desc(), sa.func.coalesce(key, sa.literal_column("''")), key.is_(None))
         .limit(number(MOST_GROUPS))
@@ -108,15 +108,15 @@ def _counted(column: sa.Column[Any]) -> Statement:
     count = sa.func.count()
     return prepared(
         _over_all(column.label("key"), count.label("executions"))
-        .where(_since)
+        .where(_window)
         .group_by(column)
         .order_by(count.desc(), column)
         .limit(number(MOST_GROUPS))
     )
 
 
-SINCE = prepared(_over_all(*SUMS).where(_since))
-OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_since).group_by(OUTCOME.element))
+SINCE = prepared(_over_all(*SUMS).where(_window))
+OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_window).group_by(OUTCOME.element))
 SKILLS_SINCE = _counted(_c.skill)
 TRIGGER_TYPES_SINCE = _counted(_c.trigger_type)
 RUNNING_NOW = prepared(

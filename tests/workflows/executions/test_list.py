@@ -277,6 +277,7 @@ INDEXES: dict[str, tuple[dict[str, Any], str, str]] = {
     "trigger": ({"trigger_id": "t-0"}, "idx_executions_trigger", "idx_executions_trigger"),
     # Of a frequent skill Postgres may walk the newest: idx_executions_skill or ix_executions_started.
     "skill": ({"skill": "deploy:0"}, "idx_executions_skill", "executions_s"),
+    "lost log": ({"lost_log": {}}, "ix_executions_lost_log", "ix_executions_lost_log"),
     "in flight": ({"in_flight": {}}, "ix_executions_signs", "ix_executions_in_flight"),
     "node": (
         {"run_id": LARGE_RUN, "node": {"node_id": "a", "iteration": 0}},
@@ -287,7 +288,7 @@ INDEXES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 def test_every_list_reads_its_index(database: Database, every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-61, W-101, W-170: at thousands of rows, without a scan; what is sorted is a small part."""
+    """workflows W-61, W-101, W-170, W-171: at thousands of rows, without a scan; what is sorted is a small part."""
     fill(raw)
     if database.name == "sqlite":
         check_plans(database, every_backend)  # a file that was never analysed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -91,3 +93,21 @@ def test_no_rollup_takes_a_text_or_a_column_behind_one(sqlite_database: Database
         assert columns_of_rows(sqlite_database, store, statement, given) == {"id", "started_at"}
     threads = columns_of_rows(sqlite_database, store, sql.THREADS.statement({}, paged=False), given)
     assert threads == {"id", "trigger_id"}
+
+
+def test_a_window_is_a_range_of_the_index_before_its_ends_are_known(postgres_database: Database) -> None:
+    """workflows W-172: with one end alone, Postgres takes a third of the table for the window, and reads it whole."""
+    store, raw = postgres_database.open(), Raw(postgres_database)
+    fill(raw, 20_000)
+    driver = postgres_database.raw()
+    driver.execute("SET plan_cache_mode = force_generic_plan")
+    driver.execute("SET cpu_index_tuple_cost = 0.05")  # as dear as an index is on a larger table
+    for name in ("FOR_REPO", "SINCE", "OUTCOMES_SINCE", "SKILLS_SINCE"):
+        numbers = itertools.count(1)
+        asked = getattr(sql, name).on(store.backend).sql
+        parts = re.split(r"%(?:\(\w+\))?s", asked.replace("%%", "%"))
+        text = "".join(f"${next(numbers)}{part}" if at else part for at, part in enumerate(parts))
+        driver.execute(f"PREPARE {name} AS {text}")
+        given = ", ".join(["NULL"] * (next(numbers) - 1))
+        plan = driver.execute(f"EXPLAIN EXECUTE {name} ({given})").fetchall()
+        assert any("ix_executions_started" in line for (line,) in plan), plan
