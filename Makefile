@@ -76,14 +76,16 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 types: $(VENV)/.test
-	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/api.py
+	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/rows.py docs/api.py
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# docs/schema.md from the declared models, docs/api.md from what the packages export; tests compare them.
+# docs/schema.md and the rows.py of domains from the declared models, docs/api.md from what the packages export; tests
+# compare them.
 docs: $(VENV)/.test
 	$(BIN)/python docs/schema.py
+	$(BIN)/python docs/rows.py
 	$(BIN)/python docs/api.py
 
 # Everything that tests compare with a recording: golden databases and shapes of the schema, defaults, locks, refusals.

@@ -35,7 +35,7 @@ _set_values, _set_given, _set_extra, _set_private = (
 )
 
 
-def made(kind: type[R], values: dict[str, Any], private: dict[str, Any] | None = None) -> R:
+def made(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
     """The record of values that are known to be right, and complete. Takes the dicts over.
 
     The same as ``model_construct`` without its walk over the fields, which costs more than the query.
@@ -82,8 +82,11 @@ class Record(BaseModel):
         return schema
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        """The record of a row's values, as `made`; a subclass may bring them into its shape first."""
+    def of(cls, values: Any) -> Self:
+        """The record of a row's values, as `made`; a subclass may bring them into its shape first.
+
+        A subclass that says which `TypedDict` it takes can be made only of rows that have all of its columns.
+        """
         return made(cls, values)
 
     def __hash__(self) -> int:

@@ -15,7 +15,8 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page, Record
 from lastlight_state.db.scope import Scope
-from lastlight_state.db.statements import NO_VALUES, Statement, Values
+from lastlight_state.db.statements import NO_VALUES, RowT, Statement, Values
+from lastlight_state.db.unit import Reader
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
@@ -113,35 +114,40 @@ class Repository:
     def _metrics(self) -> Metrics:
         return self._scope.metrics
 
-    def _find(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> R | None:
+    def _find(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> R | None:
         """The first row as a record, or None."""
-        return self._reading(lambda unit: unit.find(record, statement, values))
+        return self._reading(lambda unit: unit.find(read, statement, values))
 
-    def _one(self, record: type[R], statement: Statement, values: Values, *, kind: str, key: Any) -> R:
+    def _one(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> R:
         """The row as a record. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
-        found = self._find(record, statement, values)
+        found = self._find(read, statement, values)
         if found is None:
             raise valid.not_found(kind, key)
         return found
 
-    def _all(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> list[R]:
+    def _all(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
         """All rows as records. For statements that limit their result themselves."""
-        return self._reading(lambda unit: unit.all(record, statement, values))
+        return self._reading(lambda unit: unit.all(read, statement, values))
 
-    def _value(self, statement: Statement, values: Values = NO_VALUES) -> Any:
+    def _value(self, statement: Statement[Any], values: Values = NO_VALUES) -> Any:
         """The first column of the first row, or None without a row."""
         return self._reading(lambda unit: unit.value(statement, values))
 
     def _changed(
-        self, record: type[R], statement: Statement, values: Values = NO_VALUES, *, repeatable: bool = False
+        self,
+        read: Reader[R, RowT],
+        statement: Statement[RowT],
+        values: Values = NO_VALUES,
+        *,
+        repeatable: bool = False,
     ) -> R | None:
         """Run a write that is one statement; the row that it returned as a record, or None where it changed nothing."""
-        return self._once(lambda unit: unit.find(record, statement, values), repeatable=repeatable)
+        return self._once(lambda unit: unit.find(read, statement, values), repeatable=repeatable)
 
     def _page(
         self,
         listing: Listing,
-        make: Callable[[dict[str, Any]], T],
+        make: Callable[[Any], T],
         given: Mapping[str, Any] | None,
         limit: int,
         page_token: str | None,

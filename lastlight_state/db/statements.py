@@ -9,7 +9,7 @@ the driver. Two rules follow: every parameter has a name, and **the value for a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
@@ -23,7 +23,15 @@ from lastlight_state.db.parameters import Convert, Gather, gatherer
 from lastlight_state.db.rows import UNREADABLE, BuildOne, Sound, builders
 from lastlight_state.errors import CorruptData
 
+Row = dict[str, Any]
 Values = Mapping[str, Any]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    RowT = TypeVarWithDefault("RowT", default=Row)
+else:
+    RowT = TypeVar("RowT")
 
 NO_VALUES: Values = {}
 
@@ -104,16 +112,20 @@ class Compiled:
         return stored.damage(self._cells, found, UNREADABLE, self._element)
 
 
-class Statement:
+class Statement(Generic[RowT]):
     """A statement constant. Safe to share between threads and stores.
 
-    ``beside`` is what runs instead where large values lie inside the rows (`db.beside`).
+    ``beside`` is what runs instead where large values lie inside the rows (`db.beside`). ``row`` is the `TypedDict` of
+    the rows that it returns; a test compares the names of both. Without one its rows are plain dicts.
     """
 
-    __slots__ = ("_beside", "compiled", "element")
+    __slots__ = ("_beside", "compiled", "element", "row")
 
-    def __init__(self, element: sa.Executable, beside: sa.Executable | None = None) -> None:
+    def __init__(
+        self, element: sa.Executable, beside: sa.Executable | None = None, *, row: type[RowT] | None = None
+    ) -> None:
         self.element = element
+        self.row = row
         self._beside = element if beside is None else beside
         #: By the backend's key. Looked into before `on` is called, because a call costs more than the look.
         self.compiled: dict[tuple[str, str | None], Compiled] = {}
@@ -127,9 +139,17 @@ class Statement:
         return found
 
 
-def prepared(element: sa.Executable) -> Statement:
-    """A statement constant of the SQLAlchemy statement."""
-    return Statement(element)
+@overload
+def prepared(element: sa.Executable) -> Statement: ...
+
+
+@overload
+def prepared(element: sa.Executable, row: type[RowT]) -> Statement[RowT]: ...
+
+
+def prepared(element: sa.Executable, row: Any = None) -> Any:
+    """Return a statement constant of the SQLAlchemy statement, whose rows are of this `TypedDict` if one is given."""
+    return Statement(element, row=row)
 
 
 def bind(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
@@ -188,28 +208,34 @@ class AnyOf:
         return padded(self._name, values, self._size)
 
 
-class Family:
+class Family(Generic[RowT]):
     """Statements that differ only in how many values they compare with, such as ``id IN (…)``.
 
     ``make`` gets a list of parameters, named ``<name>_0``, ``<name>_1`` …, and returns the statement. There is one
     statement for each of `SIZES`. Parameters left over repeat the last value.
     """
 
-    def __init__(self, name: str, make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable | Statement]) -> None:
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable | Statement[RowT]],
+        row: type[RowT] | None = None,
+    ) -> None:
+        self._row = row
         self._name = name
         self._make = make
-        self._made: dict[int, tuple[Statement, tuple[str, ...]]] = {}
+        self._made: dict[int, tuple[Statement[RowT], tuple[str, ...]]] = {}
 
-    def of(self, values: Sequence[Any]) -> tuple[Statement, dict[str, Any]]:
+    def of(self, values: Sequence[Any]) -> tuple[Statement[RowT], Row]:
         """The statement for that many values (1 to 500), and its parameters."""
         size = size_for(len(values))
         statement, names = self._made.get(size) or self._make_for(size)
         return statement, dict(zip(names, [*values, *[values[-1]] * (size - len(values))], strict=True))
 
-    def _make_for(self, size: int) -> tuple[Statement, tuple[str, ...]]:
+    def _make_for(self, size: int) -> tuple[Statement[RowT], tuple[str, ...]]:
         names = tuple(f"{self._name}_{i}" for i in range(size))
         statement = self._make([sa.bindparam(name) for name in names])
-        made = statement if isinstance(statement, Statement) else Statement(statement), names
+        made = statement if isinstance(statement, Statement) else Statement(statement, row=self._row), names
         self._made[size] = made
         return made
 

@@ -6,17 +6,19 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.base import Backend, Checkout
 from lastlight_state.db.chains import NEW, Chain
 from lastlight_state.db.records import Record
-from lastlight_state.db.statements import NO_VALUES, Compiled, Statement, Values
+from lastlight_state.db.statements import NO_VALUES, Compiled, RowT, Statement, Values
 from lastlight_state.errors import CorruptData, InvalidValue, StateError
 
 R = TypeVar("R", bound=Record)
+#: What makes a record of a row: a class, or its ``of``, which mypy compares with the rows.
+Reader = type[R] | Callable[[RowT], R]
 
 _log = logging.getLogger("lastlight_state.db")
 
@@ -41,7 +43,7 @@ class Unit:
         self._fetched = backend.fetched
         self._key = backend.key
 
-    def change(self, statement: Statement, values: Values = NO_VALUES) -> int:
+    def change(self, statement: Statement[Any], values: Values = NO_VALUES) -> int:
         """Run a write; the number of rows it changed."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         sql, parameters = compiled.sql, compiled.parameters(values)
@@ -56,18 +58,18 @@ class Unit:
             self.checkout.broken = True
             raise
 
-    def row(self, statement: Statement, values: Values = NO_VALUES) -> dict[str, Any] | None:
+    def row(self, statement: Statement[RowT], values: Values = NO_VALUES) -> RowT | None:
         """The only (or first) row, as Python values by column name, or None."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         found = self._fetch(compiled, values)
-        return compiled.row(found[0]) if found else None
+        return cast(RowT, compiled.row(found[0])) if found else None
 
-    def rows(self, statement: Statement, values: Values = NO_VALUES) -> list[dict[str, Any]]:
+    def rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
         """All rows."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
-        return compiled.rows(self._fetch(compiled, values))
+        return cast(list[RowT], compiled.rows(self._fetch(compiled, values)))
 
-    def readable(self, statement: Statement, values: Values = NO_VALUES) -> Found:
+    def readable(self, statement: Statement[Any], values: Values = NO_VALUES) -> Found:
         """All rows; one that cannot be read is a `CorruptData` in its place, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
@@ -77,10 +79,10 @@ class Unit:
             self.backend.metrics.count("damaged_rows", damaged)
         return Found(rows, lambda at, names: compiled.key(stored[at], names))
 
-    def sound(self, statement: Statement, values: Values = NO_VALUES) -> tuple[list[dict[str, Any]], int]:
+    def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
         """For sweeps: the rows that can be read, and how many there are in all. The others are logged and counted."""
         found = self.readable(statement, values).rows
-        return self.passing(found), len(found)
+        return cast(list[RowT], self.passing(found)), len(found)
 
     @staticmethod
     def passing(found: Sequence[dict[str, Any] | CorruptData]) -> list[dict[str, Any]]:
@@ -90,7 +92,7 @@ class Unit:
                 _log.error("passed over a row that cannot be read: %s", row)
         return [row for row in found if not isinstance(row, CorruptData)]
 
-    def first_sound(self, statement: Statement, values: Values, limit: int) -> list[dict[str, Any]]:
+    def first_sound(self, statement: Statement[RowT], values: Values, limit: int) -> list[RowT]:
         """The first ``limit`` rows that can be read, of a statement with the parameter ``limit``."""
         size = limit
         while True:
@@ -99,19 +101,22 @@ class Unit:
                 return found[:limit]
             size *= 2
 
-    def value(self, statement: Statement, values: Values = NO_VALUES) -> Any:
+    def value(self, statement: Statement[Any], values: Values = NO_VALUES) -> Any:
         """The first column of the first row, or None where there is no row."""
-        found = self.row(statement, values)
+        found: Any = self.row(statement, values)
         return None if found is None else next(iter(found.values()))
 
-    def find(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> R | None:
-        """The first row as a record, or None."""
-        found = self.row(statement, values)
-        return None if found is None else record.of(found)
+    def find(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> R | None:
+        """Return the first row as a record, or None.
 
-    def all(self, record: type[R], statement: Statement, values: Values = NO_VALUES) -> list[R]:
-        """All rows as records. For statements that bound their result themselves."""
-        return [record.of(found) for found in self.rows(statement, values)]
+        With ``Message.of`` instead of ``Message`` mypy compares what the record needs with the rows of the statement.
+        """
+        found = self.row(statement, values)
+        return None if found is None else _reader(read)(found)
+
+    def all(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
+        """Return all rows as records, as `find`. For statements that bound their result themselves."""
+        return [*map(_reader(read), self.rows(statement, values))]
 
     def chain(self, chain: Chain, values: Values) -> dict[str, Any] | None:
         """Run both writes of a chain; what they returned, or None when the head changed nothing."""
@@ -126,7 +131,7 @@ class Unit:
         inserted = self.row(chain.tail, {**values, **head})
         return {**head, **{NEW + name: value for name, value in (inserted or {}).items()}}
 
-    def insert(self, table: sa.Table, statement: Statement, rows: Iterable[Values]) -> None:
+    def insert(self, table: sa.Table, statement: Statement[Any], rows: Iterable[Values]) -> None:
         """Insert many rows, in the order given, by the fastest way of the database.
 
         ``statement`` inserts one row; its parameters have the names of the columns. Rows that are made one by one are
@@ -139,7 +144,7 @@ class Unit:
         except self.backend.driver_errors as error:
             raise self.backend.failed(self.checkout, error) from error
 
-    def rehearse(self, statement: Statement, rows: Iterable[Values]) -> None:
+    def rehearse(self, statement: Statement[Any], rows: Iterable[Values]) -> None:
         """Check and convert these rows as `insert` does, and send nothing. Raises `InvalidValue` as `insert`."""
         for _ in statement.on(self.backend).batches.of(rows):
             pass
@@ -198,3 +203,7 @@ class Unit:
             self.checkout, error, lambda: self._fetched(self._execute(sql, parameters))
         )
         return found
+
+
+def _reader(read: Reader[R, RowT]) -> Callable[[RowT], R]:
+    return cast(type[R], read).of if isinstance(read, type) else read

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import NotFound
 from lastlight_state.messaging import delivery_statements as sql
+from lastlight_state.messaging.message_checks import Draft
 from lastlight_state.messaging.records import Appended, MessagingMessage
+from lastlight_state.messaging.rows import MessagingMessageRow
 from lastlight_state.messaging.words import SESSION
 
-Row = dict[str, Any]
 #: Role and platform id.
 Delivery = tuple[str, str]
 
 
-def append(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
+def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
     """Append the drafts in their order; a draft with a platform id is stored only once. Raises `NotFound`."""
     if any(_delivery(draft) for draft in drafts):
         if unit.row(sql.LOCK, {"session_id": session_id}) is None:
@@ -35,7 +35,7 @@ def append(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) ->
     return [appended(message, created=True) for message in _made(rows)]
 
 
-def append_locked(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[Appended]:
+def append_locked(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
     """Append to a session whose row this unit has locked: insert what is not stored yet, and count it."""
     made = _insert_and_count(unit, session_id, _once_each(drafts), now)
     new = {(message.role, message.platform_message_id): message for message in made if message.platform_message_id}
@@ -57,7 +57,7 @@ def appended(message: MessagingMessage, *, created: bool) -> Appended:
     return Appended.of({"message": message, "created": created})
 
 
-def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Row], now: datetime) -> list[MessagingMessage]:
+def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[MessagingMessage]:
     """Insert the drafts that are not stored yet; returns these as messages."""
     at_once = unit.backend.writes_in_ctes
     statement, values = sql.insert_unless_there(drafts, counted=at_once)
@@ -67,9 +67,9 @@ def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Row], now: d
     return _made(rows)
 
 
-def _made(rows: Iterable[Row]) -> list[MessagingMessage]:
+def _made(rows: Iterable[MessagingMessageRow]) -> list[MessagingMessage]:
     """Return the messages of inserted rows in the order of their drafts, which ids follow and RETURNING need not."""
-    return [MessagingMessage.of(row) for row in sorted(rows, key=lambda row: int(row["id"]))]
+    return [MessagingMessage.of(row) for row in sorted(rows, key=lambda row: row["id"])]
 
 
 def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
@@ -84,11 +84,11 @@ def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict
     statement, values = sql.STORED.of(platform_ids)
     found: dict[Delivery, MessagingMessage] = {}
     for row in unit.rows(statement, {**values, "session_id": session_id}):
-        found.setdefault((row["role"], row["platform_message_id"]), MessagingMessage.of(row))
+        found.setdefault((row["role"], str(row["platform_message_id"])), MessagingMessage.of(row))
     return found
 
 
-def _once_each(drafts: Iterable[Row]) -> list[Row]:
+def _once_each(drafts: Iterable[Draft]) -> list[Draft]:
     """The drafts without those that repeat an earlier one of the batch."""
     seen: set[Delivery] = set()
     kept = []
@@ -101,6 +101,6 @@ def _once_each(drafts: Iterable[Row]) -> list[Row]:
     return kept
 
 
-def _delivery(row: Row) -> Delivery | None:
+def _delivery(row: Draft) -> Delivery | None:
     platform_id = row["platform_message_id"]
     return None if platform_id is None else (row["role"], platform_id)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.statements import Family, Statement, bind, prepared
+from lastlight_state.db.statements import Family, Row, Statement, bind, prepared
+from lastlight_state.messaging.message_checks import Draft
 from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, counting
+from lastlight_state.messaging.rows import MessagingMessageRow
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS, THIS_SESSION
 
 #: The columns that a draft gives.
@@ -56,20 +58,20 @@ def _insert_and_count(positions: Sequence[sa.BindParameter[Any]]) -> Any:
     return sa.select(*made.c).add_cte(counted)
 
 
-_INSERT = Family("position", _insert_unless_there)
-_INSERT_AND_COUNT = Family("position", _insert_and_count)
+_INSERT = Family("position", _insert_unless_there, MessagingMessageRow)
+_INSERT_AND_COUNT = Family("position", _insert_and_count, MessagingMessageRow)
 
 
 def insert_unless_there(
-    drafts: Sequence[Mapping[str, Any]], *, counted: bool = False
-) -> tuple[Statement, dict[str, Any]]:
+    drafts: Sequence[Draft], *, counted: bool = False
+) -> tuple[Statement[MessagingMessageRow], Row]:
     """The statement that inserts these drafts in their order, and its parameters.
 
     The caller adds ``session_id``, and ``at`` if the statement also counts.
     """
     statement, values = (_INSERT_AND_COUNT if counted else _INSERT).of(range(len(drafts)))
     for position in range(len(values)):
-        draft = drafts[position] if position < len(drafts) else {}
+        draft = dict(drafts[position]) if position < len(drafts) else {}
         for name in DRAFT:
             values[f"{name}_{position}"] = draft.get(name)
     return statement, values
@@ -82,4 +84,5 @@ STORED = Family(
         .where(MESSAGES.c.session_id == _session_id, MESSAGES.c.platform_message_id.in_(platform_ids))
         .order_by(MESSAGES.c.id)
     ),
+    MessagingMessageRow,
 )

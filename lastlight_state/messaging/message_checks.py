@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
@@ -13,12 +13,19 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.messaging import transcript, words
 from lastlight_state.messaging.arguments import MessageDraft
 
-Row = dict[str, Any]
+
+class Draft(TypedDict):
+    """What a new message has of a row."""
+
+    role: str
+    content: str
+    timestamp: datetime
+    platform_message_id: str | None
 
 
 def message(
     role: Any, content: Any, platform_id: Any, timestamp: Any, *, now: datetime, max_bytes: int, where: str = ""
-) -> Row:
+) -> Draft:
     """The parameters of a message. A platform id of ``""`` means None."""
     return {
         "role": valid.word(f"{where}role", role, words.ROLES),
@@ -30,7 +37,7 @@ def message(
     }
 
 
-def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Row:
+def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Draft:
     """The parameters of a `MessageDraft`."""
     one = valid.group(where, given, MessageDraft)
     return message(
@@ -44,7 +51,7 @@ def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Row:
     )
 
 
-def drafts(given: Any, now: datetime, max_bytes: int) -> list[Row]:
+def drafts(given: Any, now: datetime, max_bytes: int) -> list[Draft]:
     """The parameters of 1 to 500 messages."""
     if not isinstance(given, Sequence):
         raise InvalidValue("drafts", f"expected a sequence of MessageDraft, got {type(given).__name__}")
@@ -52,7 +59,7 @@ def drafts(given: Any, now: datetime, max_bytes: int) -> list[Row]:
     return [draft(f"drafts[{i}]", one, now, max_bytes) for i, one in enumerate(given)]
 
 
-def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Row | None:
+def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft | None:
     """The parameters of a message posted into a thread, stripped and clipped. None if it is blank."""
     one = valid.group("draft", given, MessageDraft)
     if clip is not None:

@@ -14,6 +14,7 @@ from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.indexes import Leading, beginning, through
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.messaging.models import LARGE, PREVIEW
+from lastlight_state.messaging.rows import MessagingMessageRow
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     MESSAGES,
@@ -72,12 +73,12 @@ IS_SOMEBODY_HERE = prepared(
 )
 
 
-GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)))
+GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)), MessagingMessageRow)
 
 
 def _window(
     columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool, index: str | None = None
-) -> Statement:
+) -> sa.Executable:
     """Some messages of a session in the order of their ids, at a cost that does not depend on other sessions.
 
     The limit is a parameter: with a literal, Postgres would plan once for a session of average length, and for a limit
@@ -85,7 +86,7 @@ def _window(
     """
     order = (MESSAGES.c.session_id, MESSAGES.c.id)
     shown = sa.select(*columns) if index is None else through(sa.select(*columns), MESSAGES, index)
-    return prepared(
+    return (
         shown.where(Leading(MESSAGES.c.session_id, bind("session_id", MESSAGES.c.session_id)), condition)
         .order_by(*(column.desc() if newest_first else column for column in order))
         .limit(sa.bindparam("limit", type_=sa.Integer))
@@ -103,8 +104,8 @@ _summary = (
     sa.func.length(MESSAGES.c.content).label("content_chars"),
 )
 
-BEFORE = _window(COLUMNS, _before, newest_first=True)
-SINCE = _window(COLUMNS, _after, newest_first=False)
+BEFORE = prepared(_window(COLUMNS, _before, newest_first=True), MessagingMessageRow)
+SINCE = prepared(_window(COLUMNS, _after, newest_first=False), MessagingMessageRow)
 _BY_LARGE = "ix_messaging_messages_large"
 
 
@@ -131,7 +132,7 @@ def _beside_large() -> sa.Select[Any]:
     return sa.select(shown).order_by(shown.c.id.desc())
 
 
-SUMMARIES_BEFORE = Statement(_window(_summary, _before, newest_first=True).element, _beside_large())
+SUMMARIES_BEFORE = Statement(_window(_summary, _before, newest_first=True), _beside_large())
 
 FIND_PLATFORM_ID = prepared(
     sa.select(*COLUMNS)
@@ -142,5 +143,6 @@ FIND_PLATFORM_ID = prepared(
         SESSIONS.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),
     )
     .order_by(MESSAGES.c.id.desc())
-    .limit(number(1))
+    .limit(number(1)),
+    MessagingMessageRow,
 )

@@ -9,20 +9,23 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import cast
 
 from lastlight_state.db import pages, valid
 from lastlight_state.db.chains import Chain, inserted
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Statement, Values
+from lastlight_state.db.statements import Row, Statement, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import parted, placed, window
 from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.messaging import deliveries, message_checks, message_statements as sql, session_checks, words
 from lastlight_state.messaging.arguments import MessageDraft, ThreadPlace
 from lastlight_state.messaging.delivery_statements import LOCK_HERE
+from lastlight_state.messaging.message_checks import Draft
 from lastlight_state.messaging.records import Appended, MessagingMessage, MessagingMessageSummary
+from lastlight_state.messaging.rows import MessagingMessageRow
+from lastlight_state.messaging.session_checks import Place
 from lastlight_state.messaging.session_races import settled
 
 #: The key of a page: the last message's id.
@@ -129,7 +132,7 @@ class Messages(Repository):
     def get(self, message_id: int) -> MessagingMessage:
         """The message. Raises `NotFound`."""
         values = {"message_id": valid.number("message_id", message_id)}
-        return self._one(MessagingMessage, sql.GET, values, kind=words.MESSAGE, key=message_id)
+        return self._one(MessagingMessage.of, sql.GET, values, kind=words.MESSAGE, key=message_id)
 
     def find_by_platform_id(self, platform: str, channel_id: str, platform_message_id: str) -> MessagingMessage | None:
         """The newest message with this platform id in the sessions of that platform and channel, or None."""
@@ -138,15 +141,17 @@ class Messages(Repository):
             "channel_id": valid.sought("channel_id", channel_id),
             "platform_message_id": valid.sought("platform_message_id", platform_message_id),
         }
-        return self._find(MessagingMessage, sql.FIND_PLATFORM_ID, values)
+        return self._find(MessagingMessage.of, sql.FIND_PLATFORM_ID, values)
 
-    def _sound(self, statement: Statement, values: Values, limit: int) -> builtins.list[MessagingMessage]:
+    def _sound(
+        self, statement: Statement[MessagingMessageRow], values: Values, limit: int
+    ) -> builtins.list[MessagingMessage]:
         """The first ``limit`` messages that can be read. The others are logged and counted."""
         valid.page_limit(limit)
         rows = self._reading(lambda unit: unit.first_sound(statement, values, limit))
         return [MessagingMessage.of(row) for row in rows]
 
-    def _append_here(self, where: dict[str, Any], row: dict[str, Any], now: datetime) -> Appended | None:
+    def _append_here(self, where: Place, row: Draft, now: datetime) -> Appended | None:
         """Find the session and append to it in one unit. `LostRace` if the session was retired before it was locked."""
         if row["platform_message_id"] is None:
             values = {**where, **row, "at": now}
@@ -158,13 +163,13 @@ class Messages(Repository):
         return made
 
 
-def _append(unit: Unit, chain: Chain, values: dict[str, Any]) -> Appended | None:
+def _append(unit: Unit, chain: Chain, values: Row) -> Appended | None:
     made = unit.chain(chain, values)
     if made is None:
         return None
-    return deliveries.appended(MessagingMessage.of(inserted(made)), created=True)
+    return deliveries.appended(MessagingMessage.of(cast(MessagingMessageRow, inserted(made))), created=True)
 
 
-def _deliver_here(unit: Unit, where: dict[str, Any], row: dict[str, Any], now: datetime) -> Appended | None:
+def _deliver_here(unit: Unit, where: Place, row: Draft, now: datetime) -> Appended | None:
     held: str | None = unit.value(LOCK_HERE, where)
     return None if held is None else deliveries.append_locked(unit, held, [row], now)[0]

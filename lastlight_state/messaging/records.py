@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from lastlight_state.db.records import Record
 from lastlight_state.messaging.arguments import ConversationKey
 from lastlight_state.messaging.idle import oldest_fresh
+from lastlight_state.messaging.rows import MessagingMessageRow, MessagingSessionRow
+
+
+class SummaryRow(TypedDict):
+    """What a `MessagingSessionSummary` is made of."""
+
+    id: str
+    platform: str
+    channel_id: str
+    thread_id: str | None
+    user_id: str
+    agent_session_id: str | None
+    created_at: datetime
+    last_activity_at: datetime
+    message_count: int | None
+    active: bool | None
+    title: str | None
+    version: int
+    deactivated_at: datetime | None
+    deactivated_reason: str | None
 
 
 class MessagingSessionSummary(Record):
@@ -34,7 +54,7 @@ class MessagingSessionSummary(Record):
     deactivated_reason: str | None
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: SummaryRow) -> Self:
         values["message_count"] = values["message_count"] or 0
         values["active"] = bool(values["active"])
         return super().of(values)
@@ -54,6 +74,10 @@ class MessagingSession(MessagingSessionSummary):
 
     metadata: Any
 
+    @classmethod
+    def of(cls, values: MessagingSessionRow) -> Self:  # type: ignore[override]
+        return super().of(values)
+
 
 class MessagingMessage(Record):
     """A message. Messages of a session are ordered by id, never by ``timestamp``."""
@@ -64,6 +88,10 @@ class MessagingMessage(Record):
     content: str
     timestamp: datetime
     platform_message_id: str | None
+
+    @classmethod
+    def of(cls, values: MessagingMessageRow) -> Self:
+        return super().of(values)
 
 
 class MessagingMessageSummary(Record):

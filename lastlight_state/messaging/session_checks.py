@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET
+from lastlight_state.db.statements import Row
 from lastlight_state.messaging import words
 from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
 
 
-def place(where: str, given: Any) -> dict[str, Any]:
+class Place(TypedDict):
+    """The parameters of a place; ``thread`` is empty outside a thread."""
+
+    platform: str
+    channel_id: str
+    thread_id: str | None
+    thread: str
+
+
+class Key(Place):
+    """The parameters of a conversation key."""
+
+    user_id: str
+
+
+class NewSession(Key):
+    """The parameters of a session that may be made. Only ``resume`` looks at the ``cutoff``."""
+
+    id: str
+    at: datetime
+    reason: str
+    cutoff: datetime
+
+
+def place(where: str, given: Any) -> Place:
     """The parameters of a place; ``thread`` is empty outside a thread."""
     return _place(valid.group(where, given, ThreadPlace))
 
 
-def key(given: Any) -> dict[str, Any]:
+def key(given: Any) -> Key:
     """The parameters of a conversation key."""
-    row = _place(valid.group("key", given, ConversationKey))
-    row["user_id"] = valid.identifier("user_id", given.user_id, words.PLATFORM_ID)
-    return row
+    where = _place(valid.group("key", given, ConversationKey))
+    return {**where, "user_id": valid.identifier("user_id", given.user_id, words.PLATFORM_ID)}
 
 
-def changes(title: Any, metadata: Any, agent_session: Any) -> dict[str, Any]:
+def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
     """The columns that an update sets: those not UNSET. None clears a column."""
-    given: dict[str, Any] = {}
+    given: Row = {}
     if title is not UNSET:
         given["title"] = valid.optional_content("title", title, words.TITLE)
     if metadata is not UNSET:
@@ -37,18 +62,16 @@ def changes(title: Any, metadata: Any, agent_session: Any) -> dict[str, Any]:
     return given
 
 
-def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> dict[str, Any]:
+def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> Row:
     """The filters of a list of sessions."""
     given = {"platform": platform, "channel_id": channel_id, "user_id": user_id}
-    chosen: dict[str, Any] = {
-        name: None if value is None else valid.sought(name, value) for name, value in given.items()
-    }
+    chosen: Row = {name: None if value is None else valid.sought(name, value) for name, value in given.items()}
     if active is not None:
         chosen["only_active" if valid.flag("active", active) else "only_inactive"] = {}
     return chosen
 
 
-def _place(given: ThreadPlace | ConversationKey) -> dict[str, Any]:
+def _place(given: ThreadPlace | ConversationKey) -> Place:
     thread_id = given.thread_id if given.thread_id != "" else None
     valid.optional("thread_id", thread_id, words.PLATFORM_ID)
     return {

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.messaging.rows import MessagingSessionRow
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
     NEWEST_ACTIVITY,
@@ -32,13 +33,14 @@ _idle = SESSIONS.c.last_activity_at < _cutoff
 _one_more = SESSIONS.c.version + number(1)
 
 
-def _newest(*conditions: sa.ColumnElement[bool], order: Iterable[Any]) -> Statement:
-    return prepared(sa.select(*COLUMNS).where(*conditions).order_by(*order).limit(number(1)))
+def _newest(*conditions: sa.ColumnElement[bool], order: Iterable[Any]) -> Statement[MessagingSessionRow]:
+    shown = sa.select(*COLUMNS).where(*conditions).order_by(*order).limit(number(1))
+    return prepared(shown, MessagingSessionRow)
 
 
-def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> Statement:
+def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> sa.Executable:
     """An UPDATE that ends active sessions. No statement makes an ended session active again."""
-    return prepared(
+    return (
         sa.update(SESSIONS)
         .where(is_active(), *conditions)
         .values(
@@ -51,11 +53,11 @@ def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> 
     )
 
 
-GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION))
+GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION), MessagingSessionRow)
 VERSION = prepared(sa.select(SESSIONS.c.version).where(THIS_SESSION))
 #: The caller checks whether the session is idle: with that condition in the statement Postgres prefers the index of the
 #: place, and reads all active sessions there.
-FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()))
+FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()), MessagingSessionRow)
 FIND_PLACE_FRESH = _newest(at_place(), is_active(), SESSIONS.c.last_activity_at >= _cutoff, order=NEWEST_ACTIVITY)
 FIND_AGENT = _newest(
     SESSIONS.c.agent_session_id == bind("agent_session_id", SESSIONS.c.agent_session_id),
@@ -73,12 +75,13 @@ INSERT = prepared(
         active=sa.true(),
     )
     .on_conflict_do_nothing()
-    .returning(*COLUMNS)
+    .returning(*COLUMNS),
+    MessagingSessionRow,
 )
 
-RETIRE_IDLE = _retiring(_this_key, _idle, returning=[SESSIONS.c.id])
-RETIRE = _retiring(_this_key, returning=[SESSIONS.c.id])
-CLOSE = _retiring(THIS_SESSION, returning=COLUMNS)
+RETIRE_IDLE = prepared(_retiring(_this_key, _idle, returning=[SESSIONS.c.id]))
+RETIRE = prepared(_retiring(_this_key, returning=[SESSIONS.c.id]))
+CLOSE = prepared(_retiring(THIS_SESSION, returning=COLUMNS), MessagingSessionRow)
 
 _idle_ids = through(
     sa.select(SESSIONS.c.id).where(is_active(), _idle), SESSIONS, "ix_messaging_sessions_active_place"
@@ -90,7 +93,7 @@ _oldest_idle = (  # a CTE, which Postgres runs once: a subquery may run again, a
     .cte("oldest")
 )
 #: Rows locked by others are skipped, because they are about to become fresh or inactive.
-CLOSE_IDLE = _retiring(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), returning=[SESSIONS.c.id])
+CLOSE_IDLE = prepared(_retiring(SESSIONS.c.id.in_(sa.select(_oldest_idle.c.id)), returning=[SESSIONS.c.id]))
 
 TOUCH = prepared(
     sa.update(SESSIONS).where(THIS_SESSION).values(last_activity_at=ACTIVE_NOW).returning(SESSIONS.c.last_activity_at)
@@ -108,12 +111,13 @@ ENSURE_AGENT = prepared(
 )
 
 
-def _changing(names: Iterable[str]) -> Statement:
+def _changing(names: Iterable[str]) -> Statement[MessagingSessionRow]:
     return prepared(
         sa.update(SESSIONS)
         .where(THIS_SESSION, SESSIONS.c.version == bind("expected", SESSIONS.c.version))
         .values(version=_one_more, **{name: bind(name, SESSIONS.c[name]) for name in names})
-        .returning(*COLUMNS)
+        .returning(*COLUMNS),
+        MessagingSessionRow,
     )
 
 

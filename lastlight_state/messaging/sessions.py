@@ -13,11 +13,13 @@ from typing import Any
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import LostRace, NotFound, StaleVersion
 from lastlight_state.ids import new_id
 from lastlight_state.messaging import idle, session_checks, session_races, session_statements as sql, words
 from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
 from lastlight_state.messaging.records import MessagingSession, MessagingSessionSummary, ResumedSession
+from lastlight_state.messaging.session_checks import NewSession
 from lastlight_state.messaging.words import SESSION
 
 
@@ -32,13 +34,13 @@ class Sessions(Repository):
         caller gets ``created=True``. ``idle_timeout`` is the setting ``messaging_idle_timeout`` unless given; None
         means never idle. Raises `LostRace` if others retire the sessions it finds a hundred times in a row.
         """
-        row = session_checks.key(key)
+        here = session_checks.key(key)
         now = self._now()
         cutoff = self._cutoff(now, idle_timeout)
-        found = self._find(MessagingSession, sql.FIND_KEY, row)
+        found = self._find(MessagingSession.of, sql.FIND_KEY, here)
         if found is not None and found.last_activity_at >= cutoff:
             return session_races.resumed(found)
-        row |= {"id": new_id(), "at": now, "cutoff": cutoff, "reason": words.TIMEOUT}
+        row: NewSession = {**here, "id": new_id(), "at": now, "cutoff": cutoff, "reason": words.TIMEOUT}
         return session_races.settled(lambda: self._writing(lambda unit: session_races.replace_idle(unit, row)))
 
     def create(
@@ -50,10 +52,11 @@ class Sessions(Repository):
         retires it (reason ``replaced``) in the same transaction; simultaneous callers make their sessions one after
         the other. A ``session_id`` that is in use is `AlreadyExists`, too; then nothing is retired.
         """
-        row = session_checks.key(key)
+        here = session_checks.key(key)
         valid.word("on_active", on_active, words.ON_ACTIVE)
-        row["id"] = new_id() if session_id is None else valid.identifier("session_id", session_id, words.SESSION_ID)
-        row |= {"at": self._now(), "reason": words.REPLACED}
+        made_id = new_id() if session_id is None else valid.identifier("session_id", session_id, words.SESSION_ID)
+        now = self._now()
+        row: NewSession = {**here, "id": made_id, "at": now, "cutoff": now, "reason": words.REPLACED}
         if on_active == "close":
             return self._replace(row)
         return session_races.settled(lambda: self._insert(row))
@@ -61,11 +64,11 @@ class Sessions(Repository):
     def get(self, session_id: str) -> MessagingSession:
         """The session, active or not. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._one(MessagingSession, sql.GET, values, kind=SESSION, key=session_id)
+        return self._one(MessagingSession.of, sql.GET, values, kind=SESSION, key=session_id)
 
     def find(self, session_id: str) -> MessagingSession | None:
         """The session, active or not, or None."""
-        return self._find(MessagingSession, sql.GET, {"session_id": valid.sought("session_id", session_id)})
+        return self._find(MessagingSession.of, sql.GET, {"session_id": valid.sought("session_id", session_id)})
 
     def find_active(
         self,
@@ -79,18 +82,18 @@ class Sessions(Repository):
         Idle sessions are passed over unless ``idle_timeout`` is None. A place without a thread is the channel outside
         any thread.
         """
-        values = session_checks.place("place", place)
-        values["cutoff"] = cutoff = self._cutoff(self._now(), idle_timeout)
+        cutoff = self._cutoff(self._now(), idle_timeout)
+        values: Row = {**session_checks.place("place", place), "cutoff": cutoff}
         if user_id is None:
-            return self._find(MessagingSession, sql.FIND_PLACE_FRESH, values)
+            return self._find(MessagingSession.of, sql.FIND_PLACE_FRESH, values)
         values["user_id"] = valid.sought("user_id", user_id)
-        found = self._find(MessagingSession, sql.FIND_KEY, values)
+        found = self._find(MessagingSession.of, sql.FIND_KEY, values)
         return found if found is not None and found.last_activity_at >= cutoff else None
 
     def find_by_agent_session(self, agent_session_id: str) -> MessagingSession | None:
         """The latest session, active or not, with this agent session, or None."""
         values = {"agent_session_id": valid.sought("agent_session_id", agent_session_id)}
-        return self._find(MessagingSession, sql.FIND_AGENT, values)
+        return self._find(MessagingSession.of, sql.FIND_AGENT, values)
 
     def list(
         self,
@@ -157,7 +160,7 @@ class Sessions(Repository):
         }
         changed = None
         if given:
-            changed = self._changed(MessagingSession, sql.UPDATE[frozenset(given)], values)
+            changed = self._changed(MessagingSession.of, sql.UPDATE[frozenset(given)], values)
         if changed is not None:
             return changed
         found = self.get(session_id)
@@ -172,7 +175,7 @@ class Sessions(Repository):
             "reason": valid.word("reason", reason, words.CLOSE_REASONS),
             "at": self._now(),
         }
-        return self._changed(MessagingSession, sql.CLOSE, values) or self.get(session_id)
+        return self._changed(MessagingSession.of, sql.CLOSE, values) or self.get(session_id)
 
     def close_idle(self, *, idle_timeout: timedelta | UnsetType | None = UNSET, limit: int = 500) -> int:
         """End at most ``limit`` active sessions that are idle, the longest idle first; returns how many."""
@@ -189,14 +192,14 @@ class Sessions(Repository):
         chosen = self._settings.messaging_idle_timeout if idle_timeout is UNSET else idle_timeout
         return idle.oldest_fresh(now, idle.checked(chosen))
 
-    def _replace(self, row: dict[str, Any]) -> MessagingSession:
+    def _replace(self, row: NewSession) -> MessagingSession:
         try:
             return self._writing(lambda unit: session_races.replace(unit, row))
         except LostRace:
             return session_races.settled(lambda: self._writing(lambda unit: session_races.replace_in_turn(unit, row)))
 
-    def _insert(self, row: dict[str, Any]) -> MessagingSession:
-        made = self._changed(MessagingSession, sql.INSERT, row)
+    def _insert(self, row: NewSession) -> MessagingSession:
+        made = self._changed(MessagingSession.of, sql.INSERT, row)
         if made is None:
             raise self._reading(lambda unit: session_races.refusal(unit, row))
         return made

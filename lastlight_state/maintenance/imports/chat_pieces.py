@@ -59,7 +59,8 @@ class ChatPiece(RowPiece):
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
         [session] = self.draft.given["messaging_sessions"]
-        is_rival = bool(session["active"]) and look.view.row(_RIVAL, {**session, "thread": session["thread_id"] or ""})
+        rival = {**session, "thread": session["thread_id"] or ""}
+        is_rival = bool(session["active"]) and look.view.row(_RIVAL, rival) is not None
         if "metadata" in session:  # what was said here since is kept beside it
             stored = look.view.value(_METADATA, {"id": session["id"]})
             session = {**session, "metadata": {**(stored or {}), **session["metadata"]}}
@@ -68,7 +69,8 @@ class ChatPiece(RowPiece):
         if found not in STORED:
             return found, rows, noticed
         noticed["active_retired"] += bool(is_rival) and found == "imported"
-        self._new = self._not_stored(look.view.rows(_MESSAGES, {"session_id": session["id"]}))
+        known = look.view.rows(_MESSAGES, {"session_id": session["id"]})
+        self._new = self._not_stored(known)
         self._keeps_numbers = not any(placing.beside(look.view, {"messaging_messages": self._new}))
         return found, rows + Counter(messaging_messages=len(self._new)), noticed
 

@@ -12,12 +12,13 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.scope import TransactionScope
+from lastlight_state.db.statements import Row, Statement
 from lastlight_state.errors import MisuseError
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import FireClaim, FireOutcome
@@ -151,7 +152,7 @@ class Fires(Repository):
         length = claim.lease if lease is None else lease
         return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
-    def _held(self, statement: Any, held: dict[str, Any], until: datetime) -> dict[str, Any]:
+    def _held(self, statement: Statement[Row], held: Row, until: datetime) -> Row:
         """The row that a write on a held fire returns."""
         values = {**held, "lease_expires_at": until}
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)

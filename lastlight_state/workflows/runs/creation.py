@@ -43,7 +43,7 @@ def insert(unit: Unit, row: dict[str, Any]) -> WorkflowRun | None:
 def refusal(unit: Unit, row: dict[str, Any]) -> StateError:
     """The error for a run that the statement did not insert."""
     parent = row["parent_run_id"]
-    if parent is None or unit.row(sql.IS_DISABLED, row):
+    if parent is None or unit.row(sql.IS_DISABLED, row) is not None:
         return disabled(row["workflow_name"])
     if unit.row(rows.EXISTS, {"run_id": parent}) is None:
         return NotFound("workflow_run", parent, reason="given as parent")

@@ -44,6 +44,8 @@ def late() -> list[str]:
     backend.close()
     found += _late(shape, made)
     page = ROOT / "docs" / "schema.py"
+    rows: dict[Path, str] = runpy.run_path(str(page.with_name("rows.py")))["pages"]()
+    found += [late for file, text in rows.items() for late in _late(file, text)]
     return [*found, *_late(page.with_suffix(".md"), runpy.run_path(str(page))["page"]())]
 
 

@@ -1,0 +1,78 @@
+"""Rows have types: a statement returns what its `TypedDict` says, and mypy refuses a column that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any, get_type_hints
+
+import mypy.api
+
+import lastlight_state
+from lastlight_state.db.statements import Family, Statement
+from lastlight_state.testing import Database
+
+ROOT = Path(__file__).parents[2]
+
+WRONG = """
+from lastlight_state.db.statements import prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.messaging.message_checks import Draft
+from lastlight_state.messaging.message_statements import GET
+from lastlight_state.messaging.records import MessagingMessage, MessagingSession
+from lastlight_state.messaging.tables import MESSAGES
+
+def sound(unit: Unit) -> MessagingMessage | None:
+    return unit.find(MessagingMessage.of, GET, {"message_id": 1})
+
+def misspelt(unit: Unit) -> str | None:
+    row = unit.row(GET)
+    return row and row["contents"]
+
+def another_table(unit: Unit) -> MessagingSession | None:
+    return unit.find(MessagingSession.of, GET)
+
+def untyped(unit: Unit) -> MessagingMessage | None:
+    return unit.find(MessagingMessage.of, prepared(MESSAGES.select()))
+
+def incomplete() -> Draft:
+    return {"role": "user", "content": "x"}
+"""
+
+
+def typed() -> Iterator[tuple[str, Statement[Any]]]:
+    """The statements that say what rows they return, by the names of their constants."""
+    for module in walk_packages(lastlight_state.__path__, "lastlight_state."):
+        if module.name.rpartition(".")[2].endswith("statements"):
+            for name, found in vars(import_module(module.name)).items():
+                for one in found.values() if isinstance(found, dict) else (found,):
+                    statement = one.of(["a"])[0] if isinstance(one, Family) else one
+                    if isinstance(statement, Statement) and statement.row is not None:
+                        yield f"{module.name}.{name}", statement
+
+
+def test_a_statement_returns_the_columns_that_its_type_has(database: Database) -> None:
+    """house H-70: with their names, each of them."""
+    backend = database.open()._scope.backend
+    found = dict(typed())
+    assert len(found) > 10
+    wrong = {
+        name: sorted({cell.name for cell in statement.on(backend)._cells} ^ get_type_hints(statement.row).keys())
+        for name, statement in found.items()
+    }
+    assert {name: columns for name, columns in wrong.items() if columns} == {}
+
+
+def test_a_column_that_a_row_lacks_is_an_error_of_the_type_checker(tmp_path: Path) -> None:
+    """house H-70: misspelt, of another table, of a statement without a type, and left out."""
+    file = tmp_path / "wrong.py"
+    file.write_text(WRONG, "utf-8")
+    told, problems, _ = mypy.api.run(
+        [str(file), "--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
+    )
+    lines = {int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line}
+    at = {number for number, line in enumerate(WRONG.splitlines(), 1) if line.startswith("    return")}
+    sound = WRONG.splitlines().index('    return unit.find(MessagingMessage.of, GET, {"message_id": 1})') + 1
+    assert lines == at - {sound}, told + problems
