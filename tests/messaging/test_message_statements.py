@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from support.messaging.chat import said, started
 from support.messaging.plans import Plans, excess
@@ -7,9 +9,12 @@ from support.workflows.steps import Raw
 
 from lastlight_state import StateStore
 from lastlight_state.messaging import delivery_statements as delivery, message_statements as sql
+from lastlight_state.messaging.message_checks import Draft
 from lastlight_state.testing import Database, FrozenClock
 
 MANY = pytest.mark.parametrize("many", [4_000, pytest.param(100_000, marks=pytest.mark.soak)])
+
+SAID_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 SESSIONS = """
 INSERT INTO messaging_sessions (id, platform, channel_id, user_id, created_at, last_activity_at)
@@ -68,7 +73,7 @@ def test_deliveries_are_found_by_their_platform_id(plans: Plans) -> None:
     """messaging M-33, M-40, M-62: at any length of a conversation."""
     assert "ix_messaging_messages_platform_id" in plans.of(sql.FIND_PLATFORM_ID)
     assert "ix_messaging_messages_platform_id" in plans.of(*delivery.STORED.of(["p2", "p4"]))
-    draft = {"role": "user", "content": "x", "timestamp": None, "platform_message_id": "p2"}
+    draft: Draft = {"role": "user", "content": "x", "timestamp": SAID_AT, "platform_message_id": "p2"}
     for counted in {False, plans.backend.writes_in_ctes}:
         assert "ix_messaging_messages_platform_id" in plans.of(*delivery.insert_unless_there([draft], counted=counted))
 

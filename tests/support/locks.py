@@ -46,9 +46,9 @@ def statements() -> dict[str, str]:
 
 
 @cache
-def named() -> dict[str, Statement | Family]:
+def named() -> dict[str, Statement[Any] | Family[Any]]:
     """All statements that stand in a module, a class, or an object of one, by the first of their names."""
-    names: dict[Statement | Family, str] = {}
+    names: dict[Statement[Any] | Family[Any], str] = {}
     for name, statement in _all():
         names.setdefault(statement, name)
     return {name: statement for statement, name in names.items()}
@@ -60,15 +60,15 @@ def recorded() -> dict[str, str]:
     return {name: lock for name, _, lock in (line.partition(" = ") for line in lines)}
 
 
-def _all() -> Iterator[tuple[str, Statement | Family]]:
+def _all() -> Iterator[tuple[str, Statement[Any] | Family[Any]]]:
     for module in walk_packages(lastlight_state.__path__, "lastlight_state."):
         if not module.name.endswith("__main__") and ".testing" not in module.name:
             for name, value in vars(import_module(module.name)).items():
                 yield from _within(f"{module.name.removeprefix('lastlight_state.')}.{name}", value, _DEPTH)
 
 
-def _within(name: str, value: Any, depth: int) -> Iterator[tuple[str, Statement | Family]]:
-    if isinstance(value, Statement | Family):
+def _within(name: str, value: Any, depth: int) -> Iterator[tuple[str, Statement[Any] | Family[Any]]]:
+    if isinstance(value, Statement[Any] | Family[Any]):
         yield name, value
     elif isinstance(value, Filtered) and value._beside is None:  # the others want more than filters
         yield name, value.of({})[0]
@@ -89,7 +89,7 @@ def _parts(value: Any, depth: int) -> Iterator[tuple[str, Any, int]]:
         yield from ((f".{key}", one, depth) for key, one in getattr(value, "__dict__", {}).items())
 
 
-def _text(statement: Statement | Family) -> str:
+def _text(statement: Statement[Any] | Family[Any]) -> str:
     one = statement if isinstance(statement, Statement) else statement.of(["key"])[0]
     return str(one.element.compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call,attr-defined]
 

@@ -24,7 +24,7 @@ class Plans:
         """Change a setting of Postgres' planner."""
         self._raw.execute(f"SET {name} = {value}")
 
-    def of(self, statement: Statement, values: Mapping[str, Any] | None = None) -> str:
+    def of(self, statement: Statement[Any], values: Mapping[str, Any] | None = None) -> str:
         """The plan as text, in the words of the product."""
         compiled = statement.on(self.backend)
         parameters = compiled.parameters({**self._values, **(values or {})})

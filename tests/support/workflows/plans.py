@@ -43,7 +43,7 @@ class Plan:
 
 
 def plan_of(
-    database: Database, store: StateStore, statement: Statement, values: dict[str, Any], *, in_order: bool = False
+    database: Database, store: StateStore, statement: Statement[Any], values: dict[str, Any], *, in_order: bool = False
 ) -> Plan:
     """The plan of a statement with these parameters.
 
@@ -98,7 +98,9 @@ def sql_of_page(store: StateStore, listing: Listing, chosen: dict[str, Any], *, 
     return listing.statement(chosen, paged=paged).on(store.backend).sql
 
 
-def columns_of_rows(database: Database, store: StateStore, statement: Statement, values: dict[str, Any]) -> set[str]:
+def columns_of_rows(
+    database: Database, store: StateStore, statement: Statement[Any], values: dict[str, Any]
+) -> set[str]:
     """The columns of executions that SQLite takes from the table's rows, and not from an index, for this statement."""
     raw = database.raw()
     [(root,)] = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = 'executions'").fetchall()
