@@ -10,6 +10,16 @@ from dataclasses import asdict, dataclass, replace
 
 Work = Callable[[], object]
 
+#: What tells the time. On a machine that is busy with other work, the time of this thread's processor says more, as
+#: long as the work is its own and not a server's.
+CLOCKS = {"wall": time.perf_counter, "processor": time.thread_time}
+_clock = [time.perf_counter]
+
+
+def tell_time_by(name: str) -> None:
+    """Measure by this clock from now on."""
+    _clock[0] = CLOCKS[name]
+
 
 @dataclass(frozen=True)
 class Result:
@@ -72,7 +82,8 @@ def compare(
 
 
 def _time(work: Work, calls: int) -> float:
-    begin = time.perf_counter()
+    [clock] = _clock
+    begin = clock()
     for _ in range(calls):
         work()
-    return (time.perf_counter() - begin) / calls * 1e6
+    return (clock() - begin) / calls * 1e6

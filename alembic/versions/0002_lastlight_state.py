@@ -620,7 +620,7 @@ def _receipts() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_maintenance_receipts"),
         comment="lastlight_state: what maintenance did, one row per piece of work",
     )
-    _index("ix_maintenance_receipts_kind", "maintenance_receipts", "kind, started_at DESC, id DESC")
+    _index("ix_maintenance_receipts_kind", "maintenance_receipts", "kind, started_at, id")
     running = "state = 'running'"
     _index("uq_maintenance_receipts_running", "maintenance_receipts", "kind, scope", running, unique=True)
 
@@ -1499,12 +1499,12 @@ def _of_what_has_ended() -> None:
 def _of_chats() -> None:
     table = "messaging_sessions"
     place = ["platform", "channel_id", "coalesce(thread_id, '')"]
-    newest = ["last_activity_at DESC", "id DESC"]
+    newest = ["last_activity_at", "id"]
     _index("uq_messaging_sessions_active_key", table, [*place, "user_id"], "active = 1", "active", unique=True)
     _index("ix_messaging_sessions_active_place", table, [*place, *newest], "active = 1", "active")
     _index("ix_messaging_sessions_activity", table, newest)
     has_agent = "agent_session_id IS NOT NULL"
-    _index("ix_messaging_sessions_agent", table, "agent_session_id, created_at DESC", has_agent)
+    _index("ix_messaging_sessions_agent", table, "agent_session_id, created_at", has_agent)
     table, has_id = "messaging_messages", "platform_message_id IS NOT NULL"
     _index("ix_messaging_messages_order", table, "session_id, id")
     _index("ix_messaging_messages_platform_id", table, "platform_message_id, session_id", has_id)
@@ -1512,11 +1512,11 @@ def _of_chats() -> None:
 
 def _of_schedules() -> None:
     _index("ix_cron_schedules_due", "cron_schedules", "next_run_at, name, target", "next_run_at IS NOT NULL")
-    _index("ix_cron_schedules_newest", "cron_schedules", "created_at DESC, name DESC")
+    _index("ix_cron_schedules_newest", "cron_schedules", "created_at, name")
     once = "scheduled_for IS NOT NULL"
     _index("uq_cron_fires_instant", "cron_fires", "cron_name, scheduled_for", once, unique=True)
-    _index("ix_cron_fires_cron", "cron_fires", "cron_name, started_at DESC, id DESC")
-    _index("ix_cron_fires_newest", "cron_fires", "started_at DESC, id DESC")
+    _index("ix_cron_fires_cron", "cron_fires", "cron_name, started_at, id")
+    _index("ix_cron_fires_newest", "cron_fires", "started_at, id")
     _index("ix_cron_fires_running", "cron_fires", "cron_name, target, id", "status = 'running'")
 
 
@@ -1533,12 +1533,12 @@ def _of_the_journal() -> None:
     _index("ix_tool_calls_open", "tool_calls", "run_id, seq", "finished_at IS NULL")
     _index("ix_tool_calls_task", "tool_calls", "run_id, node_id, iteration, attempt, seq")
     _index("uq_tool_calls_call_id", "tool_calls", "run_id, call_id", "call_id IS NOT NULL", unique=True)
-    _index("ix_sandboxes_newest", "sandboxes", "updated_at DESC, run_id DESC, sandbox_id DESC")
-    _index("ix_sandboxes_status", "sandboxes", "status, updated_at DESC, run_id DESC, sandbox_id DESC")
-    _index("ix_sandboxes_run", "sandboxes", "run_id, updated_at DESC, sandbox_id DESC")
-    _index("ix_scores_newest", "scores", "scored_at DESC, id DESC")
-    _index("ix_scores_run", "scores", "run_id, scored_at DESC, id DESC")
-    _index("ix_scores_scorer", "scores", "scorer_id, scored_at DESC, id DESC")
+    _index("ix_sandboxes_newest", "sandboxes", "updated_at, run_id, sandbox_id")
+    _index("ix_sandboxes_status", "sandboxes", "status, updated_at, run_id, sandbox_id")
+    _index("ix_sandboxes_run", "sandboxes", "run_id, updated_at, sandbox_id")
+    _index("ix_scores_newest", "scores", "scored_at, id")
+    _index("ix_scores_run", "scores", "run_id, scored_at, id")
+    _index("ix_scores_scorer", "scores", "scorer_id, scored_at, id")
     _index(
         "uq_scores_current",
         "scores",
@@ -1549,8 +1549,8 @@ def _of_the_journal() -> None:
 
 
 def _of_the_cache() -> None:
-    _index("ix_output_cache_node", "output_cache", "workflow_name, node_id, created_at DESC, cache_key DESC")
-    _index("ix_output_cache_newest", "output_cache", "created_at DESC, cache_key DESC")
+    _index("ix_output_cache_node", "output_cache", "workflow_name, node_id, created_at, cache_key")
+    _index("ix_output_cache_newest", "output_cache", "created_at, cache_key")
     _index("ix_output_cache_expiry", "output_cache", "expires_at", "expires_at IS NOT NULL")
 
 
@@ -1562,19 +1562,19 @@ def _of_conversations() -> None:
     _index("ix_sessions_agent_session", "sessions", "agent_session_id", "agent_session_id IS NOT NULL")
     _index("ix_sessions_first_msg", "sessions", "first_msg_id", "first_msg_id IS NOT NULL")
     _index("ix_sessions_last_msg", "sessions", "last_msg_id", "last_msg_id IS NOT NULL")
-    _index("ix_sessions_newest", "sessions", "updated_at DESC, id DESC")
-    _index("ix_sessions_playbook", "sessions", "playbook_name, updated_at DESC", "playbook_name IS NOT NULL")
+    _index("ix_sessions_newest", "sessions", "updated_at, id")
+    _index("ix_sessions_playbook", "sessions", "playbook_name, updated_at", "playbook_name IS NOT NULL")
     _index("ix_sessions_progression", "sessions", "progression_id")
-    _index("ix_sessions_project", "sessions", "project, updated_at DESC", "project IS NOT NULL")
+    _index("ix_sessions_project", "sessions", "project, updated_at", "project IS NOT NULL")
     _index("ix_sessions_running", "sessions", "last_message_at", "status = 'running'")
     _index("ix_sessions_show", "sessions", "show_topic, show_play_name", "show_topic IS NOT NULL")
-    _index("ix_sessions_status", "sessions", "status, updated_at DESC, id DESC")
+    _index("ix_sessions_status", "sessions", "status, updated_at, id")
     _index("ix_sessions_workflow_run", "sessions", "workflow_run_id", "workflow_run_id IS NOT NULL")
     _index("ix_branches_parent", "branches", "parent_branch_id", "parent_branch_id IS NOT NULL")
     _index("ix_branches_progression", "branches", "progression_id")
     _index("ix_branches_session", "branches", "session_id, created_at, id")
     _index("ix_branches_system_msg", "branches", "system_msg_id", "system_msg_id IS NOT NULL")
-    _index("ix_session_transitions_newest", "session_transitions", "created_at DESC, id DESC")
+    _index("ix_session_transitions_newest", "session_transitions", "created_at, id")
     _index("ix_messages_embedded", "messages", "id", "embedding IS NOT NULL")
     _index("ix_vectors_document", "vectors", "namespace, document_id, chunk_index, id", "document_id IS NOT NULL")
     _index("ix_exchange_deliveries_open", "exchange_deliveries", "owner, ord", "acked_at IS NULL")

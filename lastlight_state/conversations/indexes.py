@@ -31,18 +31,18 @@ Index("ix_messages_embedded", _message.id, **where("embedding IS NOT NULL"))
 
 Index("ix_progression_links_message", _link.message_id, _link.progression_id)
 
-Index("ix_sessions_newest", _session.updated_at.desc(), _session.id.desc())
+Index("ix_sessions_newest", _session.updated_at, _session.id)
 Index("ix_sessions_progression", _session.progression_id)
 Index("ix_sessions_first_msg", _session.first_msg_id, **where("first_msg_id IS NOT NULL"))
 Index("ix_sessions_last_msg", _session.last_msg_id, **where("last_msg_id IS NOT NULL"))
 Index("ix_sessions_show", _session.show_topic, _session.show_play_name, **where("show_topic IS NOT NULL"))
-Index("ix_sessions_playbook", _session.playbook_name, _session.updated_at.desc(), **where("playbook_name IS NOT NULL"))
-Index("ix_sessions_status", _session.status, _session.updated_at.desc(), _session.id.desc())
+Index("ix_sessions_playbook", _session.playbook_name, _session.updated_at, **where("playbook_name IS NOT NULL"))
+Index("ix_sessions_status", _session.status, _session.updated_at, _session.id)
 Index("ix_sessions_running", _session.last_message_at, **where("status = 'running'"))
-Index("ix_sessions_project", _session.project, _session.updated_at.desc(), **where("project IS NOT NULL"))
+Index("ix_sessions_project", _session.project, _session.updated_at, **where("project IS NOT NULL"))
 for _name in ("agent_session_id", "workflow_run_id"):
     Index(f"ix_sessions_{_name.removesuffix('_id')}", _session[_name], **where(f"{_name} IS NOT NULL"))
-Index("ix_session_transitions_newest", _transition.created_at.desc(), _transition.id.desc())
+Index("ix_session_transitions_newest", _transition.created_at, _transition.id)
 
 Index("ix_branches_session", _branch.session_id, _branch.created_at, _branch.id)
 Index("ix_branches_progression", _branch.progression_id)

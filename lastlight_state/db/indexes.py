@@ -68,7 +68,8 @@ def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 class Leading(BinaryExpression[bool]):
-    """Equality with the first column of a composite index whose order is wanted. ORDER BY must name the column, too.
+    """Equality with the first column of a composite index whose order is wanted. ORDER BY must name the column, too,
+    in the direction of the columns behind it.
 
     Forces that index: with ``=``, Postgres drops the column from ORDER BY and may walk the primary key instead, through
     all rows that do not match; ``IN (v, v)`` prevents that. On SQLite ``=`` uses the index, and is faster.

@@ -194,12 +194,12 @@ Index("ix_tool_calls_open", _call.run_id, _call.seq, **where("finished_at IS NUL
 Index(
     "ix_sandboxes_status",
     _sandbox.status,
-    _sandbox.updated_at.desc(),
-    _sandbox.run_id.desc(),
-    _sandbox.sandbox_id.desc(),
+    _sandbox.updated_at,
+    _sandbox.run_id,
+    _sandbox.sandbox_id,
 )
-Index("ix_sandboxes_newest", _sandbox.updated_at.desc(), _sandbox.run_id.desc(), _sandbox.sandbox_id.desc())
-Index("ix_sandboxes_run", _sandbox.run_id, _sandbox.updated_at.desc(), _sandbox.sandbox_id.desc())
+Index("ix_sandboxes_newest", _sandbox.updated_at, _sandbox.run_id, _sandbox.sandbox_id)
+Index("ix_sandboxes_run", _sandbox.run_id, _sandbox.updated_at, _sandbox.sandbox_id)
 
 Index(
     "uq_scores_current",
@@ -212,6 +212,6 @@ Index(
     unique=True,
     **where("superseded_at IS NULL"),
 )
-Index("ix_scores_run", _score.run_id, _score.scored_at.desc(), _score.id.desc())
-Index("ix_scores_scorer", _score.scorer_id, _score.scored_at.desc(), _score.id.desc())
-Index("ix_scores_newest", _score.scored_at.desc(), _score.id.desc())
+Index("ix_scores_run", _score.run_id, _score.scored_at, _score.id)
+Index("ix_scores_scorer", _score.scorer_id, _score.scored_at, _score.id)
+Index("ix_scores_newest", _score.scored_at, _score.id)

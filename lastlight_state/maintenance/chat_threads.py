@@ -36,7 +36,7 @@ def _newest_turn(shown: sa.ColumnElement[Any], trigger: sa.ColumnElement[Any], *
     return (
         through(sa.select(shown), _TURN, "ix_executions_chat")
         .where(Leading(_TURN.c.trigger_id, trigger), _TURN.c.skill == constant("chat"), *conditions)
-        .order_by(_TURN.c.trigger_id, _TURN.c.started_at.desc(), _TURN.c.id.desc())
+        .order_by(_TURN.c.trigger_id.desc(), _TURN.c.started_at.desc(), _TURN.c.id.desc())
         .limit(number(1))
         .scalar_subquery()
     )

@@ -26,7 +26,7 @@ def _newest_of(session_ids: Sequence[sa.BindParameter[Any]]) -> Any:
     newest = (
         sa.select(_LATER.c.id)
         .where(Leading(_LATER.c.session_id, given.c.session_id), _LATER.c.session_id.is_not(None))
-        .order_by(_LATER.c.session_id, _LATER.c.started_at.desc(), _LATER.c.id.desc())
+        .order_by(_LATER.c.session_id.desc(), _LATER.c.started_at.desc(), _LATER.c.id.desc())
         .limit(number(1))
         .scalar_subquery()
     )

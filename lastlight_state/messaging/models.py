@@ -100,15 +100,15 @@ Index(
     _session.platform,
     _session.channel_id,
     _thread,
-    _session.last_activity_at.desc(),
-    _session.id.desc(),
+    _session.last_activity_at,
+    _session.id,
     **_ACTIVE,
 )
-Index("ix_messaging_sessions_activity", _session.last_activity_at.desc(), _session.id.desc())
+Index("ix_messaging_sessions_activity", _session.last_activity_at, _session.id)
 Index(
     "ix_messaging_sessions_agent",
     _session.agent_session_id,
-    _session.created_at.desc(),
+    _session.created_at,
     **where("agent_session_id IS NOT NULL"),
 )
 Index("ix_messaging_messages_order", _message.session_id, _message.id)

@@ -103,6 +103,6 @@ class OutputCacheModel(Base):
 
 _cache = OutputCacheModel.__table__.c
 
-Index("ix_output_cache_node", _cache.workflow_name, _cache.node_id, _cache.created_at.desc(), _cache.cache_key.desc())
-Index("ix_output_cache_newest", _cache.created_at.desc(), _cache.cache_key.desc())
+Index("ix_output_cache_node", _cache.workflow_name, _cache.node_id, _cache.created_at, _cache.cache_key)
+Index("ix_output_cache_newest", _cache.created_at, _cache.cache_key)
 Index("ix_output_cache_expiry", _cache.expires_at, **where("expires_at IS NOT NULL"))

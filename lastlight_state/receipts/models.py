@@ -117,5 +117,5 @@ class CopyProgressModel(Base):
 
 _receipt = MaintenanceReceiptModel.__table__.c
 
-Index("ix_maintenance_receipts_kind", _receipt.kind, _receipt.started_at.desc(), _receipt.id.desc())
+Index("ix_maintenance_receipts_kind", _receipt.kind, _receipt.started_at, _receipt.id)
 Index("uq_maintenance_receipts_running", _receipt.kind, _receipt.scope, unique=True, **where("state = 'running'"))

@@ -110,8 +110,8 @@ Index(
     _schedule.target,
     **where("next_run_at IS NOT NULL"),
 )
-Index("ix_cron_schedules_newest", _schedule.created_at.desc(), _schedule.name.desc())
+Index("ix_cron_schedules_newest", _schedule.created_at, _schedule.name)
 Index("uq_cron_fires_instant", _fire.cron_name, _fire.scheduled_for, unique=True, **where("scheduled_for IS NOT NULL"))
-Index("ix_cron_fires_cron", _fire.cron_name, _fire.started_at.desc(), _fire.id.desc())
-Index("ix_cron_fires_newest", _fire.started_at.desc(), _fire.id.desc())
+Index("ix_cron_fires_cron", _fire.cron_name, _fire.started_at, _fire.id)
+Index("ix_cron_fires_newest", _fire.started_at, _fire.id)
 Index("ix_cron_fires_running", _fire.cron_name, _fire.target, _fire.id, **where("status = 'running'"))

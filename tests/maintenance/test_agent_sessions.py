@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -101,4 +102,5 @@ def test_the_newest_execution_is_read_by_the_index_of_sessions(database: Databas
     statement, values = NEWEST.of(["s1", "s2", "s3"])
     plan = plan_of(database, database.open(), statement, values, in_order=True)
     assert "ix_executions_session" in plan.text, plan
+    assert not re.search(r"(?<!Incremental )Sort  \(|TEMP B-TREE FOR ORDER", plan.text), plan
     assert not reads_the_table(plan), plan

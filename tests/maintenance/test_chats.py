@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,4 @@ def test_what_is_known_of_threads_is_read_by_indexes_alone(database: Database) -
     plan = plan_of(database, database.open(), statement, values, in_order=True)
     assert not reads_the_table(plan), plan
     assert "ix_executions_chat" in plan.text, plan
+    assert not re.search(r"(?<!Incremental )Sort  \(|TEMP B-TREE FOR ORDER", plan.text), plan

@@ -83,7 +83,7 @@ def _newest(names: sa.CTE, limit: sa.ColumnElement[Any]) -> sa.Subquery:
         sa.select(fires.c.id, fires.c.status)
         .with_hint(fires, "INDEXED BY ix_cron_fires_cron", "sqlite")
         .where(Leading(fires.c.cron_name, names.c.name))
-        .order_by(fires.c.cron_name, fires.c.started_at.desc(), fires.c.id.desc())
+        .order_by(fires.c.cron_name.desc(), fires.c.started_at.desc(), fires.c.id.desc())
         .limit(limit)
         .correlate(names)
         .subquery()

@@ -79,7 +79,7 @@ def _whole_after_most(run: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
 def _scores(run: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """The scores of a run, in the order of their index."""
     found = sa.select(_score.c.id).where(Leading(_score.c.run_id, run)).correlate(RUNS)
-    return found.order_by(_score.c.run_id, _score.c.scored_at.desc(), _score.c.id.desc())
+    return found.order_by(_score.c.run_id.desc(), _score.c.scored_at.desc(), _score.c.id.desc())
 
 
 @dataclass(frozen=True)
