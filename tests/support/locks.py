@@ -68,7 +68,7 @@ def _all() -> Iterator[tuple[str, Statement[Any] | Family[Any]]]:
 
 
 def _within(name: str, value: Any, depth: int) -> Iterator[tuple[str, Statement[Any] | Family[Any]]]:
-    if isinstance(value, Statement[Any] | Family[Any]):
+    if isinstance(value, Statement | Family):
         yield name, value
     elif isinstance(value, Filtered) and value._beside is None:  # the others want more than filters
         yield name, value.of({})[0]
