@@ -103,4 +103,5 @@ def test_the_newest_execution_is_read_by_the_index_of_sessions(database: Databas
     plan = plan_of(database, database.open(), statement, values, in_order=True)
     assert "ix_executions_session" in plan.text, plan
     assert not re.search(r"(?<!Incremental )Sort  \(|TEMP B-TREE FOR ORDER", plan.text), plan
+    assert all("started_at" in keys for keys in re.findall("Presorted Key: (.*)", plan.text)), plan
     assert not reads_the_table(plan), plan

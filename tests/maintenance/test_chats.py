@@ -235,3 +235,4 @@ def test_what_is_known_of_threads_is_read_by_indexes_alone(database: Database) -
     assert not reads_the_table(plan), plan
     assert "ix_executions_chat" in plan.text, plan
     assert not re.search(r"(?<!Incremental )Sort  \(|TEMP B-TREE FOR ORDER", plan.text), plan
+    assert all("started_at" in keys for keys in re.findall("Presorted Key: (.*)", plan.text)), plan
