@@ -138,7 +138,7 @@ class ClaimLost(Conflict):
         status: str,
         kind: Literal["run", "fire", "agent", "receipt", "session", "delivery"] = "run",
     ) -> None:
-        given = f", not at {presented}" if presented is not None else ", and no claim was given"
+        given = f", not at {shown(presented, 80)}" if presented is not None else ", and no claim was given"
         at = "" if kind in ("session", "delivery") else f" at epoch {current_epoch}{given}"
         text = f"{kind} {shown(key)} is {status} and held by {held_by!r}{at}"
         held: dict[str, Any] = {"held_by": held_by, "status": status, f"{kind}_id": key}

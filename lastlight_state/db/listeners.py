@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from lastlight_state.db import valid
 from lastlight_state.metrics import Metrics
 
 _log = logging.getLogger("lastlight_state.db")
@@ -20,6 +21,7 @@ class Listeners:
 
     def subscribe(self, topic: str, callback: Callable[[Any], object]) -> Callable[[], None]:
         """Call ``callback`` with each fact of the topic; returns the function that ends it."""
+        valid.callback("callback", callback)
         listening = self._by_topic.setdefault(topic, [])
         listening.append(callback)
 

@@ -6,7 +6,7 @@ Each returns the value to store, or raises `InvalidValue` with the name of the a
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sized
+from collections.abc import Callable, Collection, Sized
 from datetime import timedelta
 from typing import Any, TypeVar, get_args, overload
 
@@ -134,6 +134,13 @@ def seconds(where: str, value: Any) -> float:
     if not 0 <= value <= LONGEST_WAIT:
         raise InvalidValue(where, f"must be between 0 and {LONGEST_WAIT} seconds, got {shown(value, 80)}")
     return float(value)
+
+
+def callback(where: str, value: Any) -> Callable[..., Any]:
+    """Something that can be called."""
+    if not callable(value):
+        raise InvalidValue(where, f"expected a callable, got {type(value).__name__}")
+    return value  # type: ignore[no-any-return]
 
 
 def stop(value: Any) -> threading.Event:

@@ -19,7 +19,7 @@ from lastlight_state.db import pages, valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.scope import StoreScope
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict, StateError
+from lastlight_state.errors import Conflict, InvalidValue, StateError
 from lastlight_state.jsonl import files, places
 from lastlight_state.mailbox import models
 from lastlight_state.mailbox.agent import AgentMailbox, lives
@@ -35,7 +35,7 @@ from lastlight_state.mailbox.folder import (
     removal,
 )
 from lastlight_state.mailbox.host import HostMailbox
-from lastlight_state.mailbox.kernel import meta, shape
+from lastlight_state.mailbox.kernel import checks, meta, shape
 from lastlight_state.mailbox.kernel.files import deadline
 from lastlight_state.mailbox.kernel.pair import Pair
 from lastlight_state.mailbox.records import MailboxInfo
@@ -119,7 +119,10 @@ class Mailboxes:
         policy: StalePolicy = DEFAULT_POLICY,
     ) -> _Reports:
         """`HostSweep.run` for each of these groups and sessions. One that fails has its error in its report."""
-        return [self._swept(group, session, running, policy) for group, session in sessions]
+        asked = _pairs(sessions)
+        valid.callback("running", running)
+        rule = checks.policy(policy)
+        return [self._swept(group, session, running, rule) for group, session in asked]
 
     def prune(
         self, group: str, session: str, *, dry_run: bool = True, policy: StalePolicy = DEFAULT_POLICY
@@ -131,7 +134,7 @@ class Mailboxes:
         file cannot be read. See to it that nobody starts its agent meanwhile.
         """
         is_dry = valid.flag("dry_run", dry_run)
-        rule = valid.group("policy", policy, StalePolicy)
+        rule = checks.policy(policy)
         host = self.host(group, session)
         place = Place.below(self.root, group, session)
         beaten = heartbeat.last_beat(place.path)
@@ -179,6 +182,17 @@ def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> No
     shape.complete(unit, declared)
     for key, value in noted.items():
         meta.put(unit, declared, key, value)
+
+
+def _pairs(sessions: Any) -> list[tuple[str, str]]:
+    """Groups and sessions. Raises `InvalidValue`."""
+    if isinstance(sessions, str) or not isinstance(sessions, Iterable):
+        raise InvalidValue("sessions", f"expected pairs of a group and a session, got {type(sessions).__name__}")
+    given = list(sessions)
+    for number, pair in enumerate(given):
+        if not isinstance(pair, tuple | list) or [type(part) for part in pair] != [str, str]:
+            raise InvalidValue(f"sessions[{number}]", f"expected a group and a session, got {type(pair).__name__}")
+    return given
 
 
 def _groups(root: Path) -> list[str]:

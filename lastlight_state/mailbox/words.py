@@ -39,6 +39,8 @@ MOST_POLLED = 100
 
 #: The delay before a message is tried again, doubled with each try.
 FIRST_DELAY = timedelta(seconds=5)
+#: The longest that a call waits for messages, and that an agent may be silent.
+LONGEST_WAIT, LONGEST_SILENCE = timedelta(days=1), timedelta(days=366)
 #: The longest lease of a delivery.
 LONGEST_LEASE = timedelta(days=1)
 #: Tries of an inbound message, and of a delivery, before they fail.

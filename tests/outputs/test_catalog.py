@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, create_model
 from support.outputs.shapes import Analysis, Grown, a_run
 
 from lastlight_state import StateStore
+from lastlight_state.db.base import Base
 from lastlight_state.errors import (
     AlreadyExists,
     InvalidValue,
@@ -402,3 +403,19 @@ def test_an_unknown_key_is_not_found(store: StateStore, run_id: str) -> None:
         with pytest.raises(NotFound) as refusal:
             call()
         assert (refusal.value.kind, refusal.value.key) == ("output", "nothing")
+
+
+OWN_TABLES = sorted({*Base.metadata.tables, "alembic_version"})
+
+
+@pytest.mark.parametrize("name", OWN_TABLES)
+def test_no_output_takes_the_name_of_a_table_of_ours(every_backend: StateStore, name: str) -> None:
+    """outputs D-5: neither by its key nor by name, and nothing else is looked at before."""
+    for call in (
+        lambda: every_backend.outputs.define(name, Scores),
+        lambda: every_backend.outputs.define("mine", Scores, table=name),
+        lambda: every_backend.outputs.catalog.define_all({name: Scores}),
+        lambda: every_backend.outputs.catalog.plan(name, Scores),
+    ):
+        with pytest.raises(ReservedName):
+            call()

@@ -12,6 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from lastlight_state.db import valid
 from lastlight_state.db.gate import guarded
 from lastlight_state.db.repository import Context
 from lastlight_state.db.scope import StoreScope
@@ -164,7 +165,7 @@ class JournalWriter:
         It is called in the thread that appends, before ``append`` returns; listeners in the order of their
         subscription. What it raises harms nothing, and is reported by `flush`.
         """
-        self._core.subscribe(checks.callable_at("listener", listener), checks.types(types))
+        self._core.subscribe(valid.callback("listener", listener), checks.types(types))
 
     def unsubscribe(self, listener: Listener) -> None:
         """Call it no more. One that is not subscribed is no error."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from lastlight_state.db import valid
-from lastlight_state.errors import InvalidValue
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import WriterOptions
 
@@ -32,15 +31,8 @@ def callables(where: str, given: Any) -> list[Callable[..., Any]]:
     """Functions, or objects that can be called."""
     found = valid.several(where, given)
     for i, one in enumerate(found):
-        callable_at(f"{where}[{i}]", one)
+        valid.callback(f"{where}[{i}]", one)
     return found
-
-
-def callable_at(where: str, given: Any) -> Callable[..., Any]:
-    """Something that can be called."""
-    if not callable(given):
-        raise InvalidValue(where, f"expected a callable, got {type(given).__name__}")
-    return given  # type: ignore[no-any-return]
 
 
 def types(given: Any) -> frozenset[str]:

@@ -108,7 +108,7 @@ class AgentInbox(Room):
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
         """Wait until `peek` has a message, at most ``timeout``; whether it has one."""
-        end = time.monotonic() + valid.duration("timeout", timeout).total_seconds()
+        end = time.monotonic() + valid.duration("timeout", timeout, most=words.LONGEST_WAIT).total_seconds()
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
         while not self.peek(limit=1).messages:
             left = end - time.monotonic()

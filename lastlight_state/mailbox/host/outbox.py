@@ -108,6 +108,7 @@ class HostOutbox(Room):
         without a place to go to, or with content that is no JSON, fails without it. ``lease`` is how long one sending
         may take before others try.
         """
+        valid.callback("adapter", adapter)
         counts = {"delivered": 0, "retried": 0, "failed": 0}
         for _ in range(valid.number("limit", limit, least=1)):
             due = self.take_due(limit=1, lease=lease)
@@ -162,7 +163,7 @@ class HostOutbox(Room):
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
         """Wait until a message is due, at most ``timeout``; whether one is."""
-        end = time.monotonic() + valid.duration("timeout", timeout).total_seconds()
+        end = time.monotonic() + valid.duration("timeout", timeout, most=words.LONGEST_WAIT).total_seconds()
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
         while not self._both(lambda both: leases.is_any_due(both, self._now())):
             left = end - time.monotonic()

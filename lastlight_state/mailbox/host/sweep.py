@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc, iso_text
-from lastlight_state.db import valid
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import StateError
 from lastlight_state.mailbox import models, stale, words
@@ -70,7 +69,7 @@ class HostSweep(Room):
         Only looks. Claims whose time cannot be read are passed over and named.
         """
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
-        rule = valid.group("policy", policy, StalePolicy)
+        rule = checks.policy(policy)
         due = HostInbox(self._pair).count_due()
         if started is None:
             return Assessment(action="wake" if due else "ok", due=due)
@@ -95,6 +94,7 @@ class HostSweep(Room):
         Writes nothing into the agent's file; again changes nothing until something is claimed anew.
         """
         text, now = checks.error_text(reason), self._now()
+        checks.policy(policy)
         held = [found for found in self._both(_held) if found[0]["status"] == "pending"]
         if not held:
             return ReleaseReport()
@@ -104,9 +104,10 @@ class HostSweep(Room):
 
     def expire(self, *, policy: StalePolicy = DEFAULT_POLICY) -> int:
         """Settle the oldest pending context beyond ``policy.max_context``; the number of messages."""
-        if policy.max_context is None:
+        rule = checks.policy(policy)
+        if rule.max_context is None:
             return 0
-        values = {"kept": valid.number("policy.max_context", policy.max_context)}
+        values = {"kept": rule.max_context}
         if not self._reading(lambda unit: unit.sound(sql.EXPIRED, values)[0]):
             return 0
         now = iso_text(self._now())
@@ -123,13 +124,15 @@ class HostSweep(Room):
 
     def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
         """All steps of a sweep. A step that fails is named in ``errors`` and does not undo the ones before it."""
+        checks.policy(policy)
+        started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
         place = self._pair.place
         steps: dict[str, Callable[[], Any]] = {"sync": self.sync, "advance": self.advance}
-        if agent_started_at is None:
+        if started is None:
             steps["release"] = lambda: self.release(reason="the agent is not running", policy=policy)
         steps["expired"] = lambda: self.expire(policy=policy)
         steps["tidied"] = self.tidy
-        steps["assessment"] = lambda: self.assess(agent_started_at=agent_started_at, policy=policy)
+        steps["assessment"] = lambda: self.assess(agent_started_at=started, policy=policy)
         done: dict[str, Any] = {}
         errors = []
         with deadline(self._settings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.mailbox import words
-from lastlight_state.mailbox.arguments import Routing
+from lastlight_state.mailbox.arguments import Routing, StalePolicy
 from lastlight_state.settings import Settings
 
 
@@ -47,6 +48,15 @@ def time_text(where: str, moment: datetime | None) -> str | None:
 def error_text(value: Any) -> str:
     """What went wrong, in words."""
     return valid.content("error", value, words.ERROR_BYTES)
+
+
+def policy(value: Any) -> StalePolicy:
+    """When an agent counts as stuck."""
+    given = valid.group("policy", value, StalePolicy)
+    for name in ("silent_after", "claim_after"):
+        valid.duration(f"policy.{name}", getattr(given, name), most=words.LONGEST_SILENCE)
+    kept = None if given.max_context is None else valid.number("policy.max_context", given.max_context)
+    return replace(given, timed_tools=kinds("policy.timed_tools", given.timed_tools), max_context=kept)
 
 
 def kinds(where: str, values: Any) -> frozenset[str]:

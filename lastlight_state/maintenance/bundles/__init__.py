@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
+from os import fspath
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class Bundles(Repository):
         `Conflict` ``unregistered_columns`` where the run has rows in an attached table with undeclared columns.
         """
         valid.word("kind", kind, KINDS)
-        codec.check_text("dest", str(dest))
+        codec.check_text("dest", fspath(dest))
         found, place = valid.sought("key", key), Path(dest).absolute()
         valid.flag("with_logs", with_logs)
         hidden = tuple(sorted({valid.word("redact", one, REDACTIONS) for one in valid.several("redact", redact)}))

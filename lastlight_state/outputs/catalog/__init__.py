@@ -21,7 +21,7 @@ from lastlight_state.outputs import naming, words
 from lastlight_state.outputs.catalog import plans, registry
 from lastlight_state.outputs.catalog.definitions import Definitions, Wish, refuse_collisions
 from lastlight_state.outputs.catalog.registry import Registered
-from lastlight_state.outputs.catalog.wishes import attached, wished
+from lastlight_state.outputs.catalog.wishes import attached, named, wished
 from lastlight_state.outputs.records import OutputPlan, OutputTableSummary
 from lastlight_state.outputs.table import OutputTable
 
@@ -153,18 +153,17 @@ class Catalog(Repository):
             raise MisuseError("definitions change tables: define outputs on the store, before the transaction or view")
 
     def _wish(self, key: Any, model: Any, table: Any, max_bytes: Any) -> Wish:
-        wish = wished(key, model, table, max_bytes)
-        if naming.is_reserved(wish.table_name):
-            free = self._free_name(wish.table_name, wish.key)
-            name = getattr(model, "__name__", "")
-            name = name if name.isidentifier() else "Model"
+        checked, name = named(key, table)
+        if naming.is_reserved(name):
+            free = self._free_name(name, checked)
+            called = getattr(model, "__name__", "")
+            called = called if called.isidentifier() else "Model"
             raise ReservedName(
                 "table",
-                f"{wish.table_name!r} is kept for the library; name another one: "
-                f'define("{key}", {name}, table="{free}")',
+                f'{name!r} is kept for the library; name another one: define("{checked}", {called}, table="{free}")',
                 suggestion=free,
             )
-        return wish
+        return wished(checked, name, model, max_bytes)
 
     def _free_name(self, table: str, key: str) -> str:
         """A table name that neither the registry nor the database knows."""

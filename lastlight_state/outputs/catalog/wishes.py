@@ -28,17 +28,21 @@ _TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
 )
 
 
-def wished(key: Any, model: Any, table: Any, max_bytes: Any) -> Wish:
-    """The definition, with its names and types checked. Does not check whether the table name is reserved."""
+def named(key: Any, table: Any) -> tuple[str, str]:
+    """The key and the table name of a definition. Does not check whether the table name is reserved."""
     checked = naming.key(key)
-    name = naming.table_name(
-        "key" if table is None else "table", naming.snake_case(checked) if table is None else table
-    )
+    if table is None:
+        return checked, naming.table_name("key", naming.snake_case(checked))
+    return checked, naming.table_name("table", table)
+
+
+def wished(key: str, name: str, model: Any, max_bytes: Any) -> Wish:
+    """The definition with this key and table name, which have been checked."""
     shape = shape_of(model)
     limit = words.ROW if max_bytes is None else valid.number("max_bytes", max_bytes, least=1, most=words.LARGEST_ROW)
     columns = (*BOOKKEEPING, *shape.columns)
     made: OutputTable[Any] = OutputTable(
-        key=checked,
+        key=key,
         table_name=name,
         kind=shape.kind,
         columns=columns,

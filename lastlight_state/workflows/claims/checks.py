@@ -13,6 +13,8 @@ from lastlight_state.workflows.arguments import Claim
 
 #: The longest lease, grace or delay.
 LONGEST = timedelta(days=366)
+#: What a database can hold as the epoch of a run.
+_EPOCHS = range(2**63)
 _SHORTEST_LEASE = timedelta(milliseconds=1)
 
 
@@ -41,14 +43,22 @@ def epoch(where: str, value: int | None) -> int | None:
 
 
 def claim(value: Any) -> Claim:
-    """A `Claim`."""
-    return valid.group("claim", value, Claim)
+    """A `Claim`, whose owner may stand among the actors of transitions."""
+    found = valid.group("claim", value, Claim)
+    valid.identifier("claim.owner", found.owner, words.CLAIM_OWNER)
+    return found
 
 
 def claims(values: Sequence[Claim]) -> dict[str, Claim]:
-    """Claims by run id. Of two claims on one run the newer is kept."""
-    given = sorted(map(claim, valid.several("claims", values)), key=lambda each: each.epoch)
-    return {each.run_id: each for each in given}
+    """Claims by run id. Of two claims on one run the newer is kept.
+
+    A claim whose epoch no database can hold gets the last one that can be held, which is no run's: it is lost alone,
+    and those beside it are renewed. Any other claim on its run is kept instead.
+    """
+    given = [valid.group("claim", value, Claim) for value in valid.several("claims", values)]
+    sound = sorted((each for each in given if each.epoch in _EPOCHS), key=lambda each: each.epoch)
+    unsound = (each.model_copy(update={"epoch": _EPOCHS[-1]}) for each in given if each.epoch not in _EPOCHS)
+    return {each.run_id: each for each in (*unsound, *sound)}
 
 
 def presented(held: Claim, now: datetime) -> dict[str, Any]:

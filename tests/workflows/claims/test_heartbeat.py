@@ -140,3 +140,15 @@ def test_a_holder_is_found_for_display(store: StateStore, frozen_clock: FrozenCl
     assert holder is not None
     assert (holder.owner, holder.epoch, holder.claimed_at) == ("worker-1", claim.epoch, claim.taken_at)
     assert (holder.heartbeat_at, holder.lease_expires_at) == (frozen_clock.now(), renewed.lease_expires_at)
+
+
+@pytest.mark.parametrize("epoch", [2**63, 2**64, 2**70, -1, -(2**63) - 1, -(2**70)])
+def test_a_claim_with_an_epoch_of_no_run_is_lost_alone(store: StateStore, epoch: int) -> None:
+    """workflows W-44: claims beside it are renewed, also a claim on its own run."""
+    claims = store.workflows.claims
+    sound, other = (claims.take(started(store).id, owner="a") for _ in range(2))
+    unsound = other.model_copy(update={"epoch": epoch})
+    found = claims.heartbeat_many([unsound, sound])
+    assert isinstance(found[sound.run_id], Claim)
+    assert isinstance(found[other.run_id], ClaimLost)
+    assert isinstance(claims.heartbeat_many([unsound, other])[other.run_id], Claim)
