@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -81,6 +82,15 @@ class Malformed(NamedTuple):
 
 class Original(Protocol):
     """A database file that the original program made, through one connection. Only `loosen` and `repair` write."""
+
+    def limited(self) -> AbstractContextManager[None]:
+        """Return a block in which a statement is ended that takes longer than any file of this size needs."""
+
+    def displacing(self, tables: Collection[str]) -> list[str]:
+        """Return the views and virtual tables that have the name of one of these tables, one line each."""
+
+    def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
+        """Return what computes whenever one of these tables is written, unless it is known: one line each."""
 
     def damages(self) -> list[str]:
         """What the database's own integrity check finds; empty for a sound file."""

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.endless import endless
 from support.mailbox.files import inbound, outbound, reply, sql
 
+from lastlight_state.backends.sqlite import held
 from lastlight_state.errors import BackendBusy, BackendUnavailable, CorruptData, StateError
-from lastlight_state.mailbox import HostMailbox, Mailboxes
+from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
+from lastlight_state.mailbox.kernel.counts import _MESSAGES
+from lastlight_state.mailbox.kernel.readings import Look
+from lastlight_state.settings import Settings
 
 ENDLESS = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x)"
 
@@ -61,24 +70,61 @@ def folder(file: Path) -> None:
     file.mkdir()
 
 
-HOSTILE = [view, acks, trigger, computed, link, fifo, journal, folder]
+def log(file: Path) -> None:
+    """A FIFO in place of a write-ahead log."""
+    os.mkfifo(f"{file}-wal")
+
+
+def deep(file: Path) -> None:
+    """An expression deeper than any that a table of ours has."""
+    sql(file, f"CREATE TABLE deep (x CHECK (x{' + 1' * 400}))")
+
+
+def text(file: Path) -> None:
+    """A file that is no database."""
+    file.write_bytes(b"no database" * 1000)
+
+
+HOSTILE = [view, acks, trigger, computed, link, fifo, journal, log, folder, deep, text]
+
+
+#: What one look at the other side's file may take in these tests, and a call with all its work on a busy machine.
+SHORT, MOST_SECONDS = Settings(busy_timeout=0.2, retry_seconds=0.2), 10.0
 
 
 @pytest.mark.parametrize("lie", HOSTILE)
 def test_a_hostile_file_is_reported_and_the_other_sessions_are_swept(
-    mailboxes: Mailboxes, lie: Callable[[Path], None]
+    tmp_path: Path, lie: Callable[[Path], None]
 ) -> None:
     """mailbox MB-53, MB-66."""
+    mailboxes = Mailboxes(tmp_path, settings=SHORT)
     good, bad = mailboxes.create("group", "good"), mailboxes.create("group", "bad")
     reply(mailboxes.agent("group", "good"), text="secret")
     lie(outbound(bad))
     calls: list[Callable[[], object]] = [bad.outbox.list_waiting, bad.outbox.take_due, bad.sweep.sync, bad.status]
+    calls.append(lambda: mailboxes.prune("group", "bad"))
     for call in calls:
+        began = time.monotonic()
         with pytest.raises(StateError):
             call()
+        assert time.monotonic() - began < MOST_SECONDS
     swept = mailboxes.sweep([("group", "bad"), ("group", "good")], lambda *_: None)
     assert [bool(report.errors) for report in swept] == [True, False]
     assert [message.kind for message in good.outbox.list_waiting().items] == ["chat"]
+
+
+def test_a_table_without_end_takes_no_call_longer_than_its_share(tmp_path: Path) -> None:
+    """mailbox MB-66: also where all rows are counted."""
+    mailboxes = Mailboxes(tmp_path, settings=SHORT)
+    bad = mailboxes.create("group", "bad")
+    endless(outbound(bad), "messages_out")
+    for call in (bad.outbox.list_waiting, bad.sweep.sync, bad.status, bad.verify):
+        began = time.monotonic()
+        with suppress(StateError):
+            call()
+        assert time.monotonic() - began < MOST_SECONDS
+    with pytest.raises(BackendUnavailable, match="longer to read than a unit may take"):
+        mailboxes.prune("group", "bad")
 
 
 def test_a_view_in_the_hosts_own_file_is_refused(host: HostMailbox) -> None:
@@ -115,3 +161,59 @@ def test_a_file_that_is_swapped_for_a_link_shows_no_other_session(mailboxes: Mai
     finally:
         over.set()
         swapping.join()
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_a_fifo_that_comes_after_the_look_keeps_nobody_waiting(
+    host: HostMailbox, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """mailbox MB-106: SQLite opens nothing beside the file of the other side."""
+    looked, beside = held._is_left, Path(f"{outbound(host)}{suffix}")
+
+    def swapped(*given: Any) -> bool:
+        found = looked(*given)
+        os.mkfifo(beside)
+        return found
+
+    monkeypatch.setattr(held, "_is_left", swapped)
+    assert host.outbox.list_waiting().items == ()
+    assert beside.is_fifo()
+
+
+def test_a_reader_holds_the_other_sides_file_and_lets_it_go(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-107: while it looks no writer commits, also of this process, and afterwards one does."""
+    writer = sqlite3.connect(outbound(host), isolation_level=None, timeout=0)
+
+    def write(look: Look) -> int:
+        before = look.rows(_MESSAGES[1])
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("DELETE FROM messages_out")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            writer.execute("COMMIT")
+        assert look.rows(_MESSAGES[1]) == before
+        writer.execute("ROLLBACK")
+        return int(before[0]["rows"])
+
+    reply(agent, "m-1")
+    assert host._pair.other.look(write) == 1
+    writer.execute("DELETE FROM messages_out")
+    writer.close()
+    assert host.outbox.list_waiting().items == ()
+
+
+def test_a_look_sees_whole_commits_while_the_file_grows(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-107: the pages are counted under the lock."""
+    over, sizes = threading.Event(), []
+
+    def write() -> None:
+        for _ in range(60):
+            reply(agent, text="x" * 20_000)
+        over.set()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    while not over.is_set():
+        sizes.append(len(host.outbox.list_waiting(limit=500).items))
+    writing.join()
+    assert sizes == sorted(sizes)
+    assert len(host.outbox.list_waiting(limit=500).items) == 60

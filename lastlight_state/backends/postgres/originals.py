@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from lastlight_state.backends.facts import Form, Malformed
+from lastlight_state.backends.facts import Entry, Form, Malformed
 from lastlight_state.backends.sql.quoting import quoted
 
 _UNIQUES = """
@@ -19,6 +20,16 @@ class PostgresOriginal:
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        yield  # as the server is set: ``statement_timeout``
+
+    def displacing(self, tables: Collection[str]) -> list[str]:
+        return []  # what stands in a database on a server is its owner's
+
+    def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
+        return []
 
     def damages(self) -> list[str]:
         return []

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from lastlight_state.backends.sqlite import private_copies
+from lastlight_state.backends.sqlite import held, private_copies
 from lastlight_state.backends.sqlite.private_copies import PrivateCopy
 
 _Connect: TypeAlias = Callable[[Path], sqlite3.Connection]
+_Hold: TypeAlias = "Callable[[], sqlite3.Connection | None]"
 
 
 class Abandoned:
@@ -29,19 +31,31 @@ class Abandoned:
         self._copied = copied
         self._copy: PrivateCopy | None = None
 
-    def connected(self, connect: _Connect) -> sqlite3.Connection:
-        """A connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file."""
+    def connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
+        """A connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
+
+        ``hold`` connects to the file, or gives None if its writer died; where that is not possible ``connect`` does.
+        """
         copy = self._copy
         if copy is not None and copy.mark == private_copies.mark_of(self._path):
             return connect(copy.path)
+        found = self._connected(hold, connect)
+        if found is not None:
+            return found
+        self._copy = copy = private_copies.taken(self._path, checked=True)
+        self._copied()
+        return connect(copy.path)
+
+    def _connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection | None:
+        if held.IS_POSSIBLE:
+            with suppress(held.NotPossible):
+                return hold()
         try:
             return _probed(connect(self._path))
         except sqlite3.Error as error:
             if not self._needs_recovery(error):
                 raise
-        self._copy = copy = private_copies.taken(self._path, checked=True)
-        self._copied()
-        return connect(copy.path)
+        return None
 
     def _needs_recovery(self, error: sqlite3.Error) -> bool:
         name = getattr(error, "sqlite_errorname", "")

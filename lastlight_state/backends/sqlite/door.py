@@ -17,13 +17,13 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from lastlight_state.backends import patience
-from lastlight_state.backends.sqlite.errors import FORBIDDEN
+from lastlight_state.backends.base import FORBIDDEN
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
 _Identity: TypeAlias = "tuple[int, int]"
@@ -31,30 +31,45 @@ _Identity: TypeAlias = "tuple[int, int]"
 _DESCRIPTORS = "/dev/fd"
 #: Opens a directory for its descriptor alone: closing that drops no lock of this process.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Opens a file so that nobody waits for the other end of a FIFO.
+TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TRIES, _PAUSE_SECONDS = 50, 0.002
 #: While this process holds a lock on a file, SQLite takes a descriptor that it has for it already, and no new one tells
 #: which file that is. To pass for it, another file would have to lie at the path for a moment so many times in a row.
 _REUSED = 8
 #: Steps of the virtual machine between two looks at the clock.
 _STEPS = 10_000
+#: Steps that a unit may need, whatever the file's size, and for each of its bytes: a row has some of these.
+_LEAST_STEPS, _STEPS_A_BYTE = 2_000_000, 100
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 64 * 1024 * 1024,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
 }
+#: Keeps SQL from damaging the file and its shadow tables, where Python can switch that on (3.12).
+_DEFENSIVE = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 _REFUSED = frozenset({sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_ATTACH})
-#: A virtual table has no page of its own. 2 and 3 are columns that are computed.
+#: A virtual table has no page of its own. 2 and 3 are columns that are computed, which only the word AS makes.
 _FORBIDDEN = """
 SELECT CASE WHEN type = 'table' THEN 'virtual table' ELSE type END, substr(name, 1, 80) FROM sqlite_master
 WHERE type NOT IN ('table', 'index') OR (type = 'table' AND rootpage = 0)
 UNION ALL
 SELECT 'computed column', substr(m.name || '.' || x.name, 1, 80)
-FROM sqlite_master m, pragma_table_xinfo(m.name) x WHERE m.type = 'table' AND m.rootpage > 0 AND x.hidden IN (2, 3)
+FROM sqlite_master m, pragma_table_xinfo(m.name) x
+WHERE m.type = 'table' AND m.rootpage > 0 AND m.sql GLOB '*[^a-zA-Z0-9_][aA][sS][^a-zA-Z0-9_]*' AND x.hidden IN (2, 3)
 LIMIT 1
 """
 
+#: How long a statement that reads a file of another program may take until its next row, where nobody says otherwise.
+MOST_SECONDS = 300.0
+#: The largest value that is read of a file of another program, in bytes, and rows between two looks at its size.
+_ANY_SIZE = 2**60
+_LARGEST_FOREIGN, _ROWS = 256 * 1024 * 1024, 65_536
+
 _turn = threading.Lock()
+_R = TypeVar("_R")
+_C = TypeVar("_C", bound=sqlite3.Connection)
 
 
 def opened(
@@ -67,8 +82,15 @@ def opened(
     Raises `BackendBusy` for a file that is replaced again and again.
     """
     reused = 0
-    for _ in range(_TRIES):
-        expected = _identity(path)
+    for attempt in range(_TRIES):
+        with directory(path) as held:
+            expected = _identity(held, path)
+            if attempt == 0:
+                connection, descriptor = connected(expected, held, connect)
+                if descriptor is not None:
+                    return set_up(connection)  # reads the file
+                connection.close()
+                continue
         with _turn:
             before = _descriptors_of(expected)
             connection = connect()
@@ -76,22 +98,96 @@ def opened(
         is_in_place = _identity_or_none(path) == expected
         reused = reused + 1 if is_in_place and before and not is_new else 0
         if is_in_place and (is_new or reused == _REUSED):
-            return set_up(connection)  # reads the file
+            return set_up(connection)
         connection.close()
         if not reused:  # somebody has replaced it
             patience.pause(_PAUSE_SECONDS)
     raise BackendBusy("the file was replaced each time that it was opened", final=True, reason="replaced")
 
 
-def guard(connection: sqlite3.Connection, seconds: float | None) -> None:
-    """Refuse views, triggers and other databases from now on; with ``seconds`` also limit sizes and the time."""
+def connected(expected: _Identity, held: int, connect: Callable[[], _C]) -> tuple[_C, int | None]:
+    """A new connection and its descriptor, if that is the next free one and of the expected file; else None.
+
+    Another thread may take that number meanwhile: then nothing is told. ``held`` is any descriptor.
+    """
+    with _turn:
+        free = os.dup(held)
+        os.close(free)
+        connection = connect()
+        return connection, free if _of_descriptor(str(free)) == expected else None
+
+
+class Clock:
+    """Ends what SQLite does after a moment, and after more steps than there can be in a file of this size.
+
+    A table whose pages point to one another has no last row, and to sort it would take all memory long before.
+    """
+
+    def __init__(self, end: float, size: int) -> None:
+        self._most = (_LEAST_STEPS + _STEPS_A_BYTE * size) // _STEPS
+        self.begin(end)
+
+    def begin(self, end: float) -> None:
+        """Begin anew."""
+        self._end, self._left = end, self._most
+
+    def __call__(self) -> bool:
+        """True if it is time to end."""
+        self._left -= 1
+        return self._left < 0 or time.monotonic() > self._end
+
+
+class Watched(sqlite3.Connection):
+    """A connection to a file of another program, whose statements end that give no row for too long."""
+
+    seconds = 0.0
+    clock: Clock | None = None
+
+    def watch(self, seconds: float, size: int) -> None:
+        """Refuse views and triggers from now on, and what takes so many seconds until its next row.
+
+        So is what takes more steps than a file of this size has work for.
+        """
+        guard(self, None)
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_FOREIGN)
+        self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self.seconds, self.clock = seconds, Clock(time.monotonic() + seconds, size)
+        self.set_progress_handler(self.clock, _STEPS)
+
+    def begin(self) -> None:
+        """Begin to wait for a row."""
+        if self.clock is not None:
+            self.clock.begin(time.monotonic() + self.seconds)
+
+    def execute(self, *given: Any) -> sqlite3.Cursor:
+        self.begin()
+        return super().execute(*given)
+
+
+def watched(connection: Any, rows: Callable[[], Iterable[_R]], size: Callable[[], int]) -> Iterator[_R]:
+    """The rows of a statement, while each comes in time, and fewer than the file has bytes.
+
+    A table whose pages point to one another has no last row. Raises `BackendUnavailable` for one.
+    """
+    is_watched = isinstance(connection, Watched)
+    for number, row in enumerate(rows(), 1):
+        yield row
+        if is_watched:
+            if number % _ROWS == 0 and number > size():
+                raise BackendUnavailable("the file has more rows than bytes: it is damaged", reason="not_a_database")
+            connection.begin()
+
+
+def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _ANY_SIZE) -> None:
+    """Refuse views, triggers and other databases from now on; with ``seconds`` also limit values, time and steps."""
     connection.set_authorizer(_permitted)
+    if _DEFENSIVE is not None:
+        connection.setconfig(_DEFENSIVE, True)  # type: ignore[attr-defined,unused-ignore]
     if seconds is None:
         return
     for kind, most in _LIMITS.items():
         connection.setlimit(kind, most)
-    end = patience.until(seconds)
-    connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+    connection.set_progress_handler(Clock(patience.until(seconds), size), _STEPS)
 
 
 def refuse_forbidden(connection: sqlite3.Connection) -> None:
@@ -106,27 +202,34 @@ def _permitted(action: int, _first: object, _second: object, _database: object, 
     return sqlite3.SQLITE_DENY if source is not None or action in _REFUSED else sqlite3.SQLITE_OK
 
 
-def _identity(path: Path) -> _Identity:
-    """Device and inode of the regular file at an absolute path. Raises OSError for a link among the components.
-
-    What lies beside it under the names of a log or journal must be regular files, too: SQLite would wait at a FIFO.
-    """
+@contextmanager
+def directory(path: Path) -> Iterator[int]:
+    """The directory of an absolute path, for looking alone. Raises OSError for a link among the components."""
     held = os.open(path.anchor, _STEP)
     try:
         for name in path.parts[1:-1]:
             inner = os.open(name, _STEP, dir_fd=held)
             left, held = held, inner
             os.close(left)
-        found = _regular(held, path.name, path)
-        for suffix in ("-wal", "-shm", "-journal"):
-            with suppress(FileNotFoundError):
-                _regular(held, path.name + suffix, path)
+        yield held
     finally:
         os.close(held)
+
+
+def _identity(held: int, path: Path) -> _Identity:
+    """Device and inode of the regular file of that name in the directory ``held``.
+
+    What lies beside it under the names of a log or journal must be regular files, too: SQLite would wait at a FIFO.
+    """
+    found = regular(held, path.name, path)
+    for suffix in ("-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            regular(held, path.name + suffix, path)
     return found.st_dev, found.st_ino
 
 
-def _regular(held: int, name: str, path: Path) -> os.stat_result:
+def regular(held: int, name: str, path: Path) -> os.stat_result:
+    """What a regular file in the directory ``held`` is like. Raises OSError for anything else."""
     found = os.stat(name, dir_fd=held, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, f"{name} is a symbolic link", str(path))
@@ -136,8 +239,8 @@ def _regular(held: int, name: str, path: Path) -> os.stat_result:
 
 
 def _identity_or_none(path: Path) -> _Identity | None:
-    with suppress(OSError):
-        return _identity(path)
+    with suppress(OSError), directory(path) as held:
+        return _identity(held, path)
     return None
 
 

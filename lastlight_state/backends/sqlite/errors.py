@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 
+from lastlight_state.backends.base import FORBIDDEN, NOT_REGULAR
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,
@@ -14,8 +16,6 @@ from lastlight_state.errors import (
     StateError,
 )
 
-#: Reason of a `BackendUnavailable`: SQLite could read the file, and this library does not.
-FORBIDDEN = "forbidden_schema"
 _CHECK_RIGHTS = "check that it is a file, and the rights to it and to its directory"
 _CONSTRAINTS = {
     "SQLITE_CONSTRAINT_UNIQUE": "unique",
@@ -30,7 +30,8 @@ _CONSTRAINTS = {
 def translate(error: Exception) -> StateError:
     """The library's error for one of the driver's or the operating system's."""
     if isinstance(error, OSError):
-        return BackendUnavailable(f"the database file cannot be opened: {error.strerror}; {_CHECK_RIGHTS}")
+        said = {"reason": NOT_REGULAR} if error.errno in (errno.ELOOP, errno.EINVAL) else {}
+        return BackendUnavailable(f"the database file cannot be opened: {error.strerror}; {_CHECK_RIGHTS}", **said)
     name = getattr(error, "sqlite_errorname", None)
     if name is None:
         return (

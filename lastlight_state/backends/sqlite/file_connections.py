@@ -6,16 +6,21 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.sqlite import door, files, forks as sqlite_forks
+from lastlight_state.backends.sqlite import door, files, forks as sqlite_forks, held
 from lastlight_state.backends.sqlite.abandoned import Abandoned
 from lastlight_state.backends.sqlite.connections import Connections, undo
 from lastlight_state.backends.sqlite.glance import Glance
 from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
+
+_C = TypeVar("_C", bound=sqlite3.Connection)
+
+_READS, _UNCHANGING = "mode=ro", "mode=ro&immutable=1"
 
 _log = logging.getLogger("lastlight_state.backends")
 
@@ -36,7 +41,7 @@ class FileConnections(Connections):
         self._abandoned = Abandoned(path, copied)
         self._glance = None
         if options.glance:
-            self._glance = Glance(path, lambda found, access: self._connected(found, access, writes=False))
+            self._glance = Glance(path, self._glanced, is_ours=not (options.foreign or options.across_mounts))
 
     @property
     def disturbed(self) -> bool:
@@ -159,38 +164,52 @@ class FileConnections(Connections):
         sqlite_forks.let_go(self._path)
         if self._glance is not None:
             return self._glance.connected()
-        access = "mode=ro" if self._options.read_only else "mode=rw"
+        access = _READS if self._options.read_only else "mode=rw"
         if self._keeps:
             return self._connected(self._path, access, writes=writes)
         files.is_there(self._path, follow=False)
         if not self._options.read_only:
-            return self._through_door(self._path, access, writes=writes)
-        return self._abandoned.connected(lambda path: self._through_door(path, access, writes=False))
+            return door.opened(self._path, lambda: self._opened(self._path, access), self._set_up_writer)
+        return self._abandoned.connected(self._held, self._read)
 
-    def _through_door(self, path: Path, access: str, *, writes: bool) -> sqlite3.Connection:
-        """A connection to a file that another party may write, or to our private copy of it."""
+    def _glanced(self, path: Path, access: str) -> sqlite3.Connection:
+        """A connection that reads a file, or our private copy of it, through the door if another party writes it."""
+        options, is_copy = self._options, path.parent != files.real(self._path.parent)
+        if (options.foreign or options.across_mounts) and not is_copy:
+            return door.opened(path, lambda: self._opened(path, access), lambda made: self._set_up(made, writes=False))
+        return self._connected(path, access, writes=False)
+
+    def _held(self) -> sqlite3.Connection | None:
+        """A connection to a file of another party that is not written meanwhile; None where its writer died."""
+        unchanging = partial(_opened, self._path, _UNCHANGING, held.Connection)
+        connection = held.opened(self._path, unchanging, self._options.busy_timeout)
+        return None if connection is None else self._set_up(connection, writes=False)
+
+    def _read(self, path: Path) -> sqlite3.Connection:
+        """A connection with locks of SQLite's own to a file of another party, or to our private copy of it."""
         if path != self._path:
-            return self._connected(path, access, writes=writes)
-        return door.opened(path, lambda: self._opened(path, access), lambda made: self._set_up(made, writes=writes))
+            return self._connected(path, _READS, writes=False)
+        return door.opened(path, lambda: self._opened(path, _READS), lambda made: self._set_up(made, writes=False))
+
+    def _set_up_writer(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        return self._set_up(connection, writes=True)
 
     def _connected(self, path: Path, access: str, *, writes: bool) -> sqlite3.Connection:
         return self._set_up(self._opened(path, access), writes=writes)
 
-    @staticmethod
-    def _opened(path: Path, access: str) -> sqlite3.Connection:
-        return sqlite3.connect(
-            f"file://{quote(str(path))}?{access}",
-            uri=True,
-            timeout=0,  # until it is set up
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=512,
-        )
+    def _opened(self, path: Path, access: str) -> sqlite3.Connection:
+        return _opened(path, access, door.Watched if self._options.foreign else sqlite3.Connection)
+
+    def _size(self) -> int:
+        """The bytes of the file and what lies beside it."""
+        return files.size(self._path, *files.beside(self._path))
 
     def _set_up(self, connection: sqlite3.Connection, *, writes: bool) -> sqlite3.Connection:
         try:
-            if self._options.across_mounts or self._options.foreign:
-                door.guard(connection, None if writes else self._options.read_seconds)
+            if self._options.foreign and isinstance(connection, door.Watched):
+                connection.watch(self._options.read_seconds or door.MOST_SECONDS, self._size())
+            elif self._options.across_mounts:
+                door.guard(connection, None if writes else self._options.read_seconds, self._size())
             set_up(connection, self._settings, self._options, writes=writes)
         except BaseException as error:
             connection.close()
@@ -198,6 +217,18 @@ class FileConnections(Connections):
                 files.refuse_unwritable(self._path)  # SQLite says only that it may read
             raise
         return connection
+
+
+def _opened(path: Path, access: str, kind: type[_C]) -> _C:
+    return sqlite3.connect(
+        f"file://{quote(str(path))}?{access}",
+        uri=True,
+        timeout=0,  # until it is set up
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=512,
+        factory=kind,
+    )
 
 
 def _close_optimized(connection: sqlite3.Connection, options: Options) -> None:

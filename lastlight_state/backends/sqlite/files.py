@@ -61,6 +61,20 @@ def is_there(path: Path, *, follow: bool = True) -> bool:
     return True
 
 
+def without_waiting(path: str, flags: int) -> int:
+    """Open a file, and do not wait for the other end where a FIFO was put in its place."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def size(*paths: Path) -> int:
+    """The bytes of all these files that are there."""
+    found = 0
+    for path in paths:
+        with suppress(OSError):
+            found += path.lstat().st_size
+    return found
+
+
 def real(path: Path) -> Path:
     """What a link leads to: there SQLite looks for the files beside a database."""
     return Path(os.path.realpath(path))

@@ -30,11 +30,12 @@ _READS, _AS_UNCHANGING = "mode=ro", "mode=ro&immutable=1"
 class Glance:
     """One look at a file. ``connect`` opens a file with the access that it is given, in the words of SQLite's URIs.
 
-    ``journal_mode`` is ``"wal"`` where the file says so; read as unchanging, SQLite itself does not tell.
+    A file that is not ``is_ours`` is not looked for behind a link. ``journal_mode`` is ``"wal"`` where the file says
+    so; read as unchanging, SQLite itself does not tell.
     """
 
-    def __init__(self, path: Path, connect: Callable[[Path, str], sqlite3.Connection]) -> None:
-        self._path = files.real(path)
+    def __init__(self, path: Path, connect: Callable[[Path, str], sqlite3.Connection], *, is_ours: bool = True) -> None:
+        self._path = files.real(path) if is_ours else files.real(path.parent) / path.name
         self._connect = connect
         self._before = _sight(self._path)
         self._turn = threading.Lock()
@@ -80,7 +81,7 @@ def _sight(path: Path) -> Sight | None:
     try:
         if any(_holds(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal")):
             return None
-        found = path.stat()
+        found = path.lstat()
     except OSError:  # such as for a name that is too long with its suffix
         return None
     if not stat.S_ISREG(found.st_mode):
@@ -98,7 +99,7 @@ def _holds(path: Path) -> bool:
 
 def _journal_mode(path: Path) -> str | None:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=files.without_waiting) as file:
             file.seek(_FORMAT_AT)
             return "wal" if file.read(2) == _WAL_FORMAT else None
     except OSError:  # opening the database names the reason

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from lastlight_state.backends import patience
 from lastlight_state.backends.facts import Place
 from lastlight_state.backends.sql.quoting import quoted
-from lastlight_state.backends.sqlite import files
+from lastlight_state.backends.sqlite import door, files
 from lastlight_state.backends.sqlite.connections import Connections
 from lastlight_state.backends.sqlite.errors import translate
 from lastlight_state.backends.sqlite.reading import each
@@ -41,9 +41,16 @@ class Moving(Upkeep):
 
     def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
         try:
-            yield from each(self._patiently(checkout, lambda: checkout.driver.execute(sql, params)))
+            yield from door.watched(
+                checkout.driver,
+                lambda: each(self._patiently(checkout, lambda: checkout.driver.execute(sql, params))),
+                self._size,
+            )
         except sqlite3.Error as error:
             raise translate(error) from error
+
+    def _size(self) -> int:
+        return files.size(*self.files)
 
     def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         listed, places = ", ".join(map(quoted, names)), ", ".join("?" * len(names))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lastlight_state.backends.facts import Form, Malformed
+from lastlight_state.backends.facts import Entry, Form, Malformed
 from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.backends.sqlite.forms import REPAIRS, condition
 from lastlight_state.errors import MisuseError, SchemaMismatch
@@ -18,8 +19,21 @@ _SAMPLES = 3
 _LONGEST_SAMPLE = 40
 #: How many values that cannot be read are named, of each column.
 _MOST_LOST = 5
+#: How long it may take to read a file, and how much of it is read in a second at least.
+_LEAST_SECONDS, _BYTES_A_SECOND, _STEPS = 60.0, 2_000_000, 10_000
 _REPAIR = "lastlight_repaired"
 _COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
+_DISPLACING = """
+SELECT CASE type WHEN 'view' THEN type ELSE 'virtual table' END, name FROM sqlite_master
+WHERE type = 'view' OR (type = 'table' AND rootpage = 0)
+"""
+#: Triggers, and indexes of an expression or with a condition.
+_COMPUTING = """
+SELECT type, tbl_name, name FROM sqlite_master WHERE type = 'trigger'
+UNION ALL SELECT 'index', m.name, l.name FROM sqlite_master m, pragma_index_list(m.name) l
+WHERE m.type = 'table' AND m.rootpage > 0
+AND (l.partial OR EXISTS (SELECT 1 FROM pragma_index_xinfo(l.name) x WHERE x.cid = -2))
+"""
 _HANGING = "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL"
 
 
@@ -28,6 +42,26 @@ class SqliteOriginal:
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        size = self._value("PRAGMA page_count") * self._value("PRAGMA page_size")
+        end = time.monotonic() + _LEAST_SECONDS + size / _BYTES_A_SECOND
+        self._driver.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+        try:
+            yield
+        finally:
+            self._driver.set_progress_handler(None, 0)
+
+    def displacing(self, tables: Collection[str]) -> list[str]:
+        names = {name.lower() for name in tables}
+        rows = self._driver.execute(_DISPLACING).fetchall()
+        return sorted(f"{name} is a {kind}, expected a table" for kind, name in rows if name.lower() in names)
+
+    def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
+        rows = self._driver.execute(_COMPUTING).fetchall()
+        found = [(kind, table, name) for kind, table, name in rows if table in tables]
+        return sorted(f"{kind} {name} on {table}" for kind, table, name in found if (kind, table, name) not in known)
 
     def damages(self) -> list[str]:
         found = [str(line) for (line,) in self._driver.execute("PRAGMA integrity_check(20)").fetchall()]

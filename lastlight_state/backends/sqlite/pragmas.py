@@ -34,15 +34,17 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
     remote = options.across_mounts or (carrier is not None and files.is_remote(carrier))
     if carrier is not None and not options.read_only:
         yield f"journal_mode = {_journal_mode(options, carrier)}"
-    yield f"synchronous = {'FULL' if remote or options.durability == 'full' else 'NORMAL'}"
-    yield "foreign_keys = ON"
-    yield "recursive_triggers = ON"
-    yield f"wal_autocheckpoint = {options.wal_autocheckpoint}"
-    yield "cache_size = -16384"
+    if not (options.read_only and options.across_mounts):  # which only reads, for one unit
+        yield f"synchronous = {'FULL' if remote or options.durability == 'full' else 'NORMAL'}"
+        yield "foreign_keys = ON"
+        yield "recursive_triggers = ON"
+        yield f"wal_autocheckpoint = {options.wal_autocheckpoint}"
+        yield "cache_size = -16384"
     yield f"mmap_size = {0 if remote else 134217728}"
     yield "temp_store = MEMORY"
-    if options.across_mounts:
-        yield "trusted_schema = OFF"  # another side wrote the file
+    if options.across_mounts or options.foreign:  # somebody else wrote the file
+        yield "trusted_schema = OFF"
+        yield "cell_size_check = ON"
 
 
 def piece(options: Options, *, writes: bool) -> float:

@@ -11,18 +11,23 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from lastlight_state.backends.sqlite import private_folders
-from lastlight_state.backends.sqlite.errors import is_locked
+from lastlight_state.backends import patience
+from lastlight_state.backends.sqlite import door, private_folders
+from lastlight_state.backends.sqlite.errors import is_locked, translate
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
 #: What changes when somebody writes the file, its journal or its log: identity, size and time of each.
 Mark: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
 
+#: How long it may take to copy a file, and as long again to bring it to its last commit.
+MOST_SECONDS = 600.0
 _SUFFIXES = ("", "-journal", "-wal")
 #: A journal that ends so names another file, which SQLite would open and might delete. None of ours does.
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
@@ -54,23 +59,34 @@ def mark_of(path: Path) -> Mark:
     return tuple(_mark(f"{path}{suffix}") for suffix in _SUFFIXES)
 
 
-def taken(path: Path, *, checked: bool) -> PrivateCopy:
+def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> PrivateCopy:
     """A copy of the last commit. ``checked``: a damaged file raises `BackendUnavailable` instead of being copied.
 
-    Raises `BackendBusy` for a file that does not stay the same meanwhile, and `BackendUnavailable` without room.
+    Raises `BackendBusy` for a file that does not stay the same meanwhile, and `BackendUnavailable` without room, for a
+    file that cannot be copied or read in so many seconds, and for one that holds anything but tables.
     """
+    end = patience.until(seconds)
     for _ in range(_TRIES):
         before = mark_of(path)
         copy = PrivateCopy(before)
         suffixes = [suffix for suffix, mark in zip(_SUFFIXES, before, strict=True) if mark is not None]
         pairs = [part for suffix in suffixes for part in (f"{path}{suffix}", f"{copy.path}{suffix}")]
         command = [sys.executable, "-I", "-c", _COPY, *pairs]
-        done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - our own interpreter
+        done = _copied(command, end - time.monotonic())
         if before == mark_of(path):
             _refuse_failed(done)
-            _recover(copy.path, checked=checked)
+            _recover(copy.path, checked=checked, seconds=end - time.monotonic())
             return copy
     raise BackendBusy("the file of a crashed writer changed while it was copied")
+
+
+def _copied(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(command, check=False, capture_output=True, timeout=max(0.0, seconds))  # noqa: S603
+    except subprocess.TimeoutExpired as error:
+        raise BackendUnavailable(
+            f"a writer died, and its file could not be copied in {seconds:.1f} seconds", reason="statement_timeout"
+        ) from error
 
 
 def _refuse_failed(done: subprocess.CompletedProcess[bytes]) -> None:
@@ -114,7 +130,7 @@ def _mark(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _recover(copy: Path, *, checked: bool) -> None:
+def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
     """Bring the copy to its last commit. Raises `BackendUnavailable` for one that is damaged, if it is ``checked``."""
     if _ending(Path(f"{copy}-journal"), len(_NAMES_ANOTHER)) == _NAMES_ANOTHER:
         raise BackendUnavailable(
@@ -123,10 +139,12 @@ def _recover(copy: Path, *, checked: bool) -> None:
     try:
         with closing(sqlite3.connect(copy, timeout=0)) as connection:  # nobody has a lock on it who would let go
             connection.execute("PRAGMA synchronous = OFF")
-            answer = _checked(connection) if checked else _read(connection)
+            answer = _checked(connection, seconds) if checked else _read(connection)
     except sqlite3.Error as error:
         if is_locked(error):
             raise BackendBusy("the copy of a crashed writer's file is locked") from error
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+            raise translate(error) from error
         answer = str(error)
     if answer != "ok":
         raise BackendUnavailable(f"the file of a crashed writer cannot be read: {answer}", reason="not_a_database")
@@ -140,7 +158,11 @@ def _ending(file: Path, length: int) -> bytes:
     return b""
 
 
-def _checked(connection: sqlite3.Connection) -> str:
+def _checked(connection: sqlite3.Connection, seconds: float) -> str:
+    """What is wrong with a file of another party, or ``ok``. No expression of its own is computed."""
+    door.guard(connection, seconds)
+    door.refuse_forbidden(connection)
+    connection.execute("PRAGMA ignore_check_constraints = ON")
     [(answer,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
     return str(answer)
 

@@ -14,6 +14,8 @@ from lastlight_state.backends.facts import Place
 from lastlight_state.backends.sqlite import files
 
 _WAL_MODE = "0202"
+#: A look waits for nothing but a file system that does not answer.
+_MOST_SECONDS = 30.0
 #: Prints the two bytes of the header that say how the file is written, and the endings of what was left beside it: of
 #: a journal with no lock of a writer, of a log with no lock of somebody who has opened it. Both are looked at twice, so
 #: that one who comes or goes in between is seen. The locks are where SQLite's ``os.h`` puts them; a journal that begins
@@ -59,8 +61,10 @@ def standing_of(path: Path) -> Standing | None:
     """How a file stands that is no link; None where that cannot be told."""
     command = [sys.executable, "-I", "-S", "-c", _LOOK, str(path)]
     try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own interpreter
-    except (OSError, subprocess.CalledProcessError):
+        done = subprocess.run(  # noqa: S603 - our own interpreter
+            command, check=True, capture_output=True, text=True, timeout=_MOST_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
         return None
     mode, *left = done.stdout.split()
     return Standing(None if mode == "-" else mode == _WAL_MODE, tuple(left))

@@ -28,7 +28,8 @@ _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
 def _rows(table: sa.Table) -> Reading:
-    return Reading(table, lambda _: sa.select(sa.func.count().label("rows")).select_from(table))
+    """All rows. ``count(*)`` alone is one step for SQLite, which no clock ends; ``count(1)`` is a step for each row."""
+    return Reading(table, lambda _: sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table))
 
 
 _MESSAGES = tuple(_rows(table) for table in (models.MESSAGES_IN, models.MESSAGES_OUT))

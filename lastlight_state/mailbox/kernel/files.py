@@ -15,7 +15,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from lastlight_state.backends import open_backend
-from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.base import FORBIDDEN, Checkout, Mode, Options
 from lastlight_state.backends.patience import Deadline
 from lastlight_state.backends.retry import Retry
 from lastlight_state.db.scope import StoreScope, Work
@@ -130,7 +130,7 @@ def deadline(settings: Settings) -> Deadline:
 def unsound(error: BackendUnavailable, place: Place, path: Path) -> BackendUnavailable | CorruptData:
     """The error to raise for a file that cannot be read: `CorruptData` if it is no sound database."""
     reason = error.details.get("reason")
-    if reason == "forbidden_schema":
+    if reason == FORBIDDEN:
         return CorruptData(MAILBOX, place.key, path.name, problem=str(error))
     if reason != "not_a_database":
         return error

@@ -45,10 +45,10 @@ class Backup(Repository):
         gets its name. Line files and mailboxes follow, unless ``with_logs`` is False. Raises `AlreadyExists` if the
         folder is there, `InvalidValue` if it is below the line files or mailboxes, `Conflict` ``damaged_backup`` for a
         database that is damaged itself, and `BackendUnavailable` where the folder cannot be written, or one that
-        belongs to the backup not be read. The manifest names what holds up nothing and is left out: a damaged file of
-        a mailbox, an attachment or folder that cannot be opened, what is no regular file among the line files, a file
-        whose name is not UTF-8, what lies too deep (64 folders, 2,000 bytes), and of Postgres columns that other
-        programs added to tables of this library.
+        belongs to the backup not be read. The manifest names what holds up nothing and is left out: a file of a mailbox
+        that is damaged, stays locked or is more than tables, an attachment or folder that cannot be opened, what is no
+        regular file among the line files, a file whose name is not UTF-8, what lies too deep (64 folders, 2,000 bytes),
+        and of Postgres columns that other programs added to tables of this library.
         """
         place = Path(folder).absolute()
         valid.flag("with_logs", with_logs)

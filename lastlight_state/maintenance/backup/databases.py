@@ -19,8 +19,11 @@ def snapshot(unit: Unit, path: Path) -> bool:
     return unit.backend.snapshot(unit.checkout, path)
 
 
-def damages(path: Path) -> list[str]:
+#: Reads a copy and leaves nothing beside it.
+AT_REST = Options(read_only=True, glance=True)
+
+
+def damages(path: Path, options: Options = AT_REST) -> list[str]:
     """What the database itself says is wrong with a copy."""
-    options = Options(read_only=True, glance=True)
     with closing(open_backend(path, options)) as backend, Checkout(Mode.READ, backend) as checkout:
         return backend.damages(checkout, deep=True)

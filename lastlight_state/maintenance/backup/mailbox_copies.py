@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from lastlight_state.backends.base import FORBIDDEN, NOT_REGULAR, Options
 from lastlight_state.db.iterating import iterate
-from lastlight_state.errors import BackendUnavailable
+from lastlight_state.errors import BackendBusy, BackendUnavailable
 from lastlight_state.mailbox import Mailboxes
 from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, is_regular
 from lastlight_state.mailbox.kernel.files import OtherFile, deadline
@@ -23,14 +24,24 @@ from lastlight_state.maintenance.backup.line_copies import NOT_TEXT, TOO_DEEP, m
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
+#: For the copy of a file that another party wrote.
+_FOREIGN = Options(read_only=True, glance=True, across_mounts=True, read_seconds=60.0)
+#: What a file is that holds up no backup, by the reason of the error.
+_LEFT_OUT = {
+    "not_a_database": "is no database",
+    NOT_REGULAR: "is no regular file, or has another thing than a file beside it",
+    FORBIDDEN: "holds more than tables",
+    "statement_timeout": "takes too long to read",
+    "replaced": "is replaced again and again",
+}
 _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def copy_all(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
     """Copy every mailbox into a folder. Gives each file or folder that is left out, and the reason.
 
-    Left out is a database file that is damaged, and what cannot be opened, lies too deep, or has a name that is not
-    UTF-8.
+    Left out is a database file that is damaged, stays locked, holds more than tables or takes too long to read, and
+    what cannot be opened, lies too deep, or has a name that is not UTF-8.
 
     A session or file that vanishes meanwhile, because somebody prunes it, is left out without a word.
     """
@@ -48,21 +59,22 @@ def copy_all(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
 
 
 def _copy_database(place: Place, name: str, target: Path, settings: Settings) -> str | None:
-    """Copy one moment of the file; why it was left out, if it was because of its damage."""
+    """Copy one moment of the file; why it was left out, if whoever writes it made that necessary."""
     if not is_regular(place.path / name):
         return None
     file = OtherFile(place, place.path / name, settings, Metrics())
     try:
         with deadline(settings):
             file.scope.viewing(lambda unit: databases.snapshot(unit, target))
-        found = databases.damages(target)
-    except BackendUnavailable as error:
+        found = databases.damages(target, _FOREIGN)
+    except (BackendBusy, BackendUnavailable) as error:
         target.unlink(missing_ok=True)
         if not is_regular(place.path / name):
             return None
-        if error.details.get("reason") != "not_a_database":
+        reason = str(error.details.get("reason"))
+        if reason not in _LEFT_OUT and isinstance(error, BackendUnavailable):
             raise
-        return "is no database"
+        return _LEFT_OUT.get(reason, "stays locked")
     if found:
         target.unlink()
     return found[0] if found else None

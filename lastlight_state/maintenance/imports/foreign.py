@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -20,6 +21,12 @@ from lastlight_state.maintenance.imports.pieces import Into, Part, Piece
 Row = dict[str, Any]
 
 _MAGIC = b"SQLite format 3\0"
+#: Tables that have pages: no view, whatever it is called, and no virtual table.
+_TABLES = "FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+_COLUMNS = (
+    "SELECT x.name FROM sqlite_master m, pragma_table_info(m.name) x"
+    " WHERE m.type = 'table' AND m.rootpage > 0 AND m.name = ? COLLATE NOCASE ORDER BY x.cid"
+)
 #: Reads a file that nobody uses without leaving anything beside it.
 _AT_REST = Options(read_only=True, glance=True, foreign=True)
 
@@ -34,12 +41,12 @@ class Foreign:
 
     def tables(self) -> list[str]:
         """The names of the tables, in order."""
-        return [name for (name,) in self.read("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", ())]
+        return [name for (name,) in self.read(f"SELECT name {_TABLES} ORDER BY name", ())]
 
     def columns(self, table: str) -> list[str]:
         """The columns of a table in their order; none for one that is not there."""
         if table not in self._columns:
-            found = self.read("SELECT name FROM pragma_table_info(?)", (table,))
+            found = self.read(_COLUMNS, (table,))
             self._columns[table] = [name for (name,) in found]
         return self._columns[table]
 
@@ -75,7 +82,7 @@ class Foreign:
 
     def count(self, table: str, column: str, key: Any) -> int:
         """How many rows have this value in a column."""
-        statement = f"SELECT count(*) FROM {quoted(table)} WHERE {quoted(column)} = ?"
+        statement = f"SELECT count(1) FROM {quoted(table)} WHERE {quoted(column)} = ?"
         return int(next(iter(self.read(statement, (key,))))[0])
 
     def confirm(self) -> None:
@@ -100,9 +107,15 @@ class Foreign:
 
 
 @contextmanager
-def opened(path: Path, options: Options = _AT_REST) -> Iterator[Foreign]:
-    """Open a file for reading. All that is read of it is of one moment."""
-    with closing(open_backend(path.absolute(), options)) as backend, Checkout(Mode.SNAPSHOT, backend) as checkout:
+def opened(path: Path, options: Options = _AT_REST, *, follow: bool = True) -> Iterator[Foreign]:
+    """Open a file for reading. All that is read of it is of one moment.
+
+    Without ``follow``, as for a file in a folder that was named, a link in its place is refused.
+    """
+    with (
+        closing(open_backend(path.resolve() if follow else path.absolute(), options)) as backend,
+        Checkout(Mode.SNAPSHOT, backend) as checkout,
+    ):
         yield Foreign(checkout)
 
 
@@ -143,7 +156,7 @@ def left(source: Foreign, read: Collection[str]) -> Iterator[Part]:
 def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Part]:
     """Yield how many rows of a table have no place here, if there are any. What cannot be read is a unit that fails."""
     try:
-        [(count,)] = source.read(f"SELECT count(*) FROM {quoted(table)} WHERE {condition}")
+        [(count,)] = source.read(f"SELECT count(1) FROM {quoted(table)} WHERE {condition}")
     except StateError as error:
         yield Part(table, partial(_refused, error))
     else:
@@ -174,8 +187,13 @@ def is_sqlite(path: Path) -> bool:
     """Whether a path is a SQLite file."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_without_waiting) as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file, and do not wait for the other end where a FIFO was put in its place meanwhile."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _escaped(value: Any) -> Any:

@@ -54,7 +54,7 @@ def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
     try:
         if index.is_symlink():
             raise UnsafePath(str(index), "a symbolic link")
-        with readable(INDEX), opened(index) as source:
+        with readable(INDEX), opened(index, follow=False) as source:
             for row in source.rows(TABLE, "ORDER BY session_id"):
                 key = f"{paths.STATE}/{as_text(row.get('session_id'))}"
                 seen.add(key)

@@ -130,7 +130,7 @@ def _ensure(place: Place, into: Into) -> None:
 
 def _noted(place: Place) -> str | None:
     """The digest of the source that a mailbox is a copy of; None if it is none, or cannot be read."""
-    with suppress(StateError), foreign.opened(place.inbound, sources.SHARED) as file:
+    with suppress(StateError), foreign.opened(place.inbound, sources.SHARED, follow=False) as file:
         return meta.find(file.unit, models.INBOUND, _IMPORTED)
     return None
 

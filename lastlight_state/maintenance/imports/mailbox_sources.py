@@ -26,8 +26,8 @@ from lastlight_state.maintenance.imports.foreign import Foreign, damaged, quoted
 
 #: Opens a file that this process does not have open. One in use is to be opened with `SHARED`: reading the head of a
 #: file and closing it would drop the locks that its other connections have.
-AT_REST = Options(read_only=True, glance=True, across_mounts=True)
-SHARED = Options(read_only=True, across_mounts=True)
+AT_REST = Options(read_only=True, glance=True, across_mounts=True, foreign=True)
+SHARED = Options(read_only=True, across_mounts=True, foreign=True)
 
 #: The tables of each file. The agent's file stands first: what it acknowledges is in the host's that is opened later.
 DECLARED = {OUTBOUND_DB: models.OUTBOUND, INBOUND_DB: models.INBOUND}
@@ -75,7 +75,7 @@ def _one(path: Path, options: Options) -> Iterator[Foreign]:
         raise UnsafePath(str(path), "no regular file")
     with ExitStack() as stack:
         with readable(path.name):
-            file = stack.enter_context(foreign.opened(path, options))
+            file = stack.enter_context(foreign.opened(path, options, follow=False))
         yield file
 
 

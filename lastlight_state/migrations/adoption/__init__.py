@@ -8,6 +8,7 @@ lost. Tables and columns that are extra stay as they are; a type, a key or a che
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
 
 from sqlalchemy import text
@@ -25,10 +26,17 @@ _log = logging.getLogger("lastlight_state.migrations")
 def adopt(backend: Backend, connection: Connection, target: str, promised: Promised) -> MigrationResult:
     """Take the database over and upgrade it, on a connection of ``Backend.migration(rebuilds=True)``.
 
-    Raises `SchemaMismatch` with every difference; then nothing is changed. Upgrades only, if another came first.
+    Raises `SchemaMismatch` with every difference, and `BackendUnavailable` where that takes longer than a file of its
+    size needs, as by a trigger without end; then nothing is changed. Upgrades only, if another came first.
     """
     if apply.version(connection) is not None:
         return apply.apply_revisions(connection, target)
+    original = backend.original(connection)
+    with nullcontext() if original is None else original.limited():
+        return _adopted(backend, connection, target, promised)
+
+
+def _adopted(backend: Backend, connection: Connection, target: str, promised: Promised) -> MigrationResult:
     found = surveyed(backend, connection, promised)
     if found is None or found.differences:
         raise refusal(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -88,7 +89,10 @@ def look(backend: Backend) -> Survey | None:
         try:
             with translated(backend):
                 backend.enter(checkout)
-                return surveyed(backend, backend.connection(checkout), expected)
+                connection = backend.connection(checkout)
+                original = backend.original(connection)
+                with nullcontext() if original is None else original.limited():
+                    return surveyed(backend, connection, expected)
         finally:
             backend.rollback(checkout)
 
@@ -104,6 +108,7 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
     later = fit.present(found, first, newest)
     rest = {entry: definition for entry, definition in found.items() if entry not in later}
     differences = [*fit.misfits(rest, first, additive=True), *fit.clashes(rest, first, newest)]
+    differences += original.displacing({table for _, table, _ in newest})
     if not differences:
         differences = [f"damaged: {line}" for line in original.damages()]
     odd = [] if differences else list(values.malformed(original, found))
@@ -117,7 +122,13 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
         too_strict,
         _count(connection) if too_strict else 0,
         shared_keys,
-        (*(one.remark for one in odd if not one.found.mends), *_remarks(connection, original, found)) if sound else (),
+        (
+            *(one.remark for one in odd if not one.found.mends),
+            *_remarks(connection, original, found),
+            *(f"{one} runs at every write" for one in original.computing(SEED_TABLES, first.keys() | newest.keys())),
+        )
+        if sound
+        else (),
         tuple(one for one in odd if one.found.mends) if sound else (),
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lastlight_state.backends.sqlite import held
 from lastlight_state.backends.sqlite.abandoned import Abandoned
 
 
@@ -19,8 +20,11 @@ def test_a_connection_that_cannot_read_is_closed(tmp_path: Path) -> None:
         opened.append(sqlite3.connect(path))
         return opened[-1]
 
+    def not_held() -> sqlite3.Connection:
+        raise held.NotPossible
+
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-        Abandoned(file, lambda: copied.append(1)).connected(connect)
+        Abandoned(file, lambda: copied.append(1)).connected(not_held, connect)
     [connection] = opened
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")

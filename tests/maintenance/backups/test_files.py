@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support.between import before
 from support.cli.calls import lastlight_state
+from support.deadlines import held_file
 
 from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import SqliteBackend
@@ -215,16 +216,14 @@ def test_attachments_that_cannot_be_opened_are_left_out_and_named(
     assert attached(folder) == {b"Buy milk.", b"Milk."}
 
 
-def test_a_mailbox_that_stays_busy_ends_the_backup(sqlite_database: Database, folder: Path) -> None:
-    """maintenance OP-46: nothing of it is left, and nothing is missing in silence."""
+def test_a_mailbox_that_its_host_keeps_locked_is_left_out_and_named(sqlite_database: Database, folder: Path) -> None:
+    """maintenance OP-46: nothing is missing in silence."""
     settings = Settings(state_dir=sqlite_database.state_dir, busy_timeout=0, retry_seconds=0)
     store = sqlite_database.open(settings=settings)
     host = store.mailbox.create("group", "session")
     with closing(sqlite3.connect(host.folder / "inbound.db", isolation_level=None)) as raw:
         raw.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(BackendBusy):
-            store.maintenance.backup.create(folder)
-    assert list(folder.parent.iterdir()) == []
+        assert store.maintenance.backup.create(folder).left_out == {"group/session/inbound.db": "stays locked"}
 
 
 @pytest.mark.parametrize(
@@ -391,3 +390,24 @@ def test_logs_are_complete_for_every_row_while_four_write(
     for name, last in said.items():
         lines = (folder / "logs" / "agent-sessions" / f"{name}.jsonl").read_text().splitlines()
         assert [json.loads(line)["n"] for line in lines][: last + 1] == list(range(last + 1))
+
+
+def test_a_mailbox_that_its_agent_keeps_locked_is_left_out_and_named(sqlite_database: Database, folder: Path) -> None:
+    """maintenance OP-46: so are those that another lie makes unreadable, and the others are copied."""
+    store = sqlite_database.open(settings=Settings(busy_timeout=0.1, retry_seconds=0.1))
+    for name in ("fifo", "good", "held", "view"):
+        store.mailbox.create("group", name)
+    root = store.mailbox.root / "group"
+    os.mkfifo(root / "fifo" / "outbound.db-journal")
+    with closing(sqlite3.connect(root / "view" / "outbound.db")) as raw, raw:
+        raw.execute("CREATE VIEW more AS SELECT 1")
+    with held_file(root / "held" / "outbound.db"):
+        manifest = store.maintenance.backup.create(folder)
+    assert {name: manifest.left_out[f"group/{name}/outbound.db"] for name in ("fifo", "held", "view")} == {
+        "fifo": "is no regular file, or has another thing than a file beside it",
+        "held": "stays locked",
+        "view": "holds more than tables",
+    }
+    copied = {file.path for file in manifest.files if file.path.startswith("mailboxes")}
+    inbound = {f"mailboxes/group/{name}/inbound.db" for name in ("fifo", "good", "held", "view")}
+    assert copied == {*inbound, "mailboxes/group/good/outbound.db"}
