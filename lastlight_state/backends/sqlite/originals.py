@@ -19,8 +19,8 @@ _SAMPLES = 3
 _LONGEST_SAMPLE = 40
 #: How many values that cannot be read are named, of each column.
 _MOST_LOST = 5
-#: How long it may take to read a file, and how much of it is read in a second at least.
-_LEAST_SECONDS, _BYTES_A_SECOND, _STEPS = 60.0, 2_000_000, 10_000
+#: How long it may take to read a file, how much of it is read in a second at least, and how often the clock is asked.
+_LEAST_SECONDS, _BYTES_A_SECOND, _STEPS = 60.0, 2_000_000, 200
 _REPAIR = "lastlight_repaired"
 _COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
 _DISPLACING = """
