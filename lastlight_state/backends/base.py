@@ -28,10 +28,6 @@ from lastlight_state.unwinding import Exit
 
 #: The ``reason`` of a `BackendUnavailable` that leaves open whether the last statement was carried out.
 LOST = "connection"
-#: The ``reason`` of a `BackendUnavailable` for a file that could be read and is not: it holds more than tables.
-FORBIDDEN = "forbidden_schema"
-#: The same, for a link, FIFO or the like in the place of a file or its journal.
-NOT_REGULAR = "not_regular"
 
 
 class Mode(Enum):
@@ -122,8 +118,7 @@ class Options:
     #: For a SQLite file that another machine uses through a mount, and that is made by its caller: rollback journal,
     #: full sync, nothing mapped, no connection kept between units. A crashed writer's file is read from a copy.
     across_mounts: bool = False
-    #: For a SQLite file of another program: reading through a view, or anything that a trigger does, is refused. The
-    #: file is opened through no link, and a statement is ended that gives no row for ``read_seconds``.
+    #: For a SQLite file of another program: views, triggers and links are refused; no row for ``read_seconds`` ends it.
     foreign: bool = False
     #: For a SQLite file that another party may write: after so many seconds a unit that reads it is ended.
     read_seconds: float | None = None

@@ -10,6 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+#: The ``reason`` of a `BackendUnavailable` for a file that could be read and is not: it holds more than tables.
+FORBIDDEN = "forbidden_schema"
+#: The same, for a link, FIFO or the like in the place of a file or its journal.
+NOT_REGULAR = "not_regular"
+
 #: What a value of a column must be, where the database itself does not see to it.
 Form = Literal["time", "flag", "whole number", "number", "JSON"]
 

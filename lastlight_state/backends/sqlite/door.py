@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from lastlight_state.backends import patience
-from lastlight_state.backends.base import FORBIDDEN
+from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
 _Identity: TypeAlias = "tuple[int, int]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sqlite3
 
-from lastlight_state.backends.base import FORBIDDEN, NOT_REGULAR
+from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,

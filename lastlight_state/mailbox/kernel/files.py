@@ -15,7 +15,8 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from lastlight_state.backends import open_backend
-from lastlight_state.backends.base import FORBIDDEN, Checkout, Mode, Options
+from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.backends.patience import Deadline
 from lastlight_state.backends.retry import Retry
 from lastlight_state.db.scope import StoreScope, Work

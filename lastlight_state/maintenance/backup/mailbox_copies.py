@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from lastlight_state.backends.base import FORBIDDEN, NOT_REGULAR, Options
+from lastlight_state.backends.base import Options
+from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR
 from lastlight_state.db.iterating import iterate
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 from lastlight_state.mailbox import Mailboxes
