@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import packing, runtime, words
+from lastlight_state.conversations.rows import SessionRow
 from lastlight_state.db import valid
 from lastlight_state.db.records import Record
 
@@ -166,6 +167,13 @@ class SessionSummary(Record):
     branch_count: int
 
 
+class WholeSessionRow(SessionRow):
+    """What a `ConversationSession` is made of."""
+
+    message_count: int
+    branch_count: int
+
+
 class ConversationSession(SessionSummary):
     """A whole session. ``artifact_contract`` says what it must deliver, ``artifact_verification`` what came of it."""
 
@@ -173,6 +181,10 @@ class ConversationSession(SessionSummary):
     extra: dict[str, Any] | None
     artifact_contract: dict[str, Any] | None
     artifact_verification: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, values: WholeSessionRow) -> Self:
+        return super().of(values)
 
 
 class BranchSummary(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -60,11 +61,11 @@ class Sessions(Repository):
     def get(self, session_id: str) -> ConversationSession:
         """The session. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._one(ConversationSession, sql.GET, values, kind=words.SESSION, key=session_id)
+        return self._one(ConversationSession.of, sql.GET, values, kind=words.SESSION, key=session_id)
 
     def find(self, session_id: str) -> ConversationSession | None:
         """The session, or None."""
-        return self._find(ConversationSession, sql.GET, {"session_id": valid.sought("session_id", session_id)})
+        return self._find(ConversationSession.of, sql.GET, {"session_id": valid.sought("session_id", session_id)})
 
     def list(
         self, *, where: SessionFilter | None = None, limit: int = 50, page_token: str | None = None
@@ -113,7 +114,7 @@ class Sessions(Repository):
             chain = sql.update(frozenset({"node_metadata", "updated_at"}), versioned=False)
             values = {"session_id": found, "node_metadata": metadata, "updated_at": now, "at": now}
             feed(unit, self._listeners, chain, values, _UPDATED)
-            return ConversationSession.of(unit.row(sql.GET, {"session_id": found}) or {})
+            return _stored(unit, found)
 
         return self._writing(merge, repeatable=True)
 
@@ -145,11 +146,11 @@ class Sessions(Repository):
         return self.get(session_id)
 
 
-def created(unit: Unit, listeners: Listeners, row: dict[str, Any]) -> ConversationSession:
+def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> ConversationSession:
     """Insert a session, with a pool of its own unless the row names one. Raises `AlreadyExists`."""
-    pool = row["progression_id"]
-    if pool is None:
-        pool = new_id()
+    named: Any = row["progression_id"]
+    pool: str = new_id() if named is None else named
+    if named is None:
         orders.create(unit, orders.fresh(pool, (row["created_at"], row["created_at_unix"])))
     else:
         orders.locked(unit, [pool])
@@ -159,12 +160,17 @@ def created(unit: Unit, listeners: Listeners, row: dict[str, Any]) -> Conversati
         raise AlreadyExists(words.SESSION, row["id"])
     if row["status"] is not None:
         statuses.record(unit, row, row["why"], previous=None, seq=made["transition_seq"], at=row["created_at"])
-    if row["progression_id"] is not None:
+    if named is not None:
         sessions.point(unit, pool)
-    return ConversationSession.of(unit.row(sql.GET, {"session_id": row["id"]}) or {})
+    return _stored(unit, row["id"])
 
 
-def _differing(stored: dict[str, Any], row: dict[str, Any], given: NewSession) -> list[str]:
+def _stored(unit: Unit, session_id: str) -> ConversationSession:
+    [found] = unit.all(ConversationSession.of, sql.GET, {"session_id": session_id})
+    return found
+
+
+def _differing(stored: Mapping[str, Any], row: Mapping[str, Any], given: NewSession) -> list[str]:
     """The fields that the caller gives and that are stored otherwise."""
     times = [name for name, value in vars(given.times).items() if value is not None]
     named = ("name", "user", "progression_id", "status", *checks.BELONGS, *checks.PROVENANCE)

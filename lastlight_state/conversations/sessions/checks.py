@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewSession, Provenance, SessionFilter, SessionPatch, SessionTimes
 from lastlight_state.conversations.kernel.statuses import reason
+from lastlight_state.conversations.rows import SessionRow
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET
+from lastlight_state.db.statements import Row
 from lastlight_state.ids import new_id
 
-Row = dict[str, Any]
+
+class _Provenance(TypedDict):
+    playbook_name: str | None
+    agent_name: str | None
+    invocation_kind: str | None
+    show_topic: str | None
+    show_play_name: str | None
+    artifacts_path: str | None
+    source_kind: str | None
+
+
+class _Belongs(TypedDict):
+    project: str | None
+    agent_session_id: str | None
+    workflow_run_id: str | None
+
+
+class SessionDraft(SessionRow):
+    """The row of a new session, and ``why`` it has its status. It has no pool yet where the caller names none."""
+
+    why: Row
+
 
 PROVENANCE = {
     "playbook_name": checks.name,
@@ -45,8 +68,8 @@ _CHANGED = {
 }
 
 
-def row(session: Any, now: datetime) -> Row:
-    """The parameters of a new session, and ``why`` it has its status. Without ``progression_id`` it has none yet.
+def row(session: Any, now: datetime) -> SessionDraft:
+    """Return the row of a new session. Its ``progression_id`` is None where the caller names no pool.
 
     Where nobody says when a session ended, it was with its last message, or else when it was updated last.
     """
@@ -60,19 +83,20 @@ def row(session: Any, now: datetime) -> Row:
     }
     status = None if given.status is None else valid.word("session.status", given.status, words.STATUSES)
     why = reason("session.reason", given.reason, status)
-    found = {
+    return {
         "id": new_id() if given.id is None else valid.identifier("session.id", given.id),
         "created_at": created,
         "created_at_unix": exact,
         "name": checks.name("session.name", given.name),
         "user": checks.name("session.user", given.user),
-        "progression_id": checks.name("session.progression_id", given.progression_id),
+        "progression_id": cast(str, checks.name("session.progression_id", given.progression_id)),
         "first_msg_id": None,
         "last_msg_id": None,
-        **known,
         "updated_at": known["updated_at"] or created,
+        "started_at": known["started_at"],
+        "ended_at": known["ended_at"] or _end(known, status, created),
         "last_message_at": known["last_message_at"] or known["started_at"],
-        **checks.fields("session.provenance", provenance, PROVENANCE),
+        **cast(_Provenance, checks.fields("session.provenance", provenance, PROVENANCE)),
         "version": 0,
         "node_metadata": checks.metadata("session.node_metadata", given.node_metadata),
         "extra": checks.others("session.extra", given.extra),
@@ -83,15 +107,20 @@ def row(session: Any, now: datetime) -> Row:
         "owner": None,
         "heartbeat_at": None,
         "ended_at_is_approximate": _is_rough(times, status),
-        **checks.fields("session", given, BELONGS),
+        **cast(_Belongs, checks.fields("session", given, BELONGS)),
         "hold_reason": None,
         "artifact_contract": _artifacts("session.artifact_contract", given.artifact_contract),
         "artifact_verification": _artifacts("session.artifact_verification", given.artifact_verification),
         "why": why,
     }
-    if status in words.TERMINAL and found["ended_at"] is None:
-        found["ended_at"] = found["last_message_at"] or found["updated_at"]
-    return found
+
+
+def _end(known: Row, status: str | None, created: datetime) -> datetime | None:
+    """Return when a session ended of which nobody says it, or None for one that has not."""
+    if status not in words.TERMINAL:
+        return None
+    end: datetime = known["last_message_at"] or known["started_at"] or known["updated_at"] or created
+    return end
 
 
 def _is_rough(times: SessionTimes, status: str | None) -> bool:

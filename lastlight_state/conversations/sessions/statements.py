@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.conversations.kernel.feeds import fed
 from lastlight_state.conversations.kernel.summaries import LARGE, SUMMARY
+from lastlight_state.conversations.records import WholeSessionRow
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.db.base import later_of
 from lastlight_state.db.chains import Chain
@@ -21,7 +22,7 @@ _THIS = _c.id == bind("session_id", _c.id)
 
 COLUMNS = [*SUMMARY, *(_c[name] for name in LARGE)]
 
-GET = prepared(sa.select(*COLUMNS).where(_THIS))
+GET = prepared(sa.select(*COLUMNS).where(_THIS), WholeSessionRow)
 #: How many changes of status an earlier session of this id left: its history outlives it, and is continued.
 _FORMER = (
     sa.select(sa.func.coalesce(sa.func.max(TRANSITIONS.c.seq), number(0)))

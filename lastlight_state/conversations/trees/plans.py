@@ -60,7 +60,7 @@ def plan_of(tree: Any, now: datetime) -> Plan:
     total = sum(len(one.order) for one in plans.values())
     if total > words.TREE:
         raise InvalidValue("tree", f"{total} messages, more than the limit of {words.TREE}", limit=words.TREE)
-    return Plan(session, _parents_first(plans))
+    return Plan(dict(session), _parents_first(plans))
 
 
 def _branch(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -23,6 +23,7 @@ from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.progressions import replaced
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.sessions import created, statements as session_sql
+from lastlight_state.conversations.sessions.checks import SessionDraft
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.indexes import AmongFew
@@ -110,7 +111,7 @@ class _Part:
         for branch in _heads(self.unit, {one.row["id"] for one in self.of.plan.branches}).values():
             return branch.session_id
         try:
-            created(self.unit, self.of.listeners, row)
+            created(self.unit, self.of.listeners, cast(SessionDraft, row))
         except AlreadyExists as error:  # another one saved it meanwhile: `settled` begins again
             raise Conflict(str(error), code="unique") from error
         self.done["session_created"] += 1
@@ -120,8 +121,8 @@ class _Part:
         row = self.of.plan.session
         if session_id != row["id"] or self.done["session_created"] or self.of.following is not None:
             return
-        stored = self.unit.row(session_sql.GET, {"session_id": session_id}) or {}
-        changes = _changes(stored, row)
+        stored = self.unit.row(session_sql.GET, {"session_id": session_id})
+        changes = _changes(stored or {}, row)
         if changes:
             values = {**changes, "updated_at": self.of.now}
             chain = session_sql.update(frozenset(values), versioned=False)

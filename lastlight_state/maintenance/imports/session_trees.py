@@ -103,7 +103,8 @@ class SessionPiece:
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
         self.digest, self.kept, self._look = self._draft.digest, (), look
-        self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
+        stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
+        self._stored = None if stored is None else dict(stored)
         found = ledger.outcome(look, self, is_stored=self._stored is not None)
         self._base = Base.of(ledger.known(look)) if self._stored is not None else Base("")
         if found == "grown" and self._base.digest == self.digest:
@@ -230,7 +231,7 @@ class SessionPiece:
 
     def _leave(self, view: Unit) -> None:
         """Note what the next import compares with. What was kept stays different for it."""
-        session = view.row(session_sql.GET, {"session_id": self.plan.session["id"]}) or {}
+        [session] = view.rows(session_sql.GET, {"session_id": self.plan.session["id"]})
         heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
         names = [session["progression_id"], *(row["progression_id"] for row in heads)]
         versions = {name: row["version"] for name, row in orders.locked(view, names).items()}
