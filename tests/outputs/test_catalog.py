@@ -140,6 +140,30 @@ def test_a_field_more_is_a_column_more_and_old_rows_read_null(database: Database
     assert found.value == Grown(summary="old")
 
 
+def test_an_added_field_that_may_be_none_reads_none_everywhere(database: Database) -> None:
+    """outputs M-5: whatever its default, because a stored None looks alike; `plan` says so where there are rows."""
+    before, after = database.open(migrate=True), database.open(migrate=True)
+    run_id = a_run(before)
+    made = before.outputs.define("analysis", Analysis)
+    model: Any = create_model(
+        "Analysis", __base__=Analysis, score=(int | None, 7), rank=(int, 7), note=(str | None, None)
+    )
+    assert after.outputs.catalog.plan("analysis", model).warnings == ()
+    before.outputs.results.put(made, run_id, "old", {"summary": "old"})
+    [warning] = after.outputs.catalog.plan("analysis", model).warnings
+    assert "rows from before read None in score, and not the default" in warning
+    grown = after.outputs.define("analysis", model)
+    after.outputs.results.put(grown, run_id, "none", {"summary": "none", "score": None})
+    after.outputs.results.put(grown, run_id, "new", {"summary": "new"})
+    snapshot = after.outputs.snapshot.load(run_id)
+    for node, score, rank, stored in (("old", None, 7, None), ("none", None, 7, 7), ("new", 7, 7, 7)):
+        for found in (after.outputs.results.get(grown, run_id, node), snapshot.get(grown, node)):
+            assert (found.value.score, found.value.rank, found.value.note) == (score, rank, None)
+            assert (found.data["score"], found.data["rank"]) == (score, stored)
+        bare = database.open().outputs.results.get("analysis", run_id, node)
+        assert (bare.data["score"], bare.data["rank"]) == (score, stored)
+
+
 def test_a_required_field_more_leaves_old_rows_with_data_alone(database: Database) -> None:
     """outputs M-5, R-8, case 8."""
     before, after = database.open(migrate=True), database.open(migrate=True)

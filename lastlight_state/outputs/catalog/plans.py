@@ -217,14 +217,27 @@ def _warnings(
             " is new: a renamed field is a new, empty column beside the old one"
         )
     required = [str(column.field) for column in fresh if _is_required(wish.shape, column)]
+    empty = [str(column.field) for column in fresh if _reads_none(wish.shape, column)]
     any_row = prepared(
         sa.select(sa.literal_column("1")).select_from(wish.made.table).limit(sa.literal_column("1", sa.Integer))
     )
-    if required and unit.row(any_row) is not None:
+    if not (required or empty) or unit.row(any_row) is None:
+        return
+    if required:
         yield (
             f"{wish.table_name}: rows from before have no {', '.join(required)}, which the model requires:"
             " of those rows only `data` can be read"
         )
+    if empty:
+        yield f"{wish.table_name}: rows from before read None in {', '.join(empty)}, and not the default of the model"
+
+
+def _reads_none(shape: Shape, column: OutputColumn) -> bool:
+    """Whether a field that may be None has another default."""
+    if not shape.holds_model or column.field not in shape.optional:
+        return False
+    field = shape.model.model_fields[column.field]
+    return not field.is_required() and (field.default is not None or field.default_factory is not None)
 
 
 def _is_required(shape: Shape, column: OutputColumn) -> bool:
