@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 from pydantic import BaseModel
+from support import json_entrances
+from support.json_entrances import Entrance, part
 from support.run_log.logs import id_of, run_log, start
 
 from lastlight_state.conversations import NewMessage
@@ -20,7 +22,7 @@ from lastlight_state.mailbox import Mailboxes
 from lastlight_state.outputs import CacheKey
 from lastlight_state.run_log import SessionState
 from lastlight_state.store import StateStore
-from lastlight_state.testing import Database
+from lastlight_state.testing import Database, blocking_store
 from lastlight_state.workflows import RunOptions, Trigger
 
 TRIGGER = Trigger("t-1", type="api")
@@ -41,17 +43,19 @@ VALUES = st.recursive(
 )
 
 
-@pytest.fixture
-def defining(database: Database) -> StateStore:
-    """A store on each database that may define outputs."""
-    return database.open(migrate=True)
+@pytest.fixture(params=("sync", "async"))
+def defining(request: pytest.FixtureRequest, database: Database) -> Iterator[StateStore]:
+    """A store on each database that may define outputs, once itself and once through its async face."""
+    opened = database.open(migrate=True)
+    if request.param == "sync":
+        yield opened
+        return
+    with blocking_store(opened) as blocking:
+        yield blocking
 
-
-#: What stores a value under a number of its own, and what finds it, None where nothing is stored.
-Entrance = tuple[Callable[[int, Any], Any], Callable[[int], Any]]
 
 #: Files of lines record what has happened: of some values they have something else, which the promises page names.
-LINES = ("run_log event", "states.put")
+LINES = ("run_log event", "states.put", *json_entrances.LINES)
 
 
 def entrances(store: StateStore, folder: Path) -> dict[str, Entrance]:
@@ -130,6 +134,8 @@ def entrances(store: StateStore, folder: Path) -> dict[str, Entrance]:
             lambda n, v: mailbox.inbox.send(message_id=f"x{n}", kind="chat", content={"v": v}),
             lambda n: part(mailbox.inbox.find(f"x{n}"), "content"),
         ),
+        **json_entrances.workflow_entrances(store),
+        **json_entrances.other_entrances(store, folder),
         "run_log event": (write_log, logged),
         "states.put": (put_state, lambda n: (part(log.states.find(id_of(n)), "messages") or [None])[0]),
     }
@@ -137,10 +143,6 @@ def entrances(store: StateStore, folder: Path) -> dict[str, Entrance]:
 
 class Open(BaseModel):
     v: Any
-
-
-def part(found: Any, name: str) -> Any:
-    return None if found is None else getattr(found, name)
 
 
 def as_in_a_line(value: Any) -> Any:
@@ -190,6 +192,46 @@ def test_json_values_come_back_equal_or_are_refused_by_name(defining: StateStore
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3_600)
 def test_thousands_of_json_values_come_back_equal_or_are_refused_by_name(defining: StateStore, tmp_path: Path) -> None:
     """house H-58."""
     print(through_all(defining, tmp_path, 1_000))  # noqa: T201 - the counts, with -s
+
+
+def through_a_bundle(store: StateStore, folder: Path, examples: int) -> Counter[str]:
+    """How many values a bundle carried, and how many were refused before."""
+    told, n = Counter[str](), 0
+
+    @settings(max_examples=examples, deadline=None)
+    @given(st.lists(VALUES, min_size=1, max_size=20))
+    def each(values: list[Any]) -> None:
+        nonlocal n
+        n += 1
+        run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p").id
+        for value in values:
+            try:
+                store.journal.events.append(run, "e", {"v": value})
+            except InvalidValue:
+                told["bundles refused"] += 1
+        file = folder / f"{n}.bundle"
+        store.maintenance.bundles.export("run", run, file)
+        before = [one.payload for one in store.journal.events.list(run)]
+        with StateStore.open(folder / f"other{n}.db") as other:
+            other.maintenance.bundles.load(file)
+            assert [one.payload for one in other.journal.events.list(run)] == before
+        told["bundles accepted"] += len(before)
+
+    each()
+    return told
+
+
+def test_json_values_come_back_equal_out_of_a_bundle(every_backend: StateStore, tmp_path: Path) -> None:
+    """house H-58."""
+    assert through_a_bundle(every_backend, tmp_path, 3)["bundles accepted"] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
+def test_thousands_of_json_values_come_back_equal_out_of_a_bundle(every_backend: StateStore, tmp_path: Path) -> None:
+    """house H-58."""
+    print(through_a_bundle(every_backend, tmp_path, 100))  # noqa: T201 - the counts, with -s
