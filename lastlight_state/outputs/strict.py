@@ -13,6 +13,7 @@ from lastlight_state import codec
 from lastlight_state.errors import InvalidValue
 
 _LISTS = (list, tuple, deque)
+_JSON_SCALARS = (str, int, float, type(None))
 _NO_TEXT = (bytes, bytearray, memoryview)
 
 
@@ -20,7 +21,8 @@ def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: b
     """The instance as JSON by field name, sets in one order where it ``has_sets``.
 
     ``is_open``: there may be values in it that its types say nothing of. Raises `InvalidValue` naming the path of one
-    that pydantic would write as another one: NaN and infinities, bytes, and two keys of one text.
+    that pydantic would write as another one: NaN and infinities, bytes, two keys of one text, and where no type says
+    that a text is to be read as such, a time, a Decimal, a UUID, a key that is no text, and the like.
     """
     try:
         dumped = adapter.serializer.to_python(instance, mode="json", by_alias=False)
@@ -31,6 +33,8 @@ def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: b
         raise InvalidValue(where, f"cannot be written as JSON: {_reason(error)}") from None
     if is_open:
         _refuse_changed(where, given, dumped)
+        if _is_odd(given):
+            _refuse_texts(where, given, _read_back(adapter, dumped))
     return codec.in_one_order(given, dumped) if has_sets else dumped
 
 
@@ -49,6 +53,38 @@ def _refuse_changed(where: str, given: Any, dumped: Any) -> None:
             _refuse_scalar(where, value)
     elif dumped is None or isinstance(dumped, str):
         _refuse_scalar(where, given)
+
+
+def _is_odd(given: Any) -> bool:
+    """Whether a value has one in it, or a key, that JSON has only as a text or a number."""
+    if isinstance(given, Mapping):
+        return any(not isinstance(key, str) or _is_odd(value) for key, value in given.items())
+    if isinstance(given, _LISTS):
+        return any(map(_is_odd, given))
+    return not isinstance(given, _JSON_SCALARS)
+
+
+def _read_back(adapter: TypeAdapter[Any], dumped: Any) -> Any:
+    """What the types make of the JSON; None where they read another form than they write."""
+    try:
+        found = adapter.validator.validate_json(codec.encode_sound(dumped), by_alias=False, by_name=True)
+        return adapter.serializer.to_python(found, by_alias=False, warnings=False)
+    except (ValueError, TypeError):
+        return None
+
+
+def _refuse_texts(where: str, given: Any, back: Any) -> None:
+    """Refuse what would come back as a text and was none. Where both have another form nothing is compared."""
+    if isinstance(given, Mapping) and isinstance(back, Mapping):
+        for (key, value), (name, child) in zip(given.items(), back.items(), strict=False):
+            if not isinstance(key, str) and type(name) is str:
+                raise InvalidValue(where, f"a key of type {type(key).__name__} would come back as text")
+            _refuse_texts(f"{where}.{str(name)[:80]}", value, child)
+    elif isinstance(given, _LISTS) and isinstance(back, _LISTS):
+        for index, (value, child) in enumerate(zip(given, back, strict=False)):
+            _refuse_texts(f"{where}[{index}]", value, child)
+    elif type(back) is str and not isinstance(given, str):
+        raise InvalidValue(where, f"{type(given).__name__} is not a JSON type, and would come back as text")
 
 
 def _refuse_scalar(where: str, given: Any) -> None:

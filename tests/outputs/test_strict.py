@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, create_model, field_serializer
@@ -26,6 +30,12 @@ CHANGED: list[tuple[Any, str]] = [
     ({1: "a", "1": "b"}, "two keys are written as one text"),
     ("half \ud83d", "surrogate"),
     ({"\ud83d": 1}, "surrogate"),
+    (datetime(2026, 2, 3, tzinfo=UTC), "datetime is not a JSON type, and would come back as text"),
+    ([{"a": date(2026, 2, 3)}], "date is not a JSON type"),
+    (Decimal("19.90"), "Decimal is not a JSON type"),
+    ({"a": (UUID(int=1),)}, "UUID is not a JSON type"),
+    (Path("x"), "is not a JSON type"),
+    ({1: "a"}, "a key of type int would come back as text"),
 ]
 #: Types that say nothing of what they hold, each with what makes a value of the type of any value.
 OPEN: dict[str, tuple[Any, Callable[[Any], Any]]] = {
@@ -95,3 +105,21 @@ def test_a_serializer_of_the_models_own_may_say_what_a_number_is_in_json(store: 
 
     made = store.outputs.define("named", Named)
     assert store.outputs.results.put(made, run_id, "n", {"v": NAN}).data == {"v": {"number": "nan"}}
+
+
+class Typed(BaseModel):
+    when: dict[str, list[datetime]]
+    amounts: dict[int, Decimal]
+    ids: list[UUID]
+    any: Any = None
+
+
+def test_what_a_type_reads_back_as_it_was_is_accepted(every_backend: StateStore, run_id: str) -> None:
+    """outputs R-12: times, decimals and keys of numbers, wherever types say so, beside values of any type."""
+    made = every_backend.outputs.define("typed", Typed)
+    at, one = datetime(2026, 2, 3, tzinfo=UTC), UUID(int=1)
+    value = Typed(when={"a": [at]}, amounts={1: Decimal("19.90")}, ids=[one], any=["2026-02-03"])
+    assert every_backend.outputs.results.put(made, run_id, "n", value).value == value
+    assert every_backend.outputs.results.get(made, run_id, "n").value == value
+    with pytest.raises(InvalidValue, match=r"value\.any\[0\]: datetime is not a JSON type"):
+        every_backend.outputs.results.put(made, run_id, "m", value.model_copy(update={"any": [at]}))
