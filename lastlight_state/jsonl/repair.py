@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, LostRace
-from lastlight_state.jsonl import files, places
+from lastlight_state.jsonl import files, halves, places
 from lastlight_state.jsonl.reader import Line, LineKind, LineReader, read_at
 from lastlight_state.jsonl.recovery import Accepts
 from lastlight_state.jsonl.sections import Account, Section, terminated, unterminated
@@ -73,16 +73,18 @@ def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
     if found.is_sound:
         return Salvage(found)
     files.make_directory(to.parent)
-    with (
-        places.directory(to.parent) as (folder, _),
-        _opened(path) as descriptor,
-        _Copy(descriptor, path, accepts, folder, to, _beside(to, REJECTS)) as copy,
-    ):
-        copy.take_lines()
-        copy.take_tail()
-        copy.flush()
-        copy.keep()
-    return Salvage(copy.account, to, copy.rejects)
+    with places.directory(to.parent) as (folder, _), _opened(path) as descriptor:
+        names = to, _beside(to, REJECTS)
+        halves.forget(names, folder)
+        clean, rejects = map(halves.of, names)
+        _refuse_there(names, folder)
+        with _Copy(descriptor, path, accepts, folder, clean, rejects) as copy:
+            copy.take_lines()
+            copy.take_tail()
+            copy.flush()
+            made = [name for name, half in zip(names, (clean, copy.rejects), strict=True) if half is not None]
+            halves.complete(made, folder)
+    return Salvage(copy.account, to, None if copy.rejects is None else names[1])
 
 
 def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
@@ -98,6 +100,7 @@ def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
         found = scan(path, accepts)
         if found.is_sound:
             return Salvage(found)
+        halves.forget_replaced(path, suffix, REJECTS, folder)
         descriptor = stack.enter_context(_opened(path))
         writer = stack.enter_context(LineWriter(path, on_removed="raise"))
         copy = stack.enter_context(_Copy(descriptor, path, accepts, folder, clean, _beside(damaged, REJECTS)))
@@ -132,10 +135,7 @@ class _Copy:
         self._is_kept = False
 
     def __enter__(self) -> Self:
-        for name in self._names:
-            with suppress(FileNotFoundError):
-                os.stat(name.name, dir_fd=self._folder, follow_symlinks=False)
-                raise AlreadyExists("file", str(name))
+        _refuse_there(self._names, self._folder)
         self._make(self._names[0])
         return self
 
@@ -206,8 +206,16 @@ class _Copy:
             descriptor = os.open(name.name, flags, _PRIVATE, dir_fd=self._folder)
         except FileExistsError as error:
             raise AlreadyExists("file", str(name)) from error
+        halves.hold(descriptor)
         self._made.append(name)
         self._files.append(os.fdopen(descriptor, "wb"))
+
+
+def _refuse_there(names: Iterable[Path], folder: int) -> None:
+    for name in names:
+        with suppress(FileNotFoundError):
+            os.stat(name.name, dir_fd=folder, follow_symlinks=False)
+            raise AlreadyExists("file", str(name))
 
 
 def _reader(descriptor: int, path: Path, accepts: Accepts) -> LineReader[Line]:
