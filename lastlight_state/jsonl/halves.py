@@ -99,9 +99,16 @@ def _dead(name: str, folder: int) -> Iterator[bool]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise BackendBusy(f"{name} is being written by another call") from error
-        yield True
+        yield _is_named(descriptor, name, folder)  # and not removed, or made anew, before the lock
     finally:
         os.close(descriptor)
+
+
+def _is_named(descriptor: int, name: str, folder: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 def _is_same(first: str, second: str, folder: int) -> bool:

@@ -12,7 +12,7 @@ from support.jsonl.lines import is_record, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, LostRace
-from lastlight_state.jsonl import places, repair
+from lastlight_state.jsonl import halves, places, repair
 from lastlight_state.jsonl.writer import LineWriter
 
 #: A record, and a line that is none.
@@ -114,13 +114,13 @@ def test_lines_appended_while_a_file_is_copied_are_in_the_clean_one(
 def test_a_file_that_took_a_name_meanwhile_is_not_overwritten(
     name: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """agent-log L-111: _Copy._make is exclusive, and _Copy.__exit__ removes what it has made alone."""
+    """agent-log L-111: names are given exclusively after _Copy._make; _Copy.__exit__ removes what it has made alone."""
     path.write_bytes(DAMAGED)
     taken, copy = path.with_name(name), path.with_name("copy")
     real = repair._Copy._make
 
     def late(self: repair._Copy, wanted: Path) -> None:
-        if wanted == taken:
+        if wanted == halves.of(taken):
             taken.write_bytes(b"theirs")
         real(self, wanted)
 
@@ -168,3 +168,50 @@ def test_a_folder_that_is_replaced_meanwhile_gets_no_clean_file(
     assert happened
     assert {path.read_bytes(), old.read_bytes()} == {DAMAGED, b"theirs"}
     assert [len(list(one.iterdir())) for one in (folder, moved)] == [1, 1]
+
+
+def test_a_copy_whose_name_was_taken_meanwhile_gives_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance M-101: halves.complete gives names that nobody has, and takes back what it gave."""
+    path.write_bytes(DAMAGED)
+    copy = path.with_name("copy")
+    happened = before(monkeypatch, halves, "complete", lambda: copy.write_bytes(b"theirs"))
+    with pytest.raises(AlreadyExists):
+        repair.salvage(path, is_record, to=copy)
+    assert happened
+    assert sorted(one.name for one in path.parent.iterdir()) == ["copy", "log.jsonl"]
+    assert copy.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_half_copy_that_was_removed_before_the_lock_is_let_be(
+    path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """maintenance M-101: halves.forget and halves._dead look again under the lock, also at one that is made anew."""
+    path.write_bytes(DAMAGED)
+    half = halves.of(path.with_name("copy"))
+    half.touch()
+
+    def remove() -> None:
+        half.unlink()
+        if again:
+            half.write_bytes(b"new")
+
+    happened = before(monkeypatch, fcntl, "flock", remove)
+    with places.directory(path.parent) as (folder, _):
+        halves.forget([path.with_name("copy")], folder)
+    assert happened
+    assert half.exists() == again
+
+
+def test_a_replacement_that_was_removed_before_the_lock_is_let_be(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """maintenance M-101: halves._remove_replacement removes what halves._dead found."""
+    path.write_bytes(DAMAGED)
+    clean = path.with_name(f".{path.name}.damaged-1.tmp")
+    clean.touch()
+    rejects = path.with_name(f"{path.name}.damaged-1.rejects")
+    rejects.touch()
+    happened = before(monkeypatch, fcntl, "flock", clean.unlink)
+    with places.directory(path.parent) as (folder, _):
+        halves.forget_replaced(path, ".damaged-2", ".rejects", folder)
+    assert happened
+    assert rejects.exists()

@@ -157,10 +157,11 @@ def test_an_added_field_that_may_be_none_reads_none_everywhere(database: Databas
     after.outputs.results.put(grown, run_id, "new", {"summary": "new"})
     snapshot = after.outputs.snapshot.load(run_id)
     for node, score, rank, stored in (("old", None, 7, None), ("none", None, 7, 7), ("new", 7, 7, 7)):
+        found: Any
         for found in (after.outputs.results.get(grown, run_id, node), snapshot.get(grown, node)):
             assert (found.value.score, found.value.rank, found.value.note) == (score, rank, None)
             assert (found.data["score"], found.data["rank"]) == (score, stored)
-        bare = database.open().outputs.results.get("analysis", run_id, node)
+        bare: Any = database.open().outputs.results.get("analysis", run_id, node)
         assert (bare.data["score"], bare.data["rank"]) == (score, stored)
 
 
