@@ -163,6 +163,7 @@ def through_all(store: StateStore, folder: Path, examples: int) -> Counter[str]:
     @settings(max_examples=examples, deadline=None)
     @given(VALUES)
     @example({"a": [10**310, 2**64, -(2**63) - 1, 10**23]})
+    @example({"a": [5.804845584211806e16, -5.804845584211806e16, 1e300, 2.0**60]})
     @example({"a": [float("nan"), float("inf")]})
     @example(["a\0b", {"\0": 1}])
     @example([{"\ud800": "\udfff"}])

@@ -129,7 +129,7 @@ class Cache(Targeted):
             "source_run_id": valid.optional("source_run_id", source_run_id, words.ID),
             "created_at": now,
             "expires_at": None if ttl is None else _after(now, ttl),
-            "payload": codec.encode_sound(content_for(table, value).json).decode(),
+            "payload": _text(content_for(table, value).json),
             "now": now,
         }
         stored = self._once(lambda unit: unit.row(ENSURE, row), repeatable=True)
@@ -203,3 +203,7 @@ def _after(now: datetime, ttl: Any) -> datetime:
 
 def _given(**filters: Any) -> dict[str, Any]:
     return {name: valid.sought(name, value) for name, value in filters.items() if value is not None}
+
+
+def _text(payload: Any) -> str:
+    return codec.encode_bytes("payload", payload, max_depth=words.ROW_DEPTH).decode()

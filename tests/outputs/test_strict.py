@@ -123,3 +123,19 @@ def test_what_a_type_reads_back_as_it_was_is_accepted(every_backend: StateStore,
     assert every_backend.outputs.results.get(made, run_id, "n").value == value
     with pytest.raises(InvalidValue, match=r"value\.any\[0\]: datetime is not a JSON type"):
         every_backend.outputs.results.put(made, run_id, "m", value.model_copy(update={"any": [at]}))
+
+
+@pytest.mark.parametrize("number", [5.804845584211806e16, -(2.0**60), 0.5])
+def test_a_large_whole_float_is_the_same_number_in_the_cache_and_the_history(
+    every_backend: StateStore, run_id: str, number: float
+) -> None:
+    """outputs R-12: Postgres would give back its shortest digits as an integer, which is another number."""
+    made = every_backend.outputs.define("floats", dict)
+    key = CacheKey("w", "n", "floats")
+    every_backend.outputs.cache.ensure(key, made, {"v": number})
+    found = every_backend.outputs.cache.find(key, made)
+    every_backend.outputs.results.put(made, run_id, "n", {"v": number})
+    every_backend.outputs.results.put(made, run_id, "n", {"v": 1})
+    [old] = every_backend.outputs.results.history(made, run_id, "n").items
+    assert found is not None
+    assert (found.data, old.value) == ({"v": number}, {"v": number})

@@ -7,6 +7,7 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db.unit import Unit
+from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import words
 from lastlight_state.outputs.catalog import registry
 from lastlight_state.outputs.catalog.registry import Registered
@@ -105,6 +106,14 @@ def _archive(
             "reason": reason,
             "written_at": old.get("row_updated_at") or at,
             "removed_at": at,
-            "value": codec.encode_sound(stored).decode(),
+            "value": _text(stored),
         },
     )
+
+
+def _text(stored: Any) -> str:
+    """The JSON of a row that goes, also of one with values of another program that no JSON of ours may have."""
+    try:
+        return codec.encode_bytes("value", stored, max_depth=words.ROW_DEPTH + 1).decode()
+    except InvalidValue:
+        return codec.encode_sound(stored).decode()
