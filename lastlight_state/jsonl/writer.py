@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,8 @@ class LineWriter:
 
     Below ``base`` (the file's directory unless given) no component may be a symbolic link, whenever the file is opened:
     one that is put there while lines flow is `UnsafePath`, and nothing is written behind it.
+
+    One that is dropped and was not closed closes its file, with a `ResourceWarning`.
 
     ``check`` is called with the descriptor of each file that is opened, and raises for one that must not be written.
     """
@@ -145,6 +148,12 @@ class LineWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        """Close a file that was left open, as Python's own files do, and warn. What was appended is not flushed."""
+        if getattr(self, "_descriptor", _CLOSED) != _CLOSED:
+            warnings.warn(f"a writer of {self.path} was left open", ResourceWarning, source=self, stacklevel=2)
+            self._let_go()
 
     def after_fork(self) -> None:
         """In a forked child: drop the parent's descriptor, whose lock would be the parent's, and its mutex."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
@@ -63,6 +64,7 @@ def acquire(path: Path, timeout: float, *, sync: bool = True) -> LockFile:
 
     With ``sync``, directories that are made for it are on disk: what is locked is stored in one of them.
     """
+    end = time.monotonic() + timeout
     try:
         while True:
             with places.directory(path.parent, base=places.ROOT, create=True) as (held, changed):
@@ -71,13 +73,15 @@ def acquire(path: Path, timeout: float, *, sync: bool = True) -> LockFile:
                         files.sync_directory(directory)
                 descriptor = places.opened_file(path, _OPEN | os.O_CREAT, base=places.ROOT)
                 try:
-                    is_real = lock.acquire(descriptor, path, timeout)
+                    is_real = lock.acquire(descriptor, path, max(0.0, end - time.monotonic()))
                     if _names(held, path.name, descriptor):
                         return LockFile(path, descriptor, is_real=is_real)
                 except BaseException:
                     os.close(descriptor)
                     raise
                 os.close(descriptor)  # removed by the one who held it before
+            if time.monotonic() > end:
+                raise BackendBusy(f"{path}: others made and removed the lock for {timeout:g} seconds")
     except OSError as error:
         raise files.failure(error, path) from error
 

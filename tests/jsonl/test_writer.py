@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import logging
 import os
 import resource
@@ -614,3 +615,29 @@ def test_a_closed_writer_refuses_and_closes_again_quietly(path: Path) -> None:
     with pytest.raises(StoreClosed):
         writer.sync()
     assert read(path).numbers == [0]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_writers_that_are_dropped_leave_no_descriptor(tmp_path: Path) -> None:
+    """house H-76: a thousand of them, and one in a cycle."""
+    gc.collect()
+    before = len([*Path("/dev/fd").iterdir()])
+    for _ in range(1_000):
+        LineWriter(tmp_path / "a.jsonl", sync="os").append([b"{}\n"])
+    turning = [LineWriter(tmp_path / "a.jsonl", sync="os")]
+    turning[0].append([b"{}\n"])
+    turning.append(turning)  # type: ignore[arg-type]
+    del turning
+    gc.collect()
+    assert len([*Path("/dev/fd").iterdir()]) == before
+
+
+def test_a_writer_that_is_dropped_warns(tmp_path: Path) -> None:
+    """house H-76: as Python's own files do."""
+
+    def drop() -> None:
+        LineWriter(tmp_path / "a.jsonl", sync="os").append([b"{}\n"])
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match=r"a\.jsonl was left open"):
+        drop()
