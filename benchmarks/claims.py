@@ -22,20 +22,23 @@ _TAKE = (
     "WHERE id = ? AND status = 'running' AND claim_owner IS NULL AND (lease_expires_at IS NULL "
     f"OR lease_expires_at >= ?) AND (wake_at IS NULL OR wake_at <= ?) RETURNING {_COLUMNS}"
 )
+_BEATEN = (
+    "run_id, epoch, (SELECT claim_owner FROM workflow_runs WHERE id = run_id), heartbeat_at, lease_expires_at, "
+    "(SELECT cancel_requested_at FROM workflow_runs WHERE id = run_id)"
+)
 _BEAT = (
-    "UPDATE workflow_runs SET heartbeat_at = {latest}(heartbeat_at, ?), lease_expires_at = "
-    "{latest}(lease_expires_at, ?) WHERE id = ? AND status = 'running' AND claim_owner IS NOT NULL "
-    f"AND claim_epoch = ? RETURNING {_COLUMNS}"
+    "UPDATE run_leases SET heartbeat_at = {latest}(heartbeat_at, ?), lease_expires_at = {latest}(lease_expires_at, ?) "
+    f"WHERE run_id = ? AND epoch = ? RETURNING {_BEATEN}"
 )
 _PRESENTED = {
-    "sqlite": "(SELECT json_extract(value, '$.run_id') AS run_id, json_extract(value, '$.epoch') AS epoch "
+    "sqlite": "(SELECT json_extract(value, '$.id') AS id, json_extract(value, '$.held') AS held "
     "FROM json_each(?)) AS presented",
-    "postgresql": "jsonb_to_recordset(CAST(? AS JSONB)) AS presented(run_id TEXT, epoch BIGINT)",
+    "postgresql": "jsonb_to_recordset(CAST(? AS JSONB)) AS presented(id TEXT, held BIGINT)",
 }
 _BEAT_MANY = (
-    "UPDATE workflow_runs SET heartbeat_at = {latest}(heartbeat_at, ?), lease_expires_at = "
-    "{latest}(lease_expires_at, ?) FROM {presented} WHERE id = presented.run_id AND status || '' = 'running' "
-    f"AND claim_owner IS NOT NULL AND claim_epoch = presented.epoch RETURNING {_COLUMNS}"
+    "UPDATE run_leases SET heartbeat_at = {latest}(heartbeat_at, ?), lease_expires_at = {latest}(lease_expires_at, ?) "
+    "FROM {presented} WHERE run_id = presented.id AND epoch = presented.held "
+    f"RETURNING {_BEATEN}"
 )
 _LEASE = timedelta(seconds=30)
 _CALLS = 100
@@ -110,4 +113,4 @@ def _text(moment: datetime) -> str:
 
 
 def _document(claims: list[Claim]) -> str:
-    return orjson.dumps([{"run_id": claim.run_id, "epoch": claim.epoch} for claim in claims]).decode()
+    return orjson.dumps([{"id": claim.run_id, "held": claim.epoch} for claim in claims]).decode()

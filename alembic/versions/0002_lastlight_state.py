@@ -318,6 +318,7 @@ _TIMES = {
     "run_events": "occurred_at",
     "run_frames": "created_at",
     "run_inputs": "created_at",
+    "run_leases": "heartbeat_at lease_expires_at due_at",
     "run_loops": "updated_at",
     "run_nodes": "wake_at updated_at",
     "run_signals": "received_at consumed_at",
@@ -442,6 +443,45 @@ _MARKS = (
 )
 _MARKED = {"insert": "NEW.name", "update": "OLD.name, NEW.name", "delete": "OLD.name"}
 
+# Triggers that keep a row: the lease of each running run, whoever changes the run. On Postgres they run with the rights
+# of the owner of the tables, because the original program need not know this one.
+
+_LEASE = {
+    "run_id": "NEW.id",
+    "workflow_name": "NEW.workflow_name",
+    "epoch": "CASE WHEN NEW.claim_owner IS NOT NULL THEN NEW.claim_epoch END",
+    "heartbeat_at": "NEW.heartbeat_at",
+    "lease_expires_at": "NEW.lease_expires_at",
+    "due_at": "coalesce(NEW.lease_expires_at, '1970-01-01T00:00:00.000Z')",
+}
+_SAME_PLACE = (
+    "CASE WHEN run_leases.due_at > NEW.claimed_at AND run_leases.due_at <= excluded.due_at "
+    "THEN run_leases.due_at ELSE excluded.due_at END"
+)
+_SET_LEASE = {name: f"excluded.{name}" for name in _LEASE} | {"due_at": _SAME_PLACE}
+_PUT_LEASE = (
+    f"INSERT INTO run_leases ({', '.join(_LEASE)}) VALUES ({', '.join(_LEASE.values())}) "
+    f"ON CONFLICT (run_id) DO UPDATE SET {', '.join(f'{n} = {to}' for n, to in _SET_LEASE.items() if n != 'run_id')}"
+)
+_DROP_LEASE = "DELETE FROM run_leases WHERE run_id = OLD.id"
+_RUNS, _RAN = (f"{row}.status = 'running' AND {row}.id IS NOT NULL" for row in ("NEW", "OLD"))
+_RETAKEN = _differ("status claim_owner claim_epoch lease_expires_at")
+_LEASES = (
+    ("insert", "INSERT", _RUNS, "put"),
+    ("update", "UPDATE OF status, claim_owner, claim_epoch, lease_expires_at", f"{_RUNS} AND ({_RETAKEN})", "put"),
+    ("end", "UPDATE OF status", f"{_RAN} AND NOT ({_RUNS})", "drop"),
+    ("delete", "DELETE", _RAN, "drop"),
+)
+_KEEPING = {"put": _PUT_LEASE, "drop": _DROP_LEASE}
+_KEEPS = (
+    "CREATE FUNCTION lastlight_{name}_lease() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
+    "SET search_path FROM CURRENT AS $companion$ BEGIN {body}; RETURN NULL; END $companion$"
+)
+_RUNNING_ALREADY = (
+    "INSERT INTO run_leases (run_id, workflow_name, due_at) SELECT id, workflow_name, '1970-01-01T00:00:00.000Z' "
+    "FROM workflow_runs WHERE status = 'running' AND id IS NOT NULL"
+)
+
 # The functions of Postgres. Of the last, the rows are locked first: only a statement after that sees what somebody else
 # has just done to them. A role that may not write the schedules marks nothing, and its change of the override goes
 # through.
@@ -485,6 +525,11 @@ def _sqlite() -> Iterator[str]:
             f"CREATE TRIGGER cron_overrides_unplan_{event} AFTER {event.upper()} ON cron_overrides FOR EACH ROW "
             f"BEGIN {_MARKS.format(names=names)}; END"
         )
+    for name, event, when, does in _LEASES:
+        yield (
+            f"CREATE TRIGGER workflow_runs_lease_{name} AFTER {event} ON workflow_runs FOR EACH ROW "
+            f"WHEN {when.replace('IS DISTINCT FROM', 'IS NOT')} BEGIN {_KEEPING[does]}; END"
+        )
     yield (
         "CREATE VIEW progression_collections AS SELECT id, created_at, (SELECT json_group_array(message_id) FROM "
         "(SELECT message_id FROM progression_links WHERE progression_id = progressions.id ORDER BY ord)) "
@@ -493,17 +538,29 @@ def _sqlite() -> Iterator[str]:
 
 
 def _postgres() -> Iterator[str]:
-    # Room in each page for the next version of its rows, so that renewals stay heap-only updates.
+    # Room in each page for the next version of its rows, so that renewals stay heap-only updates. Dead rows are swept
+    # after a number of them: a fleet's heartbeats make as many in a minute as there are rows.
     yield "ALTER TABLE workflow_runs SET (fillfactor = 40)"
+    yield (
+        "ALTER TABLE run_leases SET "
+        "(fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
+    )
     yield _FUNCTION.format(name="lastlight_refuse", body="")
     yield _FUNCTION.format(name="lastlight_refuse_unless_permitted", body=_IF_PERMITTED)
     yield _UNPLAN
+    for name, body in _KEEPING.items():
+        yield _KEEPS.format(name=name, body=body)
     for guard in _GUARDS:
         yield from _on_postgres(guard)
     for event in _MARKED:
         yield (
             f"CREATE TRIGGER cron_overrides_unplan_{event} AFTER {event.upper()} ON cron_overrides FOR EACH ROW "
             "EXECUTE FUNCTION lastlight_unplan()"
+        )
+    for name, event, when, does in _LEASES:
+        yield (
+            f"CREATE TRIGGER workflow_runs_lease_{name} AFTER {event} ON workflow_runs FOR EACH ROW WHEN ({when}) "
+            f"EXECUTE FUNCTION lastlight_{does}_lease()"
         )
     yield (
         "CREATE VIEW progression_collections AS SELECT id, created_at, coalesce((SELECT jsonb_agg(message_id "
@@ -542,7 +599,7 @@ _STILL_SHARED = f"SELECT platform, channel_id, coalesce(thread_id, ''), user_id 
     table="messaging_sessions"
 )
 
-additive_sql = (_KEEP_OUT, _SQLITE_RETIRE, _POSTGRES_RETIRE, *SQLITE, *POSTGRES)
+additive_sql = (_KEEP_OUT, _SQLITE_RETIRE, _POSTGRES_RETIRE, _RUNNING_ALREADY, *SQLITE, *POSTGRES)
 
 # What the runner may ask, and say, about the rows that this revision changes; {table} stands for the table's full name.
 data_steps = (
@@ -554,8 +611,9 @@ data_steps = (
         "report": "SELECT id FROM {table} WHERE deactivated_reason = 'duplicate' ORDER BY id",
     },
 )
-# What the triggers change when they fire.
+# What the triggers change when they fire, and the table of this revision whose rows they make and remove.
 trigger_steps = ({"table": "cron_schedules", "columns": ("next_run_at", "planned_with")},)
+trigger_rows = ("run_leases",)
 
 
 def upgrade() -> None:
@@ -569,6 +627,7 @@ def upgrade() -> None:
     _one_session_per_key(on_postgres)
     _columns_of_overrides()
     _run_transitions()
+    _run_leases()
     _nodes_and_loops()
     _human_requests()
     _schedules()
@@ -764,6 +823,21 @@ def _run_transitions() -> None:
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_run_transitions"),
         comment="lastlight_state: every change of a run's status, numbered without gaps",
     )
+
+
+def _run_leases() -> None:
+    op.create_table(
+        "run_leases",
+        sa.Column("run_id", TEXT, nullable=False),
+        sa.Column("workflow_name", TEXT, nullable=False),
+        sa.Column("epoch", INTEGER),
+        sa.Column("heartbeat_at", TIME),
+        sa.Column("lease_expires_at", TIME),
+        sa.Column("due_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("run_id", name="pk_run_leases"),
+        comment="lastlight_state: running runs: who holds them until when, kept by triggers",
+    )
+    op.execute(_RUNNING_ALREADY)
 
 
 def _nodes_and_loops() -> None:
@@ -1416,6 +1490,7 @@ def _of_runs() -> None:
     waiting = "status = 'paused' AND waiting_for IS NOT NULL"
     _index("ix_workflow_runs_waiting", table, "waiting_for, correlation_id, id, started_at", waiting)
     _index("ix_workflow_runs_repo", table, "owner, repo, started_at DESC")
+    _index("ix_run_leases_due", "run_leases", "due_at, workflow_name")
 
 
 def _of_executions() -> None:

@@ -5,13 +5,15 @@ Revisions spell the triggers out in SQL for each product. Tests render the decla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from sqlalchemy import MetaData
 
 from lastlight_state.db.base import Base
 
 _KEY = "reactions"
+_COMPANIONS = "companions"
 
 #: After which statements a reaction runs, and by which names it finds the rows to change.
 EVENTS = {"insert": "NEW.{key}", "update": "OLD.{key}, NEW.{key}", "delete": "OLD.{key}"}
@@ -37,6 +39,66 @@ class Reaction:
     def statement(self, keys: str) -> str:
         """The change of the rows with these keys, ``OLD.name`` for example."""
         return f"UPDATE {self.target} SET {self.sets} WHERE {self.key} IN ({keys}) AND {self.when}"
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A row of ``target`` beside each row of ``table`` of which ``among`` holds, made and removed by triggers.
+
+    ``values`` are the columns of the companion and what an insert sets them to, over ``NEW``; the first is its key. An
+    update of a column of ``of`` that changes it sets all of them again, those in ``resets`` to what that says.
+    ``among`` is a condition over ``{row}``; the column ``by`` decides it. ``says``: what the triggers do, for the
+    schema's page. ``functions`` are the names of the two functions that Postgres needs. They run with the rights of
+    their owner: who may write the table need not know its companions.
+    """
+
+    name: str
+    table: str
+    target: str
+    key: str
+    values: Mapping[str, str]
+    by: str
+    among: str
+    of: tuple[str, ...]
+    says: str
+    functions: tuple[str, str]
+    resets: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def put(self) -> str:
+        """The statement that makes the companion of the row ``NEW``, or sets it again."""
+        own, *others = self.values
+        sets = ", ".join(f"{name} = {self.resets.get(name, f'excluded.{name}')}" for name in others)
+        return (
+            f"INSERT INTO {self.target} ({', '.join(self.values)}) VALUES ({', '.join(self.values.values())}) "
+            f"ON CONFLICT ({own}) DO UPDATE SET {sets}"
+        )
+
+    @property
+    def drop(self) -> str:
+        """The statement that removes the companion of the row ``OLD``."""
+        return f"DELETE FROM {self.target} WHERE {next(iter(self.values))} = OLD.{self.key}"
+
+    def triggers(self) -> Iterator[tuple[str, str, str, str, str]]:
+        """The name, event, condition, statement and function of each trigger."""
+        put, drop = self.functions
+        new, old = (self.among.format(row=row) for row in ("NEW.", "OLD."))
+        differs = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in self.of)
+        yield f"{self.name}_insert", "INSERT", new, self.put, put
+        yield f"{self.name}_update", f"UPDATE OF {', '.join(self.of)}", f"{new} AND ({differs})", self.put, put
+        yield f"{self.name}_end", f"UPDATE OF {self.by}", f"{old} AND NOT ({new})", self.drop, drop
+        yield f"{self.name}_delete", "DELETE", old, self.drop, drop
+
+
+def accompany(companion: Companion) -> Companion:
+    """Add companions to the central schema."""
+    Base.metadata.info.setdefault(_COMPANIONS, {})[companion.name] = companion
+    return companion
+
+
+def declared_companions(metadata: MetaData = Base.metadata) -> tuple[Companion, ...]:
+    """All companions of the schema."""
+    return tuple(metadata.info.get(_COMPANIONS, {}).values())
 
 
 def declare(reaction: Reaction) -> Reaction:

@@ -10,7 +10,7 @@ from lastlight_state.conversations import (
 )
 from lastlight_state.db.base import Base
 from lastlight_state.db.guards import declared_guards, keep_spelling
-from lastlight_state.db.reactions import declared_reactions
+from lastlight_state.db.reactions import declared_companions, declared_reactions
 from lastlight_state.journal import guards as journal_guards, models as journal_models
 from lastlight_state.messaging import guards as messaging_guards, models as messaging_models
 from lastlight_state.outputs import guards as outputs_guards, models as outputs_models
@@ -24,6 +24,7 @@ from lastlight_state.workflows import (
     guards as workflows_guards,
     indexes as workflows_indexes,
     models as workflows_models,
+    reactions as workflows_reactions,
 )
 
 #: The modules whose import declares the schema.
@@ -33,6 +34,7 @@ DECLARED_BY = (
     workflows_models,
     workflows_indexes,
     workflows_guards,
+    workflows_reactions,
     schedules_models,
     schedules_guards,
     schedules_reactions,
@@ -58,3 +60,6 @@ GUARDS = declared_guards()
 
 #: Every trigger of the central schema that changes something.
 REACTIONS = declared_reactions()
+
+#: The triggers of the central schema that keep rows beside those of a table.
+COMPANIONS = declared_companions()

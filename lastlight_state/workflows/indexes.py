@@ -7,18 +7,18 @@ the row, reads lists as fast through narrow indexes, and updates a row in place 
 
 from __future__ import annotations
 
-from typing import Any
+from sqlalchemy import Index, func
 
-from sqlalchemy import ColumnElement, Index, Text, case, cast, func, literal_column
-
-from lastlight_state.db.indexes import beginning, only, where
+from lastlight_state.db.indexes import only, where
 from lastlight_state.workflows.models import (
     ExecutionModel,
     HumanRequestModel,
+    RunLeaseModel,
     RunNodeModel,
     WorkflowApprovalModel,
     WorkflowRunModel,
 )
+from lastlight_state.workflows.previews import preview, short
 
 #: The columns of a `RunSummary`, none of them large.
 RUN_SUMMARY = (
@@ -168,26 +168,11 @@ ASKED_REQUEST = (
 #: Those that the list of a run shows, beside its time, id, run and prompt.
 REQUEST_SUMMARY = ("status", *ASKED_REQUEST, "answered_at", "answered_by")
 
-#: How many characters of a long text lists show.
-PREVIEW = 500
-#: Inboxes show JSON that has no more characters.
-SHORT = 2_000
-
-
-def preview(column: ColumnElement[str]) -> ColumnElement[str]:
-    """The beginning of a text, as an index can hold it."""
-    return beginning(column, PREVIEW)
-
-
-def short(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """JSON if it is short, else NULL, as an index can hold it."""
-    return case((func.length(cast(column, Text)) <= literal_column(str(SHORT)), column))
-
-
 #: The predicate of the index over runs that have not ended, in whatever status a newer version gives them.
 NOT_ENDED = "status NOT IN ('succeeded', 'failed', 'cancelled')"
 
 _run = WorkflowRunModel.__table__.c
+_lease = RunLeaseModel.__table__.c
 _execution = ExecutionModel.__table__.c
 _approval = WorkflowApprovalModel.__table__.c
 _node = RunNodeModel.__table__.c
@@ -218,7 +203,8 @@ Index(
     _run.started_at,
     **where("status = 'queued'"),
 )
-# No index holds a column that a heartbeat changes: Postgres would write an entry in every index of the table.
+# The workflow stands behind the time, so that due runs of other services are passed over in the index.
+Index("ix_run_leases_due", _lease.due_at, _lease.workflow_name)
 Index("ix_workflow_runs_running", _run.workflow_name, _run.id, **where("status = 'running'"))
 Index(
     "ix_workflow_runs_wake",
@@ -239,7 +225,6 @@ Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at.desc())
 only("sqlite", Index("ix_workflow_runs_summary", *_newest_run, _run.status, *_summary))
 only("sqlite", Index("ix_workflow_runs_status_summary", _run.status, *_newest_run, *_summary))
 only("sqlite", Index("ix_workflow_runs_trigger_started", _run.trigger_id, *_newest_run))
-# On SQLite alone, where a heartbeat writes an entry of this index and of no other.
 only("sqlite", Index("ix_workflow_runs_live", *(_run[name] for name in LIVE_RUN), **where(NOT_ENDED)))
 only("postgresql", Index("ix_workflow_runs_status_started", _run.status, *_newest_run))
 

@@ -89,6 +89,32 @@ class WorkflowRunModel(Base):
     error_detail: Mapped[Any] = json_column(personal=True, nullable=True)
 
 
+class RunLeaseModel(Base):
+    """One running run: until when it is held, and when somebody has to look at it again.
+
+    Triggers of the runs insert, replace and delete it, whoever changes a run (`workflows.reactions`); a heartbeat
+    changes nothing else. ``epoch`` is that of the claim that holds the run, NULL where nobody does: then the run's own
+    columns say what is so. No renewal ends before ``due_at``, so a look for runs to take reads what is due and nothing
+    else. It is moved seldom: a heartbeat that leaves it alone changes no indexed column.
+    """
+
+    __tablename__ = "run_leases"
+    # Room for the next versions of its rows, so that heartbeats are heap-only updates. A fleet's heartbeats make more
+    # dead rows in a minute than there are rows: they are swept after a fixed number, before the table has grown.
+    __table_args__ = described(
+        "running runs: who holds them until when, kept by triggers",
+        kept="one row for each running run; a trigger removes it when the run stops running",
+        postgresql_with={**roomy(40), "autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 1000},
+    )
+
+    run_id: Mapped[str] = text_column(primary_key=True, personal=False)
+    workflow_name: Mapped[str] = text_column(personal=False)
+    epoch: Mapped[int | None]
+    heartbeat_at: Mapped[datetime | None]
+    lease_expires_at: Mapped[datetime | None]
+    due_at: Mapped[datetime]
+
+
 class ExecutionModel(Base):
     """One phase execution, chat turn or node attempt. Its session id leads to its line file."""
 

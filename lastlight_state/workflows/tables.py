@@ -11,6 +11,7 @@ from lastlight_state.db.base import table_of
 from lastlight_state.workflows.models import (
     ExecutionModel,
     HumanRequestModel,
+    RunLeaseModel,
     RunLoopModel,
     RunNodeModel,
     RunTransitionModel,
@@ -20,6 +21,7 @@ from lastlight_state.workflows.models import (
 )
 
 RUNS = table_of(WorkflowRunModel)
+LEASES = table_of(RunLeaseModel)
 EXECUTIONS = table_of(ExecutionModel)
 NODES = table_of(RunNodeModel)
 TRANSITIONS = table_of(RunTransitionModel)

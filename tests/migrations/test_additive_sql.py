@@ -124,3 +124,25 @@ def test_a_trigger_changes_only_what_its_revision_declares(body: str, permitted:
     for sql in (trigger, function):
         assert (problem_with(sql, {}, declared) is None) == permitted
         assert problem_with(sql, {}) is not None
+
+
+PUT = (
+    "INSERT INTO places (id, at) VALUES (NEW.id, coalesce(NEW.at, '')) ON CONFLICT (id) DO UPDATE SET at = excluded.at"
+)
+DROP = "DELETE FROM places WHERE id = OLD.id"
+
+
+@pytest.mark.parametrize(
+    ("body", "permitted"),
+    [(PUT, True), (DROP, True), (f"{DROP}; DELETE FROM jobs WHERE id = OLD.id", False), ("DELETE FROM places", False)],
+)
+def test_a_trigger_keeps_rows_of_tables_of_its_own_revision_alone(body: str, permitted: bool) -> None:
+    """migrations MG-10: it makes, sets and removes them by their key, and the revision fills the table once."""
+    trigger = f"CREATE TRIGGER t AFTER DELETE ON runs FOR EACH ROW BEGIN {body}; END"
+    function = f"CREATE FUNCTION t() RETURNS trigger LANGUAGE plpgsql AS $b$ BEGIN {body}; RETURN NULL; END $b$"
+    for sql in (trigger, function, "INSERT INTO places (id) SELECT id FROM jobs"):
+        assert problem_with(sql, {}) is not None
+    for sql in (trigger, function):
+        assert (problem_with(sql, {}, kept={"places"}) is None) == permitted
+    assert problem_with("INSERT INTO places (id) SELECT id FROM jobs", {}, kept={"places"}) is None
+    assert problem_with("INSERT INTO jobs (id) SELECT id FROM places", {}, kept={"places"}) is not None

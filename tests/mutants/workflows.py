@@ -41,8 +41,8 @@ CHANGES = (
     Change(
         "W205",
         _W + "claims/statements.py",
-        "lease_expires_at=later_of(sa.func.coalesce(RUNS.c.lease_expires_at, _lease_end), _lease_end))",
-        "lease_expires_at=_lease_end)",
+        "end = later_of(sa.func.coalesce(LEASES.c.lease_expires_at, lease_end), lease_end)",
+        "end = lease_end",
         "workflows/claims",
     ),
     Change(

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from lastlight_state.db.guards import Guard
-from lastlight_state.db.reactions import EVENTS, Reaction
+from lastlight_state.db.reactions import EVENTS, Companion, Reaction
+from lastlight_state.migrations.metadata import COMPANIONS
 from lastlight_state.testing import Database
 
 #: Inserts nothing, unless the statement that fired the trigger replaces rows: its policy becomes that of the trigger's
@@ -108,6 +109,22 @@ def _reacting_function(reaction: Reaction) -> str:
     )
 
 
+def accompanying(companion: Companion, product: str) -> Iterator[str]:
+    """The statements that create the triggers of companions."""
+    if product == "postgresql":
+        for function, statement in zip(companion.functions, (companion.put, companion.drop), strict=True):
+            yield (
+                f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
+                f"SET search_path FROM CURRENT AS $companion$ BEGIN {statement}; RETURN NULL; END $companion$"
+            )
+    for name, event, condition, statement, function in companion.triggers():
+        on = f"CREATE TRIGGER {name} AFTER {event} ON {companion.table} FOR EACH ROW"
+        if product == "sqlite":
+            yield f"{on} WHEN {condition.replace('IS DISTINCT FROM', 'IS NOT')} BEGIN {statement}; END"
+        else:
+            yield f"{on} WHEN ({condition}) EXECUTE FUNCTION {function}()"
+
+
 def unguarded(database: Database) -> Any:
     """A plain connection that no guard refuses anything; on SQLite the guards are gone for all."""
     raw = database.raw()
@@ -119,6 +136,11 @@ def unguarded(database: Database) -> Any:
 
 
 def without_guards(raw: Any) -> None:
-    """Drop every trigger of a SQLite database, so that plain SQL can store what the database would refuse."""
+    """Drop the guards of a SQLite database, so that plain SQL can store what the database would refuse.
+
+    What keeps rows beside others stays.
+    """
+    kept = {name for companion in COMPANIONS for name, *_ in companion.triggers()}
     for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-        raw.execute(f"DROP TRIGGER {name}")
+        if name not in kept:
+            raw.execute(f"DROP TRIGGER {name}")

@@ -111,7 +111,7 @@ def rows_of(
     for chunk in references.chunks(keys):
         statement, values = reading.of(chunk)
         compiled = statement.on(unit.backend)
-        stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.columns)
+        stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.shown)
         for batch in batches(stored, _ROWS):
             found = compiled.rows(batch)
             found = found if names is None else lines.named(found, names)
@@ -152,7 +152,7 @@ def registered(unit: Unit, tables: Sequence[str]) -> Iterator[bytes]:
 @lru_cache(maxsize=256)
 def _reading(column: sa.Column[Any]) -> Family:
     subject = Subject(column.table)
-    return Family("key", lambda keys: sa.select(*subject.columns).where(column.in_(keys)).order_by(*subject.sorting))
+    return Family("key", lambda keys: sa.select(*subject.shown).where(column.in_(keys)).order_by(*subject.sorting))
 
 
 def _run(unit: Unit, run_id: str) -> Selection:

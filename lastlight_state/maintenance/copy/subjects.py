@@ -13,9 +13,14 @@ from lastlight_state.db.columns import JsonbText, in_code_points
 from lastlight_state.db.statements import Compiled, Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
+from lastlight_state.workflows.tables import LEASES, RUNS
 
 #: Tables that tell of their own database: facts about its schema, leave to delete, and how far copies into it came.
-APART = frozenset({"lastlight_meta", "maintenance_permits", "copy_progress"})
+#: Leases are kept there by triggers of the runs.
+APART = frozenset({"lastlight_meta", "maintenance_permits", "copy_progress", LEASES.name})
+#: Columns that are read as they are beside the row, by table: a run carries its lease.
+_CARRIED = {RUNS.name: {"heartbeat_at": HEARTBEAT_AT, "lease_expires_at": LEASE_END}}
 #: Tables with rows of the revisions' making, and how many.
 SEEDED = {"message_types": 6, "invocation_kinds": 6, "source_kinds": 3}
 #: Tables whose rows refer to others of the same table, with the column by which those come first.
@@ -38,6 +43,11 @@ class Subject:
         self.name = str(table.name)
         self.columns = tuple(table.columns)
         self.names = tuple(str(column.name) for column in self.columns)
+        carried = _CARRIED.get(self.name, {})
+        #: The columns as they are read.
+        self.shown = tuple(
+            carried[column.name].label(column.name) if column.name in carried else column for column in self.columns
+        )
         first = [table.c[DEPTHS[table.name]]] if table.name in DEPTHS else []
         self.order = (*first, *table.primary_key)
         self._places = tuple(self.names.index(column.name) for column in self.order)
@@ -88,7 +98,7 @@ class Subject:
         return sa.select(*self._shown(not texts)).order_by(*self.sorting)
 
     def _shown(self, as_stored: bool) -> list[Any]:
-        return [column if as_stored or not is_json(column) else _text_of(column) for column in self.columns]
+        return [column if as_stored or not is_json(column) else _text_of(column) for column in self.shown]
 
 
 def subjects(outputs: Iterable[sa.Table]) -> list[Subject]:
@@ -121,12 +131,12 @@ def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:
         yield batch
 
 
-def is_json(column: sa.Column[Any]) -> bool:
+def is_json(column: sa.ColumnElement[Any]) -> bool:
     """Whether the column holds JSON."""
     return isinstance(column.type, columns.BinaryJson)
 
 
-def _text_of(column: sa.Column[Any]) -> Any:
+def _text_of(column: Any) -> Any:
     return sa.type_coerce(sa.cast(column, sa.Text), JsonbText()).label(column.name)
 
 

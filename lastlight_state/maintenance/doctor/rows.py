@@ -20,7 +20,8 @@ from lastlight_state.migrations import read_state
 from lastlight_state.receipts import words as receipt_words
 from lastlight_state.receipts.tables import PERMITS, RECEIPTS
 from lastlight_state.workflows.kernel.executions import OVERSTATED
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RUNS, TRANSITIONS
+from lastlight_state.workflows.kernel.leases import LEASE_END
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LEASES, REQUESTS, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import LIVE, TERMINAL
 
 ORPHANS, SEQUENCE, STUCK, AGREEMENT, LEFT = "DOC-08", "DOC-12", "DOC-15", "DOC-16", "DOC-17"
@@ -121,7 +122,7 @@ _STUCK = [
         "warning",
         RUNS,
         "running, and the lease of its worker is over: a worker takes it with `claims.take_next`",
-        sa.select(RUNS.c.id).where(RUNS.c.status == constant("running"), RUNS.c.lease_expires_at < _NOW),
+        sa.select(RUNS.c.id).where(RUNS.c.status == constant("running"), LEASE_END < _NOW),
     ),
     Fault(
         STUCK,
@@ -149,6 +150,32 @@ _STUCK = [
         sa.select(REQUESTS.c.id).where(REQUESTS.c.status == _PENDING, REQUESTS.c.expires_at < _NOW),
     ),
     *crons.STUCKS,
+]
+
+_running = RUNS.c.status == constant("running")
+_epoch = sa.case((RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch))
+_its_lease = sa.and_(
+    LEASES.c.run_id == RUNS.c.id,
+    LEASES.c.workflow_name == RUNS.c.workflow_name,
+    LEASES.c.epoch.is_not_distinct_from(_epoch),
+    LEASES.c.due_at <= sa.func.coalesce(LEASES.c.lease_expires_at, LEASES.c.due_at),
+)
+#: Triggers keep them so, unless somebody switches those off, or writes the leases.
+_LEASES = [
+    Fault(
+        AGREEMENT,
+        "error",
+        RUNS,
+        "running, and its row in run_leases is missing or does not fit: only `claims.take` by its id finds it in time",
+        sa.select(RUNS.c.id).where(_running, sa.not_(_exists(_its_lease))),
+    ),
+    Fault(
+        AGREEMENT,
+        "warning",
+        LEASES,
+        "of a run that is not running: remove these rows",
+        sa.select(LEASES.c.run_id).where(sa.not_(_exists(RUNS.c.id == LEASES.c.run_id, _running))),
+    ),
 ]
 
 _parent, _order, _inherited = BRANCHES.alias("parent"), PROGRESSIONS.alias("own"), PROGRESSIONS.alias("inherited")
@@ -225,6 +252,6 @@ CHECKS = (
     of_faults(ORPHANS, [*_ORPHANS, crons.UNKNOWN], talks.orphans),
     of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES], mailboxes.numbers),
     of_faults(STUCK, [*_STUCK, *talks.STUCKS], talks.silent, crons.stuck, chats.idle, mailboxes.claims),
-    of_faults(AGREEMENT, [*_AGREEMENT, *chats.AGREEMENTS, *talks.AGREEMENTS]),
+    of_faults(AGREEMENT, [*_AGREEMENT, *_LEASES, *chats.AGREEMENTS, *talks.AGREEMENTS]),
     Check(LEFT, rows=_left),
 )

@@ -8,7 +8,8 @@ from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.workflows.approvals.records import Approval
-from lastlight_state.workflows.indexes import ASKED_APPROVAL, preview, short
+from lastlight_state.workflows.indexes import ASKED_APPROVAL
+from lastlight_state.workflows.previews import preview, short
 from lastlight_state.workflows.questions.inbox import By, Inbox
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, shown

@@ -132,10 +132,10 @@ class Claims(Repository, Generic[W]):
 
         Waits up to ``timeout`` seconds. A run that is offered, comes due, whose lease runs out or whose question is
         overdue meanwhile is found within ``poll_interval`` seconds, or within half a second while looks take long.
-        Without ``poll_interval`` it is found within 50 ms if this store committed it, and within 250 ms otherwise;
-        after a minute without news, within a second. One thread of the store looks for all who wait, and no connection
-        is held between two looks. Others may be quicker: take the run to know. Raises `MisuseError` in a transaction,
-        `StoreClosed`.
+        Without ``poll_interval`` it is found within 50 ms if this store committed it, and otherwise within 250 ms for
+        the first 15 seconds without news; then the pause grows, to a second after a minute. One thread of the store
+        looks for all who wait, and no connection is held between two looks. A look costs what is due, however many runs
+        are held. Others may be quicker: take the run to know. Raises `MisuseError` in a transaction, `StoreClosed`.
         """
         return self._awaited(timeout, workflow_names, poll_interval).wait()
 

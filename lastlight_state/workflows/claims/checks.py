@@ -67,5 +67,13 @@ def presented(held: Claim, now: datetime) -> dict[str, Any]:
         "run_id": held.run_id,
         "epoch": held.epoch,
         "at": now,
-        "lease_expires_at": lease_end(now, held.lease),
+        **renewal(now, held.lease),
     }
+
+
+def renewal(now: datetime, lease: timedelta) -> dict[str, datetime]:
+    """When a lease ends that is renewed now, and until when its ``due_at`` may lie without being moved.
+
+    A third of a lease is the time to the next renewal of a block: what is due later is looked at in time.
+    """
+    return {"lease_expires_at": lease_end(now, lease), "move_due_before": to_millis(now + lease / 3)}

@@ -1,15 +1,15 @@
-"""Claimable runs, the oldest sign of life first: running runs and due paused runs, merged.
+"""Claimable runs, the oldest sign of life first: running runs whose lease is due, and due paused runs, merged.
 
-Both are found by partial indexes that hold live runs only, so ended runs cost nothing, and sorted when asked for: an
-index in the order of heartbeats would make every heartbeat write an entry in each index of the table on Postgres.
+Both are found by indexes over times at which somebody has to look at a run, so ended runs cost nothing, and neither do
+those that are held. They are sorted when asked for: an index in the order of heartbeats would make every heartbeat
+write to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from lastlight_state.db import pages
 from lastlight_state.db.beside import Narrow
 from lastlight_state.db.filtered import Filtered
+from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
 from lastlight_state.db.statements import number
 from lastlight_state.db.unit import Unit
@@ -24,11 +25,11 @@ from lastlight_state.db.windows import Placed, Window, parted, placed, window
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.arguments import Provenance
 from lastlight_state.workflows.claims import kinds
-from lastlight_state.workflows.claims.kinds import ABANDONED, DUE, KIND, OFFERED, PAUSED, RUNNING, SEEN, TAKEABLE
+from lastlight_state.workflows.claims.kinds import DUE, LOOKED_UP, OFFERED, PAUSED, Judged
 from lastlight_state.workflows.claims.records import ClaimableRun
-from lastlight_state.workflows.kernel import live, sweeps
+from lastlight_state.workflows.kernel import leases, live, sweeps
 from lastlight_state.workflows.kernel.claims import KEPT
-from lastlight_state.workflows.tables import RUNS
+from lastlight_state.workflows.tables import LEASES, RUNS
 
 _PROVENANCE = tuple(Provenance.__dataclass_fields__)
 _SHOWN = (
@@ -37,7 +38,6 @@ _SHOWN = (
     RUNS.c.claim_epoch,
     RUNS.c.claim_owner,
     RUNS.c.previous_owner,
-    RUNS.c.heartbeat_at,
     RUNS.c.restart_count,
     RUNS.c.max_restarts,
     RUNS.c.cancel_requested_at,
@@ -45,14 +45,12 @@ _SHOWN = (
 )
 #: The key of a claimable run.
 _KEY = ("seen_at", "id")
-_RUNNING = Narrow("ix_workflow_runs_running", ("workflow_name",), only=RUNNING)
+_DUE = "ix_run_leases_due"
 _WAKE = Narrow("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=PAUSED)
 
 
 #: The names of workflows to look at; None for all.
 Names = Sequence[str] | None
-
-_Read: TypeAlias = Callable[[Narrow, Sequence[Any], int], sa.Select[Any]]
 
 
 def page(
@@ -97,45 +95,82 @@ class Claimable:
         return False
 
 
-class Ranges(Filtered):
-    """A statement over both. ``running`` is the condition on running runs; due runs may be left out.
+#: Which columns are shown of runs that are judged in one way, and which running ones are meant.
+_Shown: TypeAlias = Callable[[Judged, sa.ColumnElement[Any]], Sequence[Any]]
+_Meant: TypeAlias = Callable[[Judged], sa.ColumnElement[bool]]
 
-    Its filter is ``workflow_name``; `of` also takes whether it goes on after a key, and the limit.
+
+class Ranges(Filtered):
+    """A statement over both. ``meant`` is the condition on running runs; due paused runs may be left out.
+
+    Its filter is ``workflow_name``, of the row beside a run or of the run; `of` also takes whether it goes on after a
+    key, and the limit.
     """
 
-    def __init__(self, shown: Sequence[Any], running: sa.ColumnElement[bool], *, due: bool = True) -> None:
-        super().__init__(
-            partial(self._merged, self._range),
-            partial(self._merged, self._range_beside),
-            workflow_name=RUNS.c.workflow_name.in_,
-        )
+    def __init__(self, shown: _Shown, meant: _Meant, *, due: bool = True) -> None:
+        super().__init__(self._apart, self._beside, workflow_name=tuple)
         self._shown = shown
-        self._running = running
+        self._meant = meant
         self._due = due
 
-    def _merged(self, read: _Read, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        after = (pages.after((SEEN.element, RUNS.c.id), descending=False),) if paged else ()
-        ranges = [read(_RUNNING, (RUNNING, self._running, *named, *after), limit)]
-        if self._due:
-            ranges.append(read(_WAKE, (DUE, *named, *after), limit))
-        merged = sa.union_all(*(sa.select(one.subquery()) for one in ranges)).subquery()
-        return sa.select(merged).order_by(merged.c.seen_at, merged.c.id).limit(number(limit))
+    def _apart(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
+        """For Postgres: each run is looked up by its key, whatever the planner thinks of how many are due."""
+        due = leases.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
+        judged, shown = self._judged(due)
+        run = sa.select(*shown).where(RUNS.c.id == due.c.run_id, self._meant(judged), *_after(judged, paged))
+        found = run.limit(number(1)).lateral("run")
+        running = _first(sa.select(found).select_from(due.join(found, sa.true())), (found.c.seen_at, found.c.id), limit)
+        if not self._due:
+            return running
+        waiting = sa.select(*self._judged()[1]).where(DUE, *_named(RUNS, named), *_after(LOOKED_UP, paged))
+        return _merged(running, _first(waiting, (LOOKED_UP.seen, RUNS.c.id), limit), limit)
 
-    def _range(self, _index: Narrow, conditions: Sequence[Any], limit: int) -> sa.Select[Any]:
-        shown = sa.select(*self._shown, SEEN).where(*conditions)
-        return shown.order_by(SEEN, RUNS.c.id).limit(number(limit))
+    def _beside(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
+        """For SQLite: each run is read from the index of live runs."""
+        judged, shown = self._judged(LEASES)
+        source = live.OF_OTHERS.after(LEASES)
+        running = through(leases.due(shown, *_named(LEASES, named)).select_from(source), LEASES, _DUE)
+        running = live.beside(running).where(RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_after(judged, paged))
+        running = _first(running, (judged.seen, RUNS.c.id), limit)
+        if not self._due:
+            return running
+        finding = live.finding(_WAKE)
+        waiting = finding.select(self._judged()[1], (DUE, *_named(RUNS, named), *_after(LOOKED_UP, paged)))
+        return _merged(running, _first(waiting, map(finding.found, (LOOKED_UP.seen, RUNS.c.id)), limit), limit)
 
-    def _range_beside(self, index: Narrow, conditions: Sequence[Any], limit: int) -> sa.Select[Any]:
-        finding = live.finding(index)
-        shown = finding.select((*self._shown, SEEN), conditions)
-        return shown.order_by(*map(finding.found, (SEEN, RUNS.c.id))).limit(number(limit))
+    def _judged(self, beside: sa.FromClause | None = None) -> tuple[Judged, Sequence[Any]]:
+        heartbeat_at = leases.present("heartbeat_at", beside)
+        judged = Judged(leases.present("lease_expires_at", beside), heartbeat_at)
+        return judged, (*self._shown(judged, heartbeat_at.label("heartbeat_at")), judged.seen)
 
 
-LISTED = Ranges((*_SHOWN, KIND), sa.or_(OFFERED, ABANDONED))
-TAKEN_NEXT = Ranges((RUNS.c.id,), TAKEABLE)
+def _after(judged: Judged, paged: bool) -> Sequence[sa.ColumnElement[bool]]:
+    """The condition on runs behind a key, if there is one."""
+    return (pages.after((judged.seen.element, RUNS.c.id), descending=False),) if paged else ()
+
+
+def _named(table: sa.Table, given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
+    """The filter, of this table."""
+    return [table.c.workflow_name.in_(names) for names in given]
+
+
+def _first(found: sa.Select[Any], order: Iterable[Any], limit: int) -> sa.Select[Any]:
+    return found.order_by(*order).limit(number(limit))
+
+
+def _merged(running: sa.Select[Any], waiting: sa.Select[Any], limit: int) -> sa.Select[Any]:
+    merged = sa.union_all(*(sa.select(one.subquery()) for one in (running, waiting))).subquery()
+    return _first(sa.select(merged), (merged.c.seen_at, merged.c.id), limit)
+
+
+LISTED = Ranges(
+    lambda judged, heartbeat_at: (*_SHOWN, heartbeat_at, judged.kind),
+    lambda judged: sa.or_(OFFERED, judged.abandoned),
+)
+TAKEN_NEXT = Ranges(lambda *_: (RUNS.c.id,), lambda judged: judged.takeable)
 #: The same with what a take reads: a run in which that is damaged is not taken.
-SOUND_NEXT = Ranges(KEPT, TAKEABLE)
-SPENT = Ranges((RUNS.c.id,), kinds.SPENT, due=False)
+SOUND_NEXT = Ranges(lambda *_: KEPT, lambda judged: judged.takeable)
+SPENT = Ranges(lambda *_: (RUNS.c.id,), lambda judged: judged.spent, due=False)
 
 
 def _window(unit: Unit, ranges: Ranges, now: dict[str, Any], names: Names, key: list[Any] | None, limit: int) -> Window:

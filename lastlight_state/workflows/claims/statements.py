@@ -12,23 +12,14 @@ from lastlight_state.db import columns
 from lastlight_state.db.base import later_of
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, bind, constant, prepared
-from lastlight_state.workflows.claims.kinds import (
-    ABANDONED,
-    ASKED_TO_CANCEL,
-    DUE,
-    FREE,
-    KIND,
-    PAUSED,
-    RUNNING,
-    SEEN,
-    TAKEABLE,
-)
-from lastlight_state.workflows.kernel.claims import ALIVE, CLAIMED, HELD, KEPT, SAVED_ONCE, TAKEN
+from lastlight_state.workflows.claims.kinds import ASKED_TO_CANCEL, DUE, FREE, LOOKED_UP, PAUSED, RUNNING, Judged
+from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, HELD, KEPT, SAVED_ONCE, TAKEN
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
+from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.kernel.live import beside
 from lastlight_state.workflows.kernel.rows import STATE, locking
 from lastlight_state.workflows.kernel.transitions import WAKE_REASON, recorded
-from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
+from lastlight_state.workflows.tables import EXECUTIONS, LEASES, RUNS, TRANSITIONS
 
 _expected = bind("expected_epoch", RUNS.c.claim_epoch)
 _as_expected = sa.or_(_expected.is_(None), RUNS.c.claim_epoch == _expected)
@@ -39,26 +30,31 @@ _this_claim = (
     RUNS.c.claim_owner.is_not(None),
     RUNS.c.claim_epoch == bind("epoch", RUNS.c.claim_epoch),
 )
-_lease_end = bind("lease_expires_at", RUNS.c.lease_expires_at)
 
 #: Takes a run that nobody holds. Changes no counter, writes no transition.
-TAKE_FREE = prepared(sa.update(RUNS).where(_this_run, _as_expected, FREE).values(**TAKEN).returning(*CLAIMED))
-
-_recorded = sa.or_(PAUSED, ABANDONED)
+TAKE_FREE = prepared(sa.update(RUNS).where(_this_run, _as_expected, FREE).values(**FIRST_TAKEN).returning(*CLAIMED))
 
 
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    """Whoever renews one of these leases at this moment is waited for, and those leases are judged that are locked."""
     at = bind("at", RUNS.c.updated_at)
+    locked = sa.select(LEASES.c.run_id, LEASES.c.epoch, LEASES.c.lease_expires_at).where(LEASES.c.run_id.in_(ids))
+    leases = locked.order_by(LEASES.c.run_id).with_for_update(key_share=True).cte("leases")
+    found = sa.select(leases.c.lease_expires_at).where(
+        leases.c.run_id == RUNS.c.id, leases.c.epoch == RUNS.c.claim_epoch
+    )
+    judged = Judged(sa.func.coalesce(found.scalar_subquery(), RUNS.c.lease_expires_at))
+    recorded = sa.or_(PAUSED, judged.abandoned)
     return (
         sa.update(RUNS)
-        .where(RUNS.c.id.in_(ids), _as_expected, unindexed(sa.or_(TAKEABLE, FREE, DUE)))
+        .where(RUNS.c.id.in_(ids), _as_expected, unindexed(sa.or_(judged.takeable, FREE, DUE)))
         .values(
             **TAKEN,
             status="running",
             status_reason=sa.case((PAUSED, sa.literal(WAKE_REASON)), else_=RUNS.c.status_reason),
-            restart_count=RUNS.c.restart_count + sa.case((sa.and_(ABANDONED, ~ASKED_TO_CANCEL), 1), else_=0),
-            transition_seq=RUNS.c.transition_seq + sa.case((_recorded, 1), else_=0),
-            updated_at=sa.case((_recorded, later_of(RUNS.c.updated_at, at)), else_=RUNS.c.updated_at),
+            restart_count=RUNS.c.restart_count + sa.case((sa.and_(judged.abandoned, ~ASKED_TO_CANCEL), 1), else_=0),
+            transition_seq=RUNS.c.transition_seq + sa.case((recorded, 1), else_=0),
+            updated_at=sa.case((recorded, later_of(RUNS.c.updated_at, at)), else_=RUNS.c.updated_at),
         )
         .returning(*CLAIMED)
     )
@@ -84,20 +80,24 @@ RETAKE = prepared(
         _this_run,
         RUNNING,
         RUNS.c.claim_owner == sa.bindparam("claim_owner"),
-        RUNS.c.lease_expires_at >= bind("at", RUNS.c.lease_expires_at),
+        bind("at", RUNS.c.lease_expires_at) <= LEASE_END,
     )
     .values(**HELD, **SAVED_ONCE)
     .returning(*CLAIMED)
 )
 
-LOCK = locking(RUNS.c.lease_expires_at, RUNS.c.wake_at, KIND)
+LOCK = locking(LEASE_END.label("lease_expires_at"), RUNS.c.wake_at, LOOKED_UP.kind)
+#: Locks the lease of a locked run, after which nobody renews it.
+LOCK_LEASE = prepared(
+    sa.select(LEASES.c.run_id).where(LEASES.c.run_id == sa.bindparam("run_id")).with_for_update(key_share=True)
+)
 
 
 def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return (
-        beside(sa.select(*KEPT, SEEN))
-        .where(RUNS.c.id.in_(ids), unindexed(sa.or_(TAKEABLE, DUE)))
-        .order_by(SEEN, RUNS.c.id)
+        beside(sa.select(*KEPT, LOOKED_UP.seen))
+        .where(RUNS.c.id.in_(ids), unindexed(sa.or_(LOOKED_UP.takeable, DUE)))
+        .order_by(LOOKED_UP.seen, RUNS.c.id)
         .limit(sa.bindparam("limit", type_=sa.Integer))
         .with_for_update(key_share=True, skip_locked=True)
     )
@@ -106,12 +106,40 @@ def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 #: Locks the first of these runs, skipping those that others are locking.
 LOCK_FREE = Family("run", _lock_free)
 
-#: Renews the lease of a claim.
+
+def _of_run(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """What a claim says of its run beside its lease, which the run's own row has."""
+    return sa.select(column).where(RUNS.c.id == LEASES.c.run_id).scalar_subquery().label(column.name)
+
+
+#: What a renewal returns: the same as `CLAIMED`, of a run that it does not write.
+_RENEWED = (
+    LEASES.c.run_id.label("id"),
+    LEASES.c.epoch.label("claim_epoch"),
+    LEASES.c.lease_expires_at,
+    *map(_of_run, (RUNS.c.claim_owner, RUNS.c.claimed_at, RUNS.c.restart_count, RUNS.c.cancel_requested_at)),
+)
+
+
+def _renewed(lease_end: sa.ColumnElement[Any], move_before: sa.ColumnElement[Any]) -> dict[str, sa.ColumnElement[Any]]:
+    """A lease that ends no earlier than it did. What an index holds stays, unless it comes near."""
+    at = bind("at", LEASES.c.heartbeat_at)
+    end = later_of(sa.func.coalesce(LEASES.c.lease_expires_at, lease_end), lease_end)
+    return {
+        "heartbeat_at": later_of(sa.func.coalesce(LEASES.c.heartbeat_at, at), at),
+        "lease_expires_at": end,
+        "due_at": sa.case((LEASES.c.due_at < move_before, end), else_=LEASES.c.due_at),
+    }
+
+
+#: Renews the lease of a claim. A row of another epoch belongs to another claim, and one of no epoch to nobody.
 HEARTBEAT = prepared(
-    sa.update(RUNS)
-    .where(*_this_claim)
-    .values(**ALIVE, lease_expires_at=later_of(sa.func.coalesce(RUNS.c.lease_expires_at, _lease_end), _lease_end))
-    .returning(*CLAIMED)
+    sa.update(LEASES)
+    .where(LEASES.c.run_id == sa.bindparam("run_id"), LEASES.c.epoch == bind("epoch", LEASES.c.epoch))
+    .values(
+        **_renewed(bind("lease_expires_at", LEASES.c.lease_expires_at), bind("move_due_before", LEASES.c.due_at)),
+    )
+    .returning(*_RENEWED)
 )
 #: Hands the run to ``:claim_owner`` and records that.
 TRANSFER = recorded(
@@ -134,22 +162,23 @@ def _member(name: str, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 
 
 _locked = (
-    sa.select(RUNS.c.id, _member("lease_expires_at", RUNS.c.lease_expires_at).label("lease_end"))
-    .join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id))
-    .where(RUNNING, RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch == _member("epoch", RUNS.c.claim_epoch))
-    .order_by(RUNS.c.id)
-    .with_for_update(key_share=True, of=RUNS)
+    sa.select(
+        LEASES.c.run_id,
+        _member("lease_expires_at", LEASES.c.lease_expires_at).label("lease_end"),
+        _member("move_due_before", LEASES.c.due_at).label("move_due_before"),
+    )
+    .join_from(_presented, LEASES, LEASES.c.run_id == _member("run_id", LEASES.c.run_id))
+    .where(LEASES.c.epoch == _member("epoch", LEASES.c.epoch))
+    .order_by(LEASES.c.run_id)
+    .with_for_update(key_share=True, of=LEASES)
     .cte("locked")
 )
 #: Renews any number of claims. The rows are locked in ascending id, so that two such statements never deadlock.
 HEARTBEAT_MANY = prepared(
-    sa.update(RUNS)
-    .where(RUNS.c.id == _locked.c.id)
-    .values(
-        **ALIVE,
-        lease_expires_at=later_of(sa.func.coalesce(RUNS.c.lease_expires_at, _locked.c.lease_end), _locked.c.lease_end),
-    )
-    .returning(*CLAIMED)
+    sa.update(LEASES)
+    .where(LEASES.c.run_id == _locked.c.run_id)
+    .values(**_renewed(_locked.c.lease_end, _locked.c.move_due_before))
+    .returning(*_RENEWED)
 )
 
 #: The state of the runs of lost claims, for their errors.
@@ -163,8 +192,8 @@ FIND = prepared(
         RUNS.c.claim_owner.label("owner"),
         RUNS.c.claim_epoch.label("epoch"),
         RUNS.c.claimed_at,
-        RUNS.c.heartbeat_at,
-        RUNS.c.lease_expires_at,
+        HEARTBEAT_AT.label("heartbeat_at"),
+        LEASE_END.label("lease_expires_at"),
     ).where(_this_run, RUNS.c.claim_owner.is_not(None))
 )
 

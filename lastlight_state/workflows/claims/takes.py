@@ -59,7 +59,7 @@ def take(unit: Unit, values: dict[str, Any]) -> dict[str, Any]:
         return taken[0]
     again = unit.row(sql.RETAKE, values)
     if again is None:
-        raise _refusal(locked, values)
+        raise _refusal(unit.row(sql.LOCK, values) or locked, values)  # the lease may have been renewed meanwhile
     return again
 
 
@@ -80,7 +80,9 @@ def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: st
 
     A run that somebody asked to cancel is cancelled; one at its restart limit fails.
     """
-    row = unit.row(sql.LOCK, values)
+    unit.row(sql.LOCK, values)
+    unit.row(sql.LOCK_LEASE, values)
+    row = unit.row(sql.LOCK, values)  # as it is while both are locked
     if row is None or row["kind"] not in ("abandoned", "offered"):
         return False
     if row["cancel_requested_at"] is not None:
@@ -168,10 +170,8 @@ def _refusal(row: dict[str, Any], values: dict[str, Any]) -> Conflict:
 def together(held: Mapping[str, Claim], now: datetime) -> dict[str, Any]:
     """The parameters of the statement that renews these claims from now on."""
     leases = {claim.lease for claim in held.values()}
-    ends = {lease: iso_text(checks.lease_end(now, lease)) for lease in leases}
-    presented = [
-        {"run_id": claim.run_id, "epoch": claim.epoch, "lease_expires_at": ends[claim.lease]} for claim in held.values()
-    ]
+    renewals = {lease: {name: iso_text(at) for name, at in checks.renewal(now, lease).items()} for lease in leases}
+    presented = [{"run_id": claim.run_id, "epoch": claim.epoch, **renewals[claim.lease]} for claim in held.values()]
     return {"at": now, "claims": _document(presented)}
 
 

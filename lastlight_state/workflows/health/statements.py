@@ -13,6 +13,7 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, constant, number, prepared
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
+from lastlight_state.workflows.kernel.leases import LEASE_END
 from lastlight_state.workflows.kernel.live import covered
 from lastlight_state.workflows.kernel.nodes import label_of
 from lastlight_state.workflows.kernel.questions import pending
@@ -55,7 +56,9 @@ _disabled_since = (
     .scalar_subquery()
     .label("disabled_since")
 )
-_SHOWN = (RUNS.c.id, RUNS.c.trigger_id, *(RUNS.c[name] for name in STORED), _status_since, _disabled_since)
+_RENEWED = {"lease_expires_at": LEASE_END.label("lease_expires_at")}
+_STORED = (_RENEWED.get(name, RUNS.c[name]) for name in STORED)
+_SHOWN: tuple[sa.ColumnElement[Any], ...] = (RUNS.c.id, RUNS.c.trigger_id, *_STORED, _status_since, _disabled_since)
 
 ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")))
 #: Live runs: one range of an index for each live status, so ended runs cost nothing.

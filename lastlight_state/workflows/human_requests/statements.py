@@ -8,7 +8,8 @@ from lastlight_state.db.beside import Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.workflows.human_requests.records import HumanRequest
-from lastlight_state.workflows.indexes import ASKED_REQUEST, REQUEST_SUMMARY, preview, short
+from lastlight_state.workflows.indexes import ASKED_REQUEST, REQUEST_SUMMARY
+from lastlight_state.workflows.previews import preview, short
 from lastlight_state.workflows.questions.inbox import By, Inbox
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.tables import REQUESTS, shown

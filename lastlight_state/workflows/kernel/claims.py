@@ -1,7 +1,8 @@
-"""The columns of a run that hold its claim, and what a take, a renewal, a release and an end write into them.
+"""The columns of a run that hold its claim, and what a take, a release and an end write into them.
 
-The epoch grows whenever a claim begins or ends, and never falls, so an earlier holder stays fenced. A take saves what
-it replaces in the ``previous_`` columns, and a release puts that back. A transfer leaves them alone.
+A renewal writes the run's lease alone (`leases`), which follows these columns. The epoch grows whenever a claim begins
+or ends, and never falls, so an earlier holder stays fenced. A take saves what it replaces in the ``previous_`` columns,
+and a release puts that back. A transfer leaves them alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.base import later_of
 from lastlight_state.db.statements import bind
+from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.tables import RUNS
 
 #: What statements of claims return: the claim, and the number of the transition that recorded it.
@@ -35,39 +37,50 @@ Sets = Mapping[str, Any]
 
 _at = bind("at", RUNS.c.updated_at)
 
-#: A sign of life, which never moves back.
-ALIVE: Sets = {"heartbeat_at": later_of(sa.func.coalesce(RUNS.c.heartbeat_at, _at), _at)}
 
-#: ``:claim_owner`` holds the run from ``:at`` until ``:lease_expires_at``.
-HELD: Sets = {
-    "claim_owner": sa.bindparam("claim_owner"),
-    "claim_epoch": RUNS.c.claim_epoch + 1,
-    "claimed_at": _at,
-    "lease_expires_at": sa.bindparam("lease_expires_at"),
-    **ALIVE,
-}
+def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
+    """``:claim_owner`` holds the run from ``:at`` until ``:lease_expires_at``. The sign of life never moves back."""
+    return {
+        "claim_owner": sa.bindparam("claim_owner"),
+        "claim_epoch": RUNS.c.claim_epoch + 1,
+        "claimed_at": _at,
+        "lease_expires_at": sa.bindparam("lease_expires_at"),
+        "heartbeat_at": later_of(sa.func.coalesce(heartbeat_at, _at), _at),
+    }
 
-#: The run before the take.
-SAVED: Sets = {
-    "previous_owner": RUNS.c.claim_owner,
-    "previous_heartbeat_at": RUNS.c.heartbeat_at,
-    "previous_lease_expires_at": RUNS.c.lease_expires_at,
-    "previous_status": RUNS.c.status,
-    "previous_restart_count": RUNS.c.restart_count,
-}
 
-#: The same, unless an earlier take has saved it: for a holder that takes its own run again.
+def _saved(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]) -> Sets:
+    """The run before the take."""
+    return {
+        "previous_owner": RUNS.c.claim_owner,
+        "previous_heartbeat_at": heartbeat_at,
+        "previous_lease_expires_at": lease_end,
+        "previous_status": RUNS.c.status,
+        "previous_restart_count": RUNS.c.restart_count,
+    }
+
+
+#: A claim begins on a run that somebody may hold.
+HELD = _held(HEARTBEAT_AT)
+_was = _saved(HEARTBEAT_AT, LEASE_END)
+
+#: The run before the take, unless an earlier take has saved it: for a holder that takes its own run again.
 SAVED_ONCE: Sets = {
-    name: sa.case((RUNS.c.previous_status.is_(None), saved), else_=RUNS.c[name]) for name, saved in SAVED.items()
+    name: sa.case((RUNS.c.previous_status.is_(None), saved), else_=RUNS.c[name]) for name, saved in _was.items()
 }
 
-#: What every take writes, and every admission that claims. Status and counters come from the statement.
-TAKEN: Sets = {**HELD, **SAVED}
+#: What a take of a run writes that somebody may hold. Status and counters come from the statement.
+TAKEN: Sets = {**HELD, **_was}
+
+#: The same for a run that nobody holds, such as one that is admitted: no row beside it is looked up.
+FIRST_TAKEN: Sets = {**_held(RUNS.c.heartbeat_at), **_saved(RUNS.c.heartbeat_at, RUNS.c.lease_expires_at)}
 
 _ended = RUNS.c.claim_owner.is_not(None)
 
-#: A claim ends: nobody holds the run, and the epoch grows. ``previous_owner`` keeps its last holder.
+#: A claim ends: nobody holds the run, and the epoch grows. ``previous_owner`` keeps its last holder, ``heartbeat_at``
+#: the last sign of life.
 END_CLAIM: Sets = {
+    "heartbeat_at": HEARTBEAT_AT,
     "claim_epoch": sa.case((_ended, RUNS.c.claim_epoch + 1), else_=RUNS.c.claim_epoch),
     "previous_owner": sa.case((_ended, RUNS.c.claim_owner), else_=RUNS.c.previous_owner),
     "claim_owner": None,

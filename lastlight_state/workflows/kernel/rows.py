@@ -17,6 +17,7 @@ from lastlight_state.db.records import Page
 from lastlight_state.db.statements import Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
+from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.kernel.nodes import states_of
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.tables import RUNS
@@ -25,8 +26,12 @@ T = TypeVar("T")
 
 #: Columns that only statements use: what a release restores, and the digest by which `ensure` compares calls.
 _INNER = ("previous_", "create_digest")
+#: Columns that are read as they were last renewed.
+_RENEWED = {column.name: column for column in (HEARTBEAT_AT.label("heartbeat_at"), LEASE_END.label("lease_expires_at"))}
+#: The columns of a new `WorkflowRun`, which nobody has renewed.
+NEW_COLUMNS = tuple(column for column in RUNS.c if not column.name.startswith(_INNER))
 #: The columns of a `WorkflowRun`.
-COLUMNS = tuple(column for column in RUNS.c if not column.name.startswith(_INNER))
+COLUMNS: tuple[sa.ColumnElement[Any], ...] = tuple(_RENEWED.get(column.name, column) for column in NEW_COLUMNS)
 
 #: What every lock of a run's row returns.
 STATE = (

@@ -110,9 +110,10 @@ class Queue(Repository):
         With ``claimable`` also until there is one of these workflows that `Claims.take_next` would take, for a worker
         that does both. Waits up to ``timeout`` seconds. A run that is queued, comes due or gets room below the caps
         meanwhile is found within ``poll_interval`` seconds, or within half a second while looks take long. Without
-        ``poll_interval`` it is found within 50 ms if this store committed it, and within 250 ms otherwise; after a
-        minute without news, within a second. One thread of the store looks for all who wait, and no connection is held
-        between two looks. Others may be quicker: admit to know. Raises `MisuseError` in a transaction, `StoreClosed`.
+        ``poll_interval`` it is found within 50 ms if this store committed it, and otherwise within 250 ms for the first
+        15 seconds without news; then the pause grows, to a second after a minute. One thread of the store looks for all
+        who wait, and no connection is held between two looks. Others may be quicker: admit to know. Raises
+        `MisuseError` in a transaction, `StoreClosed`.
         """
         return self._awaited(cap, timeout, workflow_names, workflow_caps, claimable, poll_interval).wait()
 

@@ -15,7 +15,7 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant
 from lastlight_state.workflows.kernel import transitions
-from lastlight_state.workflows.kernel.claims import CLAIMED, KEPT, TAKEN
+from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, KEPT
 from lastlight_state.workflows.kernel.rows import locking
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
@@ -93,7 +93,7 @@ COUNT_EACH = Family("workflow_name", _count_each)
 
 
 _ADMITTED: dict[str, Any] = {
-    **TAKEN,
+    **FIRST_TAKEN,
     "status": "running",
     "status_reason": "run.admitted",
     "transition_seq": RUNS.c.transition_seq + 1,

@@ -16,7 +16,7 @@ from lastlight_state.db.statements import Family, Statement, bind, constant, num
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import SUMS, of_runs
-from lastlight_state.workflows.kernel.rows import COLUMNS, DETAIL, locking
+from lastlight_state.workflows.kernel.rows import DETAIL, NEW_COLUMNS, locking
 from lastlight_state.workflows.kernel.transitions import recorded
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE
@@ -45,7 +45,7 @@ def create(names: frozenset[str]) -> Chain:
     values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(_enabled)
     if "parent_run_id" in names:
         values = values.where(_parent_takes_children).with_for_update(key_share=True, of=_PARENT)
-    head = sa.insert(RUNS).from_select(stated, values).returning(*COLUMNS)
+    head = sa.insert(RUNS).from_select(stated, values).returning(*NEW_COLUMNS)
     return recorded(head, from_status=sa.null())
 
 

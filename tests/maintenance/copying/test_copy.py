@@ -68,6 +68,31 @@ def test_rows_are_read_alike_from_the_beginning_and_from_any_key(every_backend: 
     assert isinstance(rest[0][runs.names.index("context")], str)
 
 
+def test_a_copy_and_a_bundle_carry_leases_as_they_were_last_renewed(
+    direction: tuple[Database, str], tmp_path: Path
+) -> None:
+    """workflows W-155: the run's own row says what its take wrote, and the copy's row what is so."""
+    source, target = direction
+    store = source.open()
+    claims, run_id = store.workflows.claims, store.workflows.runs.create("w", trigger=TRIGGER, phase="p").id
+    claim = claims.take(run_id, owner="a")
+    source.clock.advance(seconds=20)
+    renewed = claims.heartbeat(claim)
+    bundle = tmp_path / "run.tar"
+    store.maintenance.bundles.export("run", run_id, bundle)
+    store.maintenance.copy.run(target)
+    with StateStore.open(target, clock=source.clock) as copied, StateStore.open(tmp_path / "new.db") as loaded:
+        loaded.maintenance.bundles.load(bundle)
+        for other in (copied, loaded):
+            run = other.workflows.runs.get(run_id)
+            assert (run.heartbeat_at, run.lease_expires_at) == (source.clock.now(), renewed.lease_expires_at)
+        source.clock.advance(seconds=29)
+        assert copied.workflows.claims.take_next(owner="b") == ()
+        assert copied.workflows.claims.heartbeat(claim).epoch == claim.epoch
+        source.clock.advance(seconds=31)
+        assert [taken.run_id for taken in copied.workflows.claims.take_next(owner="b")] == [run_id]
+
+
 @pytest.fixture
 def here(sqlite_database: Database) -> StateStore:
     """A store with a few runs, whose copy goes to a file."""

@@ -210,6 +210,9 @@ def _stuck(scene: Scene) -> None:
 
 
 def _agreement(scene: Scene) -> None:
+    """Among others a running run whose lease is gone, and the lease of a run that has ended (workflows W-156)."""
+    scene.run("lost", "running")
+    scene.raw.execute("UPDATE run_leases SET run_id = 'r'")
     scene.run("r", transition_seq=1)
     moved = {"to_status": "failed", "reason": "x", "source": "engine", "at": scene.database.clock.now()}
     insert(scene.raw, "run_transitions", {"run_id": "r", "seq": 1, **moved})
@@ -247,7 +250,7 @@ PLANTS: dict[str, tuple[Callable[[Scene], None], int, int]] = {
     "DOC-13": (_words, 7, 7),
     "DOC-14": (_contents, 5, 4),
     "DOC-15": (_stuck, 11, 11),
-    "DOC-16": (_agreement, 6, 6),
+    "DOC-16": (_agreement, 8, 8),
     "DOC-17": (_left, 2, 2),
 }
 

@@ -6,7 +6,7 @@ Decided by its head and, of triggers and functions, by every statement of the bo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 _NAME = r'"?(\w+)"?'
 _ADDS = tuple(
@@ -19,7 +19,7 @@ _ADDS = tuple(
         rf"CREATE FUNCTION {_NAME}\(",
         rf"COMMENT ON TABLE {_NAME} IS '",
         rf"LOCK TABLE {_NAME} IN ",
-        rf"ALTER TABLE {_NAME} SET \(fillfactor = \d+\)$",
+        rf"ALTER TABLE {_NAME} SET \((fillfactor|autovacuum_\w+) = \d+(, autovacuum_\w+ = \d+)*\)$",
     )
 )
 _BACKFILL = re.compile(rf"UPDATE {_NAME} SET (.*?) WHERE ", re.IGNORECASE)
@@ -33,6 +33,13 @@ _FUNCTION_BODY = re.compile(r"\$(\w*)\$(.*?)\$\1\$", re.DOTALL)
 _REFUSES = re.compile(
     r"SELECT |INSERT OR IGNORE INTO maintenance_permits \(receipt_id, probe\) VALUES \('', NULL\)$", re.IGNORECASE
 )
+#: What a trigger may do to rows of a table that its own revision brought: make, set and remove them by their key.
+_KEEPS = re.compile(
+    rf"(?:INSERT INTO {_NAME} \([\w, ]+\) VALUES \(.*\) ON CONFLICT \(\w+\) DO UPDATE SET [^;]*"
+    rf"|DELETE FROM {_NAME} WHERE \w+ = OLD\.\w+)$",
+    re.IGNORECASE,
+)
+_INSERTS = re.compile(rf"INSERT INTO {_NAME} \([\w, ]+\) SELECT ", re.IGNORECASE)
 #: Locks the rows that are looked at by the statement after it.
 _LOCKS = re.compile(r"\bPERFORM \w+ FROM \w+ WHERE [^;]*? FOR NO KEY UPDATE(?=;)", re.IGNORECASE)
 _NONE: Mapping[str, tuple[str, ...]] = {}
@@ -44,32 +51,42 @@ _CHANGES = re.compile(
 
 
 def problem_with(
-    sql: str, backfills: Mapping[str, tuple[str, ...]], reactions: Mapping[str, tuple[str, ...]] = _NONE
+    sql: str,
+    backfills: Mapping[str, tuple[str, ...]],
+    reactions: Mapping[str, tuple[str, ...]] = _NONE,
+    kept: Collection[str] = (),
 ) -> str | None:
     """What is wrong with the statement, None when it only adds.
 
     ``backfills`` says which columns of which tables the revision has declared to change, and ``reactions`` which ones
-    its triggers change whenever they fire.
+    its triggers change whenever they fire. ``kept`` are the tables of its own whose rows its triggers keep.
     """
     bare, body = _apart(_bare(sql))
-    if body and not all(_harmless(statement.strip(), reactions) for statement in body.split(";")):
+    if body and not all(_harmless(statement.strip(), reactions, kept) for statement in body.split(";")):
         return "a trigger that changes rows"
     if ";" in bare:
         return "more than one statement"
     backfill = _BACKFILL.match(bare)
     if backfill:
         return _problem_with_backfill(backfill[1], backfill[2], backfills)
+    filling = _INSERTS.match(bare)
+    if filling and filling[1] in kept and not _CHANGES.search(bare[filling.end() :]):
+        return None
     if not any(pattern.match(bare) for pattern in _ADDS):
         return "not known to add"
     for found in _FUNCTION_BODY.finditer(sql):
         statements = _LOCKS.sub("", _bare(found[2])).split(";")
-        if any(_CHANGES.search(each) and not _harmless(each.strip(), reactions) for each in statements):
+        stripped = (each.strip().removeprefix("BEGIN ") for each in statements)
+        if any(_CHANGES.search(each) and not _harmless(each, reactions, kept) for each in stripped):
             return "a function that changes something"
     return None
 
 
-def _harmless(statement: str, reactions: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether a statement of a trigger refuses, or changes declared columns and nothing else."""
+def _harmless(statement: str, reactions: Mapping[str, tuple[str, ...]], kept: Collection[str]) -> bool:
+    """Whether a statement of a trigger refuses, or changes declared columns or rows of kept tables and nothing else."""
+    keeping = _KEEPS.match(statement)
+    if keeping is not None:
+        return (keeping[1] or keeping[2]) in kept
     update = _BACKFILL.match(statement)
     if update is None:
         return bool(_REFUSES.match(statement))

@@ -102,7 +102,7 @@ def _judge(operation: MigrateOperation, module: Any, created: set[str]) -> Itera
             if operation.table.name not in created:
                 yield f"inserts rows into {operation.table.name}, which an earlier revision brought"
         case ops.ExecuteSQLOp():
-            yield from _of_sql(str(operation.sqltext), module)
+            yield from _of_sql(str(operation.sqltext), module, created)
         case RefuseRows():
             if not operation.query.upper().startswith("SELECT "):
                 yield f"refuse_rows reads with {operation.query!r}"
@@ -148,7 +148,7 @@ def _default(column: Column[Any]) -> str | None:
     return repr(given) if isinstance(given, str) else str(given)
 
 
-def _of_sql(sql: str, module: Any) -> Iterator[str]:
+def _of_sql(sql: str, module: Any, created: set[str]) -> Iterator[str]:
     if sql not in getattr(module, "additive_sql", ()):
         yield f"SQL that is not declared in additive_sql: {sql!r}"
         return
@@ -156,6 +156,7 @@ def _of_sql(sql: str, module: Any) -> Iterator[str]:
         {step["table"]: tuple(step["columns"]) for step in getattr(module, declared, ())}
         for declared in ("data_steps", "trigger_steps")
     )
-    problem = problem_with(sql, backfills, reactions)
+    kept = created & {*getattr(module, "trigger_rows", ())}
+    problem = problem_with(sql, backfills, reactions, kept)
     if problem is not None:
         yield f"{problem}: {sql!r}"

@@ -18,6 +18,7 @@ OWNERS = {
     "session_id": {"messaging_messages", "branches", "session_changes"},
     "run_id": {
         "run_transitions",
+        "run_leases",
         "run_nodes",
         "run_loops",
         "human_requests",

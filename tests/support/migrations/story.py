@@ -13,7 +13,7 @@ UNTIL = "(until)"
 
 Row = dict[str, Any]
 
-BUILD, TRIAGE, RELEASE = "run-build", "run-triage", "run-release"
+BUILD, TRIAGE, RELEASE, NIGHTLY = "run-build", "run-triage", "run-release", "run-nightly"
 DAY = "2026-06-30T"
 
 
@@ -26,8 +26,8 @@ def phase(name: str, clock: str) -> Row:
     return {"phase": name, "timestamp": at(clock), "success": True, "summary": f"{name} ✓"}
 
 
-#: How many rows a table has from its own revision.
-BROUGHT = {"message_types": 6, "invocation_kinds": 6, "source_kinds": 3}
+#: How many rows a table has from its own revision, and from its triggers.
+BROUGHT = {"message_types": 6, "invocation_kinds": 6, "source_kinds": 3, "run_leases": 1}
 
 RUNS: list[Row] = [
     {
@@ -90,6 +90,22 @@ RUNS: list[Row] = [
         "error": "the registry was closed",
         "error_detail": {"code": 503, "retry": [1, 2, 3]},
     },
+    {
+        "id": NIGHTLY,
+        "workflow_name": "nightly",
+        "trigger_id": "cron:nightly",
+        "current_phase": "scan",
+        "status": "running",
+        "started_at": at("09:20:00.000"),
+        "updated_at": at("09:20:00.000"),
+        "transition_seq": 1,
+        "status_reason": "run.created",
+        "claim_owner": "worker-2",
+        "claim_epoch": 1,
+        "claimed_at": at("09:20:00.020"),
+        "heartbeat_at": at("09:20:00.020"),
+        "lease_expires_at": at("09:20:30.020"),
+    },
 ]
 
 TRANSITIONS: list[Row] = [
@@ -110,6 +126,7 @@ TRANSITIONS: list[Row] = [
         (TRIAGE, 2, "running", "succeeded", "run.succeeded", "08:15:09.250"),
         (RELEASE, 1, None, "running", "run.created", "07:00:00.000"),
         (RELEASE, 2, "running", "failed", "run.failed", "07:30:00.000"),
+        (NIGHTLY, 1, None, "running", "run.created", "09:20:00.000"),
     )
 ]
 

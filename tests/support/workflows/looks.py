@@ -175,14 +175,14 @@ LOOKS = {
         _held,
         lambda s, c: s.workflows.claims.take(c.run_id, owner="b"),
         lambda o, c: o.workflows.claims.heartbeat(c),
-        since=4,
+        since=5,  # the lease is looked at and locked by the statement that takes the run
         later=ABANDONED,
     ),
     "Claims.take_next": Look(
         _held,
         lambda s, _: s.workflows.claims.take_next(owner="b"),
         lambda o, c: o.workflows.claims.heartbeat(c),
-        since=4,
+        since=5,
         later=ABANDONED,
     ),
     "Claims.confirm": Look(_held, _confirmed, lambda o, c: o.workflows.claims.transfer(c, owner="b")),
@@ -195,7 +195,7 @@ LOOKS = {
         _last_claim,
         lambda s, _: s.workflows.claims.give_up(),
         lambda o, c: o.workflows.claims.heartbeat(c),
-        since=4,
+        since=5,
         later=ABANDONED,
     ),
     "Executions.finish": Look(

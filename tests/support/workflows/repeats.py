@@ -60,8 +60,8 @@ REPEATS: dict[str, Repeat] = {
     "claims.take from another": Repeat(
         _held, lambda w, c: w.claims.take(c.run_id, owner="b"), later=timedelta(hours=1)
     ),
-    "claims.heartbeat": Repeat(_held, lambda w, c: w.claims.heartbeat(c), "UPDATE workflow_runs"),
-    "claims.heartbeat_many": Repeat(_held, lambda w, c: w.claims.heartbeat_many([c]), "UPDATE workflow_runs"),
+    "claims.heartbeat": Repeat(_held, lambda w, c: w.claims.heartbeat(c), "UPDATE run_leases"),
+    "claims.heartbeat_many": Repeat(_held, lambda w, c: w.claims.heartbeat_many([c]), "UPDATE run_leases"),
     "executions.update": Repeat(
         _execution, lambda w, e: w.executions.update(e[0], checkpoint=[1]), "UPDATE executions"
     ),

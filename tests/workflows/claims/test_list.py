@@ -198,13 +198,13 @@ def test_hundreds_of_heartbeats_in_one_statement_renew_every_claim(every_backend
     assert claims.heartbeat_many(held) == {claim.run_id: claim for claim in held}
 
 
-def test_a_heartbeat_writes_one_index_and_a_few_pages(fresh_database: Database) -> None:
-    """workflows W-102, case 42: on SQLite, whatever the row's size. For Postgres see `test_heap_only`."""
+def test_a_heartbeat_writes_one_narrow_row_and_its_index(fresh_database: Database) -> None:
+    """workflows W-102, W-150, case 42: on SQLite, whatever the run's size. For Postgres see `test_heap_only`."""
     store, raw = fresh_database.open(), Raw(fresh_database)
     claim = store.workflows.claims.take(started(store, context={"body": "x" * 255_000}).id, owner="a")
     if raw.name == "postgresql":
         return
-    assert indexes_written(raw, store, sql.HEARTBEAT) == {"workflow_runs", "ix_workflow_runs_live"}
+    assert indexes_written(raw, store, sql.HEARTBEAT) == {"run_leases", "ix_run_leases_due"}
     raw("PRAGMA wal_checkpoint(TRUNCATE)")
     fresh_database.clock.advance(seconds=1)
     store.workflows.claims.heartbeat(claim)
@@ -237,20 +237,23 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
         "run_id": "r20",
         "retry_at": None,
     }
-    values |= {"claim_owner": "a", "lease_expires_at": now, "expected_epoch": None, "epoch": 1}
-    values["claims"] = f'[{{"run_id":"r20","epoch":1,"lease_expires_at":"{iso_text(now)}"}}]'
+    values |= {"claim_owner": "a", "lease_expires_at": now, "expected_epoch": None, "epoch": 1, "move_due_before": now}
+    times = f'"lease_expires_at":"{iso_text(now)}","move_due_before":"{iso_text(now)}"'
+    values["claims"] = f'[{{"run_id":"r20","epoch":1,{times}}}]'
 
-    shown_by = {"ix_workflow_runs_live"} if raw.name == "sqlite" else set()
+    shown_by = {"ix_workflow_runs_live"} if raw.name == "sqlite" else {"pk_workflow_runs"}
+    due = {"ix_run_leases_due", LEASE_KEY[raw.name]}
     for ranges, indexes in (
-        (lists.LISTED, ("ix_workflow_runs_running", "ix_workflow_runs_wake")),
-        (lists.TAKEN_NEXT, ("ix_workflow_runs_running", "ix_workflow_runs_wake")),
-        (lists.SPENT, ("ix_workflow_runs_running",)),
+        (lists.LISTED, {"ix_workflow_runs_wake"}),
+        (lists.TAKEN_NEXT, {"ix_workflow_runs_wake"}),
+        (lists.SPENT, set()),
     ):
         for paged, names in ((False, None), (True, None), (True, ["deploy"])):
             statement, given = ranges.of({"workflow_name": names}, paged, 51)
             found = plan_of(database, every_backend, statement, {**values, **given}, in_order=True)
             assert not found.scans_the_table, found
-            assert {indexes[0] if name == LIVE else name for name in by_index(found)} == {*indexes, *shown_by}, found
+            assert by_index(found) - due == indexes | shown_by, found
+            assert "ix_run_leases_due" in by_index(found), found
     by_id = [sql.TAKE_FREE, sql.RETAKE, sql.LOCK, sql.HEARTBEAT, sql.TRANSFER.head, sql.FIND]
     for family in (sql.TAKE, sql.LOCK_FREE, queue_statements.TAKE):
         for some in (2, 100):
@@ -259,21 +262,20 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
             values |= run_ids
     for statement in (*by_id, sql.HEARTBEAT_MANY, sql.LOOK):
         found = plan_of(database, every_backend, statement, values, in_order=True)
-        assert not found.scans_the_table, found
-        assert by_index(found) in ({KEY[raw.name]}, shown_by), found
+        assert not re.search(r"Seq Scan|SCAN (workflow_runs|run_leases)", found.text), found
+        assert by_index(found) <= {KEY[raw.name], LEASE_KEY[raw.name], *shown_by}, found
     statement, run_ids = sql.LEFT_IN_FLIGHT.of(["r20", "r40"])
     found = plan_of(database, every_backend, statement, {**values, **run_ids}, in_order=True)
     assert ("(workflow_run_id=?" if raw.name == "sqlite" else "Index") in found.text, found
 
 
-LIVE = "idx_workflow_runs_status"
-"""By which Postgres may find running runs as well."""
 KEY = {"sqlite": "sqlite_autoindex_workflow_runs_1", "postgresql": "pk_workflow_runs"}
+LEASE_KEY = {"sqlite": "sqlite_autoindex_run_leases_1", "postgresql": "pk_run_leases"}
 
 
 def by_index(plan: Plan) -> set[str]:
-    """The indexes of runs that a plan reads by."""
-    return set(re.findall(r"\b(?:ix|idx|pk|uq|sqlite_autoindex)_workflow_runs\w*", plan.text))
+    """The indexes of runs and their leases that a plan reads by."""
+    return set(re.findall(r"\b(?:ix|idx|pk|uq|sqlite_autoindex)_(?:workflow_runs|run_leases)\w*", plan.text))
 
 
 def fill(raw: Raw, clock: FrozenClock, many: int) -> None:
