@@ -20,7 +20,7 @@ class MaintenanceReceiptModel(Base):
     __table_args__ = described(
         "what maintenance did, one row per piece of work",
         kept="the proof of what was removed",
-        stays="says who operates the system",
+        stays="says who operates the system, and which ids a prune was told",
     )
 
     id: Mapped[str] = text_column(primary_key=True, personal=False)
@@ -35,9 +35,9 @@ class MaintenanceReceiptModel(Base):
     updated_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     counts: Mapped[Any] = json_column(personal=False, shape=dict, nullable=False, server_default=text("'{}'"))
-    cursor: Mapped[Any] = json_column(personal=False, nullable=True)
+    cursor: Mapped[Any] = json_column(personal=True, nullable=True)
     error: Mapped[str | None] = text_column(personal=False)
-    policy: Mapped[Any] = json_column(personal=False, nullable=False)
+    policy: Mapped[Any] = json_column(personal=True, nullable=False)
 
 
 class LastlightMetaModel(Base):
