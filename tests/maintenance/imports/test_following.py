@@ -157,7 +157,8 @@ def test_a_row_of_the_first_system_follows_its_source_while_it_is_open(
     before = _rows(sqlite_database, table)
     theirs.change(source, table, key, **then)
     done = store.maintenance.imports.run(source)
-    assert (done.units, done.noticed) == ({"grown": 1, "unchanged": 4}, {"row_kept": 1} if kept else {})
+    noticed = {"users_left": 1, **({"row_kept": 1} if kept else {})}
+    assert (done.units, done.noticed) == ({"grown": 1, "unchanged": 4}, noticed)
     assert (_rows(sqlite_database, table) == before) == bool(kept)
 
 
