@@ -69,7 +69,7 @@ def test_a_run_and_its_totals_are_of_one_moment(database: Database, name: str) -
         raw.execution(run_id)
 
     with recorded(database) as (store, sent):
-        sent.before("SELECT executions.workflow_run_id", write)
+        sent.before(("SELECT executions.workflow_run_id", "SELECT found.workflow_run_id"), write)
         [run] = RUNS[name](store).items
         assert (run.phase_count, run.totals.executions) == (0, 0)
         [run] = RUNS[name](store).items

@@ -19,9 +19,9 @@ class Sent(list[str]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._acts: list[tuple[str, Callable[[], object]]] = []
+        self._acts: list[tuple[str | tuple[str, ...], Callable[[], object]]] = []
 
-    def before(self, beginning: str, act: Callable[[], object]) -> None:
+    def before(self, beginning: str | tuple[str, ...], act: Callable[[], object]) -> None:
         """Let ``act`` happen once, just before the next statement that begins so is sent."""
         self._acts.append((beginning, act))
 
