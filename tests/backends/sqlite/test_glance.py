@@ -14,7 +14,7 @@ from support.maintenance.left_behind import killed
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
-from lastlight_state.backends.sqlite import glance, private_copies
+from lastlight_state.backends.sqlite import files, glance, private_copies
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing.databases import Database
 
@@ -109,7 +109,7 @@ def test_a_missing_file_is_not_there_and_does_not_appear(tmp_path: Path) -> None
 
 def test_a_file_that_vanishes_while_it_is_looked_at_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-2."""
-    happened = before(monkeypatch, Path, "open", file.unlink)
+    happened = before(monkeypatch, files, "without_waiting", file.unlink)
     with glancing(file) as backend:
         assert happened
         assert not backend.exists
