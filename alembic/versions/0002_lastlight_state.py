@@ -538,9 +538,10 @@ def _sqlite() -> Iterator[str]:
 
 
 def _postgres() -> Iterator[str]:
-    # Room in each page for the next version of its rows, so that renewals stay heap-only updates. Dead rows are swept
-    # after a number of them: a fleet's heartbeats make as many in a minute as there are rows.
-    yield "ALTER TABLE workflow_runs SET (fillfactor = 40)"
+    # Room in each page for the next version of its rows, so that phases and renewals stay heap-only updates: a few runs
+    # of a page change at a time, leases all at once. Dead leases are swept after a number of them: a fleet's heartbeats
+    # make as many in a minute as there are rows.
+    yield "ALTER TABLE workflow_runs SET (fillfactor = 80)"
     yield (
         "ALTER TABLE run_leases SET "
         "(fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)"
@@ -1483,13 +1484,15 @@ def _indexes(on_postgres: bool) -> None:
 def _of_runs() -> None:
     table = "workflow_runs"
     _index("uq_workflow_runs_run_key", table, "workflow_name, run_key", "run_key IS NOT NULL", unique=True)
-    _index("ix_workflow_runs_parent", table, "parent_run_id, started_at DESC", "parent_run_id IS NOT NULL")
+    _index("ix_workflow_runs_parent", table, "parent_run_id, started_at", "parent_run_id IS NOT NULL")
     _index("ix_workflow_runs_queue", table, "queued_at, id, workflow_name, started_at", "status = 'queued'")
-    _index("ix_workflow_runs_running", table, "workflow_name, id", "status = 'running'")
+    _index("ix_workflow_runs_running", table, "workflow_name", "status = 'running'")
     _index("ix_workflow_runs_wake", table, "wake_at, id, workflow_name", "status = 'paused' AND wake_at IS NOT NULL")
     waiting = "status = 'paused' AND waiting_for IS NOT NULL"
     _index("ix_workflow_runs_waiting", table, "waiting_for, correlation_id, id, started_at", waiting)
-    _index("ix_workflow_runs_repo", table, "owner, repo, started_at DESC")
+    _index("ix_workflow_runs_repo", table, "owner, repo, started_at")
+    live = "status NOT IN ('succeeded', 'failed', 'cancelled')"
+    _index("ix_workflow_runs_live_started", table, "status, started_at", live)
     _index("ix_run_leases_due", "run_leases", "due_at, workflow_name")
 
 
@@ -1537,10 +1540,8 @@ _APPROVAL = (
 
 
 def _covering_lists() -> None:
-    newest = "started_at DESC, id DESC"
-    _index("ix_workflow_runs_summary", "workflow_runs", f"{newest}, status, {_SUMMARY}")
-    _index("ix_workflow_runs_status_summary", "workflow_runs", f"status, {newest}, {_SUMMARY}")
-    _index("ix_workflow_runs_trigger_started", "workflow_runs", f"trigger_id, {newest}")
+    _index("ix_workflow_runs_summary", "workflow_runs", f"started_at, id, status, {_SUMMARY}")
+    _index("ix_workflow_runs_trigger_started", "workflow_runs", "trigger_id, started_at")
     _index("ix_executions_usage", "executions", f"started_at, id, {_USAGE}")
     in_flight = "finished_at IS NULL AND success IS NULL"
     _index("ix_executions_signs", "executions", "workflow_run_id, heartbeat_at, started_at", in_flight)
@@ -1551,8 +1552,6 @@ def _covering_lists() -> None:
 
 
 def _narrow_lists() -> None:
-    newest = "started_at DESC, id DESC"
-    _index("ix_workflow_runs_status_started", "workflow_runs", f"status, {newest}")
     _index("ix_executions_started", "executions", "started_at, id")
     _index("idx_approvals_workflow", "workflow_approvals", "workflow_run_id")
     _index("idx_approvals_status", "workflow_approvals", "status")

@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.sql import operators
 
 from lastlight_state.db import columns, pages, valid
 from lastlight_state.db.beside import Covering, Finding
-from lastlight_state.db.indexes import through
+from lastlight_state.db.indexes import Leading, through
 from lastlight_state.db.records import Page
 from lastlight_state.db.several import Alternatives, Several
 from lastlight_state.db.statements import NO_VALUES, AnyOf, Statement, Values, among, constant, number, padded, size_for
@@ -41,6 +42,8 @@ class Listing:
     ``spread``      columns with a filter of several values, each value an index range of its own
     ``worded``      names in ``spread`` with a closed vocabulary: their values are SQL literals, because with parameters
                     Postgres' generic plan may scan all rows of a common status to find a rare one
+    ``leading``     the name in ``worded`` whose column leads the index of the order, where another index has that order
+                    as well: Postgres may walk the other one, past all rows of other words
     ``walked``      names in ``spread`` that no index leads: their values are one condition, and rare ones are found by
                     walking past the others
     ``either``      filters by conditions of which a row must meet one; each condition is an index range of its own as
@@ -72,6 +75,7 @@ class Listing:
         few: bool = False,
         source: sa.FromClause | None = None,
         worded: Collection[str] = (),
+        leading: str | None = None,
         walked: Collection[str] = (),
         most: int = MOST_VALUES,
     ) -> None:
@@ -92,6 +96,7 @@ class Listing:
         self._sorting = (sa.func.coalesce(order[0], order[0]), *order[1:]) if few else self._order
         self._source = source
         self._worded = frozenset(worded)
+        self._leading = leading
         self._walked = frozenset(walked)
         self._most = most
         self._made: dict[tuple[Any, ...], Statement] = {}
@@ -231,7 +236,8 @@ class Listing:
     def _alternatives(self, name: str, values: _Sizes) -> Alternatives:
         if not isinstance(values, int):
             column = self._spread[name]
-            return [column == constant(word) for word in values], among(column, values)
+            same = Leading if name == self._leading else operators.eq
+            return [same(column, constant(word)) for word in values], among(column, values)
         if name in self._groups:
             return self._groups[name].alternatives(values)
         column = self._spread[name]
@@ -241,15 +247,16 @@ class Listing:
     def _range(
         self, conditions: Sequence[sa.ColumnElement[bool]], limit: int, finding: Finding | None
     ) -> sa.Select[Any]:
+        led = [condition.left for condition in conditions if isinstance(condition, Leading)]
         if finding is not None:
             found = finding.select(self._shown, conditions)
-            return found.order_by(*map(finding.found, self._directions(self._order))).limit(number(limit))
+            return found.order_by(*map(finding.found, self._directions([*led, *self._order]))).limit(number(limit))
         shown = sa.select(*self._shown).where(*conditions)
         if self._source is not None:
             shown = shown.select_from(self._source)
         if self._through:
             shown = through(shown, self._order[0].table, self._through)
-        return shown.order_by(*self._directions(self._sorting)).limit(number(limit))
+        return shown.order_by(*self._directions([*led, *self._sorting])).limit(number(limit))
 
     def _merged(self, ranges: Sequence[sa.Select[Any]], limit: int) -> sa.Select[Any]:
         merged = sa.union_all(*ranges).subquery()

@@ -177,7 +177,6 @@ _execution = ExecutionModel.__table__.c
 _approval = WorkflowApprovalModel.__table__.c
 _node = RunNodeModel.__table__.c
 _request = HumanRequestModel.__table__.c
-_newest_run = (_run.started_at.desc(), _run.id.desc())
 _execution_order = (_execution.started_at, _execution.id)
 _approval_order = (_approval.created_at, _approval.id)
 _summary = [_run[name] for name in RUN_SUMMARY if name not in ("id", "started_at", "status")]
@@ -193,7 +192,7 @@ Index("idx_executions_workflow_run", _execution.workflow_run_id, _execution.skil
 
 # since 0002
 Index("uq_workflow_runs_run_key", _run.workflow_name, _run.run_key, unique=True, **where("run_key IS NOT NULL"))
-Index("ix_workflow_runs_parent", _run.parent_run_id, _run.started_at.desc(), **where("parent_run_id IS NOT NULL"))
+Index("ix_workflow_runs_parent", _run.parent_run_id, _run.started_at, **where("parent_run_id IS NOT NULL"))
 # The workflow stands behind the order, so that those of other services are passed over in the index.
 Index(
     "ix_workflow_runs_queue",
@@ -205,7 +204,7 @@ Index(
 )
 # The workflow stands behind the time, so that due runs of other services are passed over in the index.
 Index("ix_run_leases_due", _lease.due_at, _lease.workflow_name)
-Index("ix_workflow_runs_running", _run.workflow_name, _run.id, **where("status = 'running'"))
+Index("ix_workflow_runs_running", _run.workflow_name, **where("status = 'running'"))
 Index(
     "ix_workflow_runs_wake",
     _run.wake_at,
@@ -221,12 +220,12 @@ Index(
     _run.started_at,
     **where("status = 'paused' AND waiting_for IS NOT NULL"),
 )
-Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at.desc())
-only("sqlite", Index("ix_workflow_runs_summary", *_newest_run, _run.status, *_summary))
-only("sqlite", Index("ix_workflow_runs_status_summary", _run.status, *_newest_run, *_summary))
-only("sqlite", Index("ix_workflow_runs_trigger_started", _run.trigger_id, *_newest_run))
+Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at)
+# Only of live runs: pages by the statuses of ended ones, which most runs have, walk the runs from the newest.
+Index("ix_workflow_runs_live_started", _run.status, _run.started_at, **where(NOT_ENDED))
+only("sqlite", Index("ix_workflow_runs_summary", _run.started_at, _run.id, _run.status, *_summary))
+only("sqlite", Index("ix_workflow_runs_trigger_started", _run.trigger_id, _run.started_at))
 only("sqlite", Index("ix_workflow_runs_live", *(_run[name] for name in LIVE_RUN), **where(NOT_ENDED)))
-only("postgresql", Index("ix_workflow_runs_status_started", _run.status, *_newest_run))
 
 Index(
     "uq_executions_attempt",

@@ -27,7 +27,7 @@ class WorkflowRunModel(Base):
         pruned_as=("runs",),
         erased="with_run",
         newest=("started_at", "updated_at"),
-        postgresql_with=roomy(40),
+        postgresql_with=roomy(80),
     )
 
     id: Mapped[str] = text_column(primary_key=True, personal=False)

@@ -7,14 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.beside import Narrow
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, constant, number, prepared
-from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
 from lastlight_state.workflows.kernel.leases import LEASE_END
-from lastlight_state.workflows.kernel.live import covered
+from lastlight_state.workflows.kernel.live import BY_LIVE_STATUS, covered
 from lastlight_state.workflows.kernel.nodes import label_of
 from lastlight_state.workflows.kernel.questions import pending
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
@@ -68,7 +66,8 @@ LIVE = Listing(
     order=(RUNS.c.started_at, RUNS.c.id),
     spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
     worded=("statuses",),
-    covering=covered(Narrow("ix_workflow_runs_status_summary", RUN_SUMMARY)),
+    leading="statuses",
+    covering=covered(BY_LIVE_STATUS),
 )
 
 

@@ -12,11 +12,14 @@ from lastlight_state.db.statements import constant
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.words import TERMINAL
 
-#: The index, which holds a heartbeat and is not there on Postgres.
+#: The index, which is not there on Postgres.
 LIVE = "ix_workflow_runs_live"
 
 #: Repeats the predicate of the index.
 NOT_ENDED: sa.ColumnElement[bool] = Repeated(RUNS.c.status.not_in([constant(word) for word in TERMINAL]))
+
+#: The index by which they are found in a status, in the order of their start.
+BY_LIVE_STATUS = Narrow("ix_workflow_runs_live_started", ("status",), only=NOT_ENDED)
 
 #: The runs of a list of something else.
 OF_OTHERS = Other(RUNS, LIVE)

@@ -65,7 +65,8 @@ def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> 
 @lru_cache(maxsize=256)
 def counting(shape: FilterShape) -> Statement:
     """How many runs there are, up to ``:most``."""
-    found = sa.select(_c.id).where(*conditions(shape)).limit(bind("most", _c.restart_count)).subquery()
+    counted = sa.select(number(1).label("one")).select_from(RUNS).where(*conditions(shape))
+    found = counted.limit(bind("most", _c.restart_count)).subquery()
     return prepared(sa.select(sa.func.count().label("runs")).select_from(found))
 
 

@@ -43,7 +43,9 @@ LIST = Listing(
 
 
 def _count_running(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
-    running = through(sa.select(RUNS.c.id), RUNS, _RUNNING).where(RUNS.c.status == constant("running"), *conditions)
+    running = through(sa.select(RUNS.c.workflow_name), RUNS, _RUNNING).where(
+        RUNS.c.status == constant("running"), *conditions
+    )
     return sa.select(sa.func.count()).select_from(running.limit(sa.bindparam("cap", type_=sa.BigInteger)).subquery())
 
 

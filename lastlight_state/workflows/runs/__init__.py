@@ -120,6 +120,9 @@ class Runs(Repository):
 
         ``repo`` is ``"owner/name"``, or a bare name for any owner; or at most 50 of these. ``since`` is inclusive. An
         empty sequence matches nothing. ``active_first`` lists running, paused and queued runs before the ended ones.
+
+        Rare ``statuses`` of ended runs cost as much as there are newer runs: give ``since``, a workflow or a
+        repository.
         """
         given = shared.list_filters(statuses, workflow_names, None, since)
         given |= {} if repo is None else repos.asked_several(repo)

@@ -38,7 +38,7 @@ def page_of_runs(
 
 def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
     """A page of all runs, newest first."""
-    found = sql.LIST.page(unit, _as_it_is, limit=limit, page_token=page_token, given=given)
+    found = sql.listing_of(given).page(unit, _as_it_is, limit=limit, page_token=page_token, given=given)
     return _page(unit, found.items, found.next_page_token, found.damaged)
 
 
@@ -62,7 +62,8 @@ def _ranked(unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | N
     places: list[tuple[int, int, Placed]] = []
     while rank < len(_RANKS) and len(rows) < limit:
         statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
-        found = sql.LIST.placed(unit, {**chosen, "statuses": statuses}, key, limit - len(rows))
+        asked = {**chosen, "statuses": statuses}
+        found = sql.listing_of(asked).placed(unit, asked, key, limit - len(rows))
         rows += found.rows
         places += [(rank, at, found) for at in range(len(found.rows))]
         rank, key = rank + 1, None

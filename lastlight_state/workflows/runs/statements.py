@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -16,10 +17,11 @@ from lastlight_state.db.statements import Family, Statement, bind, constant, num
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import SUMS, of_runs
+from lastlight_state.workflows.kernel.live import BY_LIVE_STATUS
 from lastlight_state.workflows.kernel.rows import DETAIL, NEW_COLUMNS, locking
 from lastlight_state.workflows.kernel.transitions import recorded
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
-from lastlight_state.workflows.words import GRACE
+from lastlight_state.workflows.words import GRACE, LIVE
 
 _PARENT = RUNS.alias("parent")
 
@@ -89,32 +91,48 @@ _newest = (RUNS.c.started_at, RUNS.c.id)
 
 _BY_REPO = Narrow("ix_workflow_runs_repo", ("owner", "repo"))
 
-#: How lists of run summaries are read where large values lie inside the rows. By status no join is needed.
+#: How lists of run summaries are read where large values lie inside the rows. Without these filters no join is needed.
 COVERED = Covering(
     "ix_workflow_runs_summary",
     ("started_at", "id"),
     {
-        "statuses": None,
         "workflow_names": Narrow("idx_workflow_runs_name_started", ("workflow_name",)),
         "owned_repo": _BY_REPO,
         "owned_repos": _BY_REPO,
     },
 )
 
-LIST = Listing(
-    "runs",
-    SUMMARY,
-    order=_newest,
-    spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
-    worded=("statuses",),
-    filters={
-        "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
-        "bare_repo": repos.bare(RUNS),
-    },
-    either={"owned_repo": repos.spellings(RUNS)},
-    several={"owned_repos": repos.either_spelling(RUNS), "any_repos": repos.any_spelling(RUNS)},
-    covering=COVERED,
-)
+
+def _listed(covering: Covering, *, leading: str | None = None, walked: Sequence[str] = ()) -> Listing:
+    return Listing(
+        "runs",
+        SUMMARY,
+        order=_newest,
+        spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
+        worded=("statuses",),
+        leading=leading,
+        walked=walked,
+        filters={
+            "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
+            "bare_repo": repos.bare(RUNS),
+        },
+        either={"owned_repo": repos.spellings(RUNS)},
+        several={"owned_repos": repos.either_spelling(RUNS), "any_repos": repos.any_spelling(RUNS)},
+        through=covering.index,
+        covering=covering,
+    )
+
+
+#: Runs in any status. Those of ended runs are found from the newest run on, past others.
+LIST = _listed(COVERED, walked=("statuses",))
+#: Runs in live statuses alone: a range of an index for each status, so ended runs cost nothing.
+LIVE_LIST = _listed(replace(COVERED, found_by={"": BY_LIVE_STATUS}), leading="statuses")
+
+
+def listing_of(chosen: Mapping[str, Any]) -> Listing:
+    """The list for these filters."""
+    statuses = chosen.get("statuses")
+    return LIST if statuses is None or not set(statuses) <= set(LIVE) else LIVE_LIST
 
 
 def _totals(ids: Sequence[sa.BindParameter[Any]]) -> Statement:

@@ -11,6 +11,8 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement
 from lastlight_state.testing import Database
 
+#: Ranges whose rows are put in one order. Each has a limit of its own.
+_MERGED = re.compile(r"Sort  \([^\n]*\n *Sort Key: [^\n]*\n *->  Append  [^\n]*\n *->  Limit")
 _NO_TABLE = ("INDEX", "anon", "(subquery", "CONSTANT ROW")
 
 
@@ -26,7 +28,8 @@ class Plan:
         """Whether rows are sorted that an index could have given in order. Merging ranges, or sorting the rows of one
         instant, is no sort of the table."""
         if self._name == "postgresql":
-            return re.search(r"(?<!Incremental )Sort  \(", self.text) is not None
+            text = _MERGED.sub("", self.text)
+            return re.search(r"(?<!Incremental )Sort  \(", text) is not None
         return "USE TEMP B-TREE FOR ORDER BY" in self.text and "MERGE" not in self.text
 
     @property

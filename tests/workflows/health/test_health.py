@@ -294,10 +294,9 @@ def test_health_reads_what_is_live(database: Database, every_backend: StateStore
         for names in ({}, {"workflow_names": ["deploy"]}):
             chosen: dict[str, Any] = {"statuses": list(LIVE), **names}
             page = plan_of_page(database, every_backend, sql.LIVE, chosen, paged=True)
-            index = (
-                "ix_workflow_runs_status_summary" if database.name == "sqlite" else "ix_workflow_runs_status_started"
-            )
-            assert index in page.text, page
+            # Few runs of a status may be read by another index of it. That of all starts would walk past ended runs.
+            assert names or "ix_workflow_runs_live_started" in page.text, page
+            assert "idx_workflow_runs_started_at" not in page.text, page
             assert not page.scans_the_table, page
             assert not page.sorts_the_table, page
         for family, on_sqlite in indexes:

@@ -251,12 +251,11 @@ def test_pages_are_ranges_of_an_index_that_holds_all_they_show(many: StateStore,
     """workflows W-100, W-101, case 41: covering on SQLite, ordered without a sort on Postgres."""
     for chosen in PAGES:
         for paged in (False, True):
-            plan = plan_of_page(database, many, sql.LIST, chosen, paged=paged)
+            plan = plan_of_page(database, many, sql.listing_of(chosen), chosen, paged=paged)
             assert not plan.sorts_the_table, plan
             assert not plan.scans_the_table, plan
             if database.name == "sqlite":
-                index = "ix_workflow_runs_status_summary" if chosen else "ix_workflow_runs_summary"
-                assert f"USING COVERING INDEX {index}" in plan.text, plan
+                assert "USING COVERING INDEX ix_workflow_runs_summary" in plan.text, plan
 
 
 def test_pages_by_name_or_repository_are_ranges_too(many: StateStore, database: Database) -> None:
@@ -264,7 +263,7 @@ def test_pages_by_name_or_repository_are_ranges_too(many: StateStore, database: 
     one = {"repo_owner": "acme", "repo_name": "x1", "qualified": "acme/x1"}
     other = {"repo_owner": "acme", "repo_name": "x2", "qualified": "acme/x2"}
     for chosen in ({"workflow_names": ["w1"]}, {"workflow_names": ["w1", "w2"], "statuses": ["running"]}):
-        plan = plan_of_page(database, many, sql.LIST, chosen, paged=True)
+        plan = plan_of_page(database, many, sql.listing_of(chosen), chosen, paged=True)
         assert not plan.scans_the_table, plan
     numbered = {f"{name}_{at}": value for at, repo in enumerate((one, other)) for name, value in repo.items()}
     for repos, values in (({"owned_repo": one}, one), ({"owned_repos": [one, other]}, numbered)):
