@@ -8,13 +8,14 @@ from typing import Any
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 
 #: The longest lease, grace or delay.
 LONGEST = timedelta(days=366)
-#: What a database can hold as the epoch of a run.
-_EPOCHS = range(2**63)
+#: The greatest epoch that a database can hold.
+_LAST_EPOCH = 2**63 - 1
 _SHORTEST_LEASE = timedelta(milliseconds=1)
 
 
@@ -56,8 +57,16 @@ def claims(values: Sequence[Claim]) -> dict[str, Claim]:
     and those beside it are renewed. Any other claim on its run is kept instead.
     """
     given = [valid.group("claim", value, Claim) for value in valid.several("claims", values)]
-    sound = sorted((each for each in given if each.epoch in _EPOCHS), key=lambda each: each.epoch)
-    unsound = (each.model_copy(update={"epoch": _EPOCHS[-1]}) for each in given if each.epoch not in _EPOCHS)
+    unsound: list[Claim] = []
+    sound: list[Claim] = []
+    for each in given:
+        if type(each.epoch) is not int:  # of a claim that was made past its checks
+            raise InvalidValue("claim.epoch", f"expected a whole number, got {type(each.epoch).__name__}")
+        if 0 <= each.epoch <= _LAST_EPOCH:
+            sound.append(each)
+        else:
+            unsound.append(each.model_copy(update={"epoch": _LAST_EPOCH}))
+    sound.sort(key=lambda each: each.epoch)
     return {each.run_id: each for each in (*unsound, *sound)}
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from support.workflows.claim_steps import LEASE, abandoned, listed, offered
 from support.workflows.steps import started
 
 from lastlight_state import StateStore
-from lastlight_state.errors import ClaimLost, NotFound
+from lastlight_state.errors import ClaimLost, InvalidValue, NotFound
 from lastlight_state.testing import FrozenClock
 from lastlight_state.workflows import Claim, Gate, PhaseEntry
 
@@ -152,3 +153,12 @@ def test_a_claim_with_an_epoch_of_no_run_is_lost_alone(store: StateStore, epoch:
     assert isinstance(found[sound.run_id], Claim)
     assert isinstance(found[other.run_id], ClaimLost)
     assert isinstance(claims.heartbeat_many([unsound, other])[other.run_id], Claim)
+
+
+@pytest.mark.parametrize("epoch", [1.5, float("inf"), "1", None, True])
+def test_a_claim_whose_epoch_is_no_number_is_refused_by_name(store: StateStore, epoch: Any) -> None:
+    """workflows W-44: at once, and those beside it are not renewed."""
+    claim = store.workflows.claims.take(started(store).id, owner="a")
+    unsound = claim.model_copy(update={"epoch": epoch})
+    with pytest.raises(InvalidValue, match=r"claim\.epoch: expected a whole number"):
+        store.workflows.claims.heartbeat_many([claim, unsound])
