@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 from support import refusals
-from support.hostile import Call, calls, mailbox_methods, methods, unknown
+from support.hostile import Call, Odd, calls, mailbox_methods, methods, unknown
 from support.hostile_rows import KNOWN, Undone, fill, undo
+from support.workflows.steps import started
 
+from lastlight_state.errors import InvalidValue
 from lastlight_state.mailbox import Mailboxes
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock, PostgresTemplate, SqliteTemplate
@@ -137,3 +140,15 @@ def test_each_argument_refuses_what_was_written_down(sqlite_database: Database) 
     kept = {name: words for name, words in refusals.recorded().items() if name in now}
     assert len(kept) > 500
     assert {name: now[name] for name in kept} == kept
+
+
+def test_arguments_that_the_soak_found_are_refused_by_name(store: StateStore) -> None:
+    """backends B-86: an object whose repr raises as an id and as a folder, and a folder that is not UTF-8."""
+    run = started(store)
+    odd: Any = Odd()
+    with pytest.raises(InvalidValue, match="execution_id: expected text, got Odd"):
+        store.workflows.loops.carry(run.id, "k", execution_id=odd, text="x")
+    with pytest.raises(InvalidValue, match="archive: expected a path, got Odd"):
+        store.maintenance.prune.run(PrunePolicy("sessions", archive=odd))
+    with pytest.raises(InvalidValue, match="folder: must be UTF-8"):
+        store.maintenance.backup.create("a\ud800b")

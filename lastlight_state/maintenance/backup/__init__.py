@@ -126,6 +126,10 @@ class Backup(Repository):
         """Raise for a folder below the line files or mailboxes: the backup would be a part of itself."""
         if "\0" in str(place):
             raise InvalidValue("folder", "contains a NUL character")
+        try:
+            str(place).encode()
+        except UnicodeEncodeError:  # SQLite opens no such file either
+            raise InvalidValue("folder", "must be UTF-8") from None
         whole = place.resolve()
         own = (*self._settings.line_directories, self._settings.mailboxes)
         if any(whole.is_relative_to(root.resolve()) for root in own):

@@ -67,6 +67,8 @@ def _folder(kind: str, folder: Any) -> str:
     """The folder of bundles. It must be there: a new one where a disk is not mounted would lie on another one."""
     if kind not in BUNDLES:
         raise InvalidValue("archive", f"there are bundles of {' and '.join(BUNDLES)}, not of {kind}")
+    if not isinstance(folder, str | Path):
+        raise InvalidValue("archive", f"expected a path, got {type(folder).__name__}")
     valid.identifier("archive", str(folder), MOST_PATH)
     place = Path(folder).absolute()
     try:

@@ -172,7 +172,8 @@ def interrupting(now: datetime, reason: str, skill: str | None) -> dict[str, Any
 def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> dict[str, Any]:
     """The parameters of an output text."""
     text = valid.content("text", text, limits.output_text)
-    return {"execution_id": execution_id, "output_text": text, **presented(claim)}
+    found = valid.sought("execution_id", execution_id)
+    return {"execution_id": found, "output_text": text, **presented(claim)}
 
 
 def list_filters(
