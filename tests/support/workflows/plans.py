@@ -11,8 +11,8 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement
 from lastlight_state.testing import Database
 
-#: Ranges whose rows are put in one order. Each has a limit of its own.
-_MERGED = re.compile(r"Sort  \([^\n]*\n *Sort Key: [^\n]*\n *->  Append  [^\n]*\n *->  Limit")
+#: Ranges whose rows are put in one order. Each has a limit of its own. Postgres 18 says that sorts are switched off.
+_MERGED = re.compile(r"Sort  \([^\n]*\n(?: *Disabled: true\n)? *Sort Key: [^\n]*\n *->  Append  [^\n]*\n *->  Limit")
 _NO_TABLE = ("INDEX", "anon", "(subquery", "CONSTANT ROW")
 
 
