@@ -227,7 +227,7 @@ def stated_for_all(schema: str) -> bool:
 
 
 def _kept(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
-    """What holds of ``base`` beside the arguments."""
+    """Return what holds of ``base`` beside the arguments."""
     replaced = DATABASE if any(name in given for name in DATABASE) else ()
     return {name: value for name, value in base.model_dump().items() if name not in replaced}
 

@@ -177,7 +177,7 @@ class Backend(NamedLocks, Upkeep, ABC):
 
     @cached_property
     def key(self) -> tuple[str, str | None]:
-        """What compiled statements are kept by."""
+        """Return what compiled statements are kept by."""
         return self.name, self.options.schema
 
     @property
@@ -216,7 +216,7 @@ class Backend(NamedLocks, Upkeep, ABC):
         self.release(checkout)
 
     def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
-        """What ``run`` gives when it is tried again after a driver's error that means nothing but "wait".
+        """Return what ``run`` gives when it is tried again after a driver's error that means nothing but "wait".
 
         Raises the translated error where waiting is the database's own business, or would not help.
         """
@@ -328,10 +328,10 @@ class Backend(NamedLocks, Upkeep, ABC):
 
     @abstractmethod
     def catalogue(self, connection: Connection) -> Catalogue:
-        """What the database says about the schema that the connection is in; two equal answers are equal schemas."""
+        """Return what the database says about the connection's schema; two equal answers are equal schemas."""
 
     def shape(self, connection: Connection) -> Catalogue:
-        """What the tables are like, however the statements were written that made them."""
+        """Return what the tables are like, however the statements were written that made them."""
         return {entry: text for entry, text in self.catalogue(connection).items() if entry[0] != "order"}
 
     def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:

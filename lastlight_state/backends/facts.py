@@ -98,7 +98,7 @@ class Original(Protocol):
         """Return what computes whenever one of these tables is written, unless it is known: one line each."""
 
     def damages(self) -> list[str]:
-        """What the database's own integrity check finds; empty for a sound file."""
+        """Return what the database's own integrity check finds; empty for a sound file."""
 
     def orphans(self) -> list[str]:
         """Rows whose foreign keys refer to no row, by table."""

@@ -90,7 +90,7 @@ class Base(DeclarativeBase):
 
 
 def roomy(fillfactor: int) -> dict[str, int]:
-    """How full an insert may make a page on Postgres, in per cent. The room is for heap-only updates of its rows."""
+    """Return how full an insert may make a page on Postgres, in per cent. The room is for heap-only updates."""
     return {"fillfactor": fillfactor}
 
 

@@ -111,7 +111,7 @@ class Listing:
         given: Mapping[str, Any] | None = None,
         also: Values = NO_VALUES,
     ) -> Page[T]:
-        """One page of the rows that pass the filters ``given``. None filters nothing; an empty sequence passes no row.
+        """Return one page of the rows that pass the filters ``given``. None filters nothing, an empty sequence everything.
 
         ``also`` are parameters of the ``always`` conditions, such as the present time. A token does not depend on them.
         """
@@ -132,7 +132,7 @@ class Listing:
         return placed(unit.readable(statement, {**values, **also}), self._key)
 
     def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
-        """How many rows pass the filters ``given``: as many as all pages have together."""
+        """Return how many rows pass the filters ``given``: as many as all pages have together."""
         chosen = {name: value for name, value in given.items() if value is not None}
         if self._is_empty(chosen):
             return 0

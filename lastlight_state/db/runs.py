@@ -36,7 +36,7 @@ def run_id_column(**options: Any) -> MappedColumn[str]:
 
 
 def of_known_run(run_id: str, write: Callable[[], T]) -> T:
-    """What ``write`` returns, whose only foreign keys are of this run. Raises `NotFound` for an unknown run."""
+    """Return what ``write`` returns, whose only foreign keys are of this run. Raises `NotFound` for an unknown run."""
     try:
         return write()
     except Conflict as error:

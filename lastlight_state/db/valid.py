@@ -83,7 +83,7 @@ def optional_content(where: str, value: str | None, max_bytes: int) -> str | Non
 
 
 def word(where: str, value: Any, vocabulary: Collection[str]) -> str:
-    """One of a closed set of words."""
+    """Return one of a closed set of words."""
     if not isinstance(value, str) or value not in vocabulary:
         raise InvalidValue(where, f"expected a known word, got {shown(value, 80)}", permitted=sorted(vocabulary))
     return value
@@ -144,7 +144,7 @@ def callback(where: str, value: Any) -> Callable[..., Any]:
 
 
 def stop(value: Any) -> threading.Event:
-    """What ends a following; without one, an event that nobody sets."""
+    """Return the event that ends a following; without one, an event that nobody sets."""
     if value is None:
         return threading.Event()
     if not isinstance(value, threading.Event):

@@ -132,7 +132,7 @@ class ToolCalls(Numbered):
         return self._page(listing, ToolCallSummary.of, given, limit, page_token)
 
     def count(self, run_id: str, *, where: ToolCallFilter | None = None) -> int:
-        """How many calls pass these filters."""
+        """Return how many calls pass these filters."""
         given = _filters(run_id, where)
         return self._reading(lambda unit: NEWEST.count(unit, given))
 
@@ -190,7 +190,7 @@ def _ended(outcome: Any, now: datetime, started_at: datetime) -> Row:
 
 
 def _told(found: ToolCall | ToolOutcome, outcome: ToolOutcome) -> Any:
-    """What two outcomes have in common that are the same: the times only where the caller gives them."""
+    """Return what two outcomes have in common that are the same: the times only where the caller gives them."""
     told = [found.status, found.output_ref, codec.canonical(found.output), codec.canonical(found.error)]
     return told if outcome.duration_ms is None else [*told, found.duration_ms]
 

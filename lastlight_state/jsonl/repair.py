@@ -158,7 +158,7 @@ class _Copy:
                 return
 
     def _left(self) -> int:
-        """How many bytes are there and not copied yet."""
+        """Return how many bytes are there and not copied yet."""
         return os.fstat(self._descriptor).st_size - self._reader.position
 
     def take_lines(self) -> None:

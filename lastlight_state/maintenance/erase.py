@@ -141,7 +141,7 @@ class Erase(Repository):
         self._receipts = Receipts(context)
 
     def plan(self, person: str) -> ErasePlan:
-        """What `run` would do now, from one snapshot. Writes nothing, and holds no lock."""
+        """Return what `run` would do now, from one snapshot. Writes nothing, and holds no lock."""
         name = valid.identifier("person", person)
         return self._viewing(lambda unit: _planned(unit, name))
 
@@ -211,7 +211,7 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
 
 
 def _parted(unit: Unit, person: str, ids: Collection[str], *, locked: bool) -> tuple[set[str], list[Row], Counter[str]]:
-    """Those of these messages that are to forget the person, those of them with contents, and why others stay.
+    """Return those of these messages that are to forget the person, those of them with contents, and why others stay.
 
     A redacted message has no contents, and may have metadata and chunks.
     """

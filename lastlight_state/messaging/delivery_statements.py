@@ -24,7 +24,7 @@ _session_id = bind("session_id", MESSAGES.c.session_id)
 
 
 def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """One INSERT for many drafts that are not stored yet. It sees what was committed before it began."""
+    """Return one INSERT for many drafts that are not stored yet. It sees what was committed before it began."""
     columns = [MESSAGES.c[name] for name in DRAFT]
     drafts = (
         sa.values(sa.column("position", sa.Integer), *(sa.column(c.name, c.type) for c in columns), name="drafts")

@@ -79,7 +79,7 @@ GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MES
 def _window(
     columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool, index: str | None = None
 ) -> sa.Executable:
-    """Some messages of a session in the order of their ids, at a cost that does not depend on other sessions.
+    """Return some messages of a session in the order of their ids, at a cost that does not depend on other sessions.
 
     The limit is a parameter: with a literal, Postgres would plan once for a session of average length, and for a limit
     beyond that length read and sort all messages of a long session.

@@ -31,7 +31,7 @@ def include_object(element: Any, name: str | None, kind: str, reflected: bool, *
 
 
 def options(dialect: Dialect) -> dict[str, Any]:
-    """What our own revisions are configured with: our tables alone, and only the indexes of this product."""
+    """Return what our own revisions are configured with: our tables alone, and only the indexes of this product."""
 
     def include(element: Any, name: str | None, kind: str, *_: Any) -> bool:
         only = element.info.get(ONLY) if kind == "index" else None

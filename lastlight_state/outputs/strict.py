@@ -65,7 +65,7 @@ def _is_odd(given: Any) -> bool:
 
 
 def _read_back(adapter: TypeAdapter[Any], dumped: Any) -> Any:
-    """What the types make of the JSON; None where they read another form than they write."""
+    """Return what the types make of the JSON; None where they read another form than they write."""
     try:
         found = adapter.validator.validate_json(codec.encode_sound(dumped), by_alias=False, by_name=True)
         return adapter.serializer.to_python(found, by_alias=False, warnings=False)

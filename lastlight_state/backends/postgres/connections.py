@@ -81,7 +81,7 @@ def reads_only(driver: Any) -> bool:
 
 
 def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
-    """Why a server cannot be used with these options, by what it said when it was connected to; None if it can.
+    """Return why a server cannot be used with these options, by what it said when it was connected to; None if it can.
 
     ``ours`` is a connection that was made with our settings of a session.
     """

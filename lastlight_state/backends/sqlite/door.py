@@ -229,7 +229,7 @@ def _identity(held: int, path: Path) -> _Identity:
 
 
 def regular(held: int, name: str, path: Path) -> os.stat_result:
-    """What a regular file in the directory ``held`` is like. Raises OSError for anything else."""
+    """Return what a regular file in the directory ``held`` is like. Raises OSError for anything else."""
     found = os.stat(name, dir_fd=held, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, f"{name} is a symbolic link", str(path))

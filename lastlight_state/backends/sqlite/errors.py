@@ -47,7 +47,7 @@ def translate(error: Exception) -> StateError:
 
 
 def is_locked(error: Exception) -> bool:
-    """Whether waiting may help."""
+    """True if another connection holds the lock, so that a retry may succeed."""
     name = getattr(error, "sqlite_errorname", None) or ""
     return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and name != "SQLITE_BUSY_SNAPSHOT"
 

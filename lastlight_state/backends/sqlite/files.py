@@ -76,12 +76,12 @@ def size(*paths: Path) -> int:
 
 
 def real(path: Path) -> Path:
-    """What a link leads to: there SQLite looks for the files beside a database."""
+    """Return what a link leads to: there SQLite looks for the files beside a database."""
     return Path(os.path.realpath(path))
 
 
 def beside(path: Path) -> tuple[Path, Path, Path]:
-    """Where SQLite puts the log of a database, the index of that log, and the rollback journal."""
+    """Return where SQLite puts the log of a database, the index of that log, and the rollback journal."""
     path = real(path)
     return (
         path.with_name(f"{path.name}-wal"),

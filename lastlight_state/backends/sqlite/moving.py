@@ -104,7 +104,7 @@ class Moving(Upkeep):
         return True
 
     def _patiently(self, checkout: Any, run: Callable[[], T]) -> T:
-        """What ``run`` gives, which waits for the file's lock as a statement of a unit does."""
+        """Return what ``run`` gives, which waits for the file's lock as a statement of a unit does."""
         try:
             return run()
         except sqlite3.Error as error:

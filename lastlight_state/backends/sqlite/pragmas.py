@@ -48,7 +48,7 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
 
 
 def piece(options: Options, *, writes: bool) -> float:
-    """How many seconds SQLite itself waits for a lock, before it is asked again."""
+    """Return how many seconds SQLite itself waits for a lock, before it is asked again."""
     return min(options.busy_timeout, PIECE_SECONDS) if writes else options.busy_timeout
 
 
@@ -90,7 +90,7 @@ def _journal_mode(options: Options, carrier: str) -> str:
 
 
 def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
-    """What ``run`` gives when it is tried again after ``error`` said that the file is locked, until ``end``.
+    """Return what ``run`` gives when it is tried again after ``error`` said that the file is locked, until ``end``.
 
     Raises the last error, or `BackendBusy` when the call was cancelled.
     """

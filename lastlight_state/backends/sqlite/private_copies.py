@@ -55,7 +55,7 @@ class PrivateCopy:
 
 
 def mark_of(path: Path) -> Mark:
-    """What a file and those beside it are like."""
+    """Return what a file and those beside it are like."""
     return tuple(_mark(f"{path}{suffix}") for suffix in _SUFFIXES)
 
 
@@ -159,7 +159,7 @@ def _ending(file: Path, length: int) -> bytes:
 
 
 def _checked(connection: sqlite3.Connection, seconds: float) -> str:
-    """What is wrong with a file of another party, or ``ok``. No expression of its own is computed."""
+    """Return what is wrong with a file of another party, or ``ok``. No expression of its own is computed."""
     door.guard(connection, seconds)
     door.refuse_forbidden(connection)
     connection.execute("PRAGMA ignore_check_constraints = ON")

@@ -58,7 +58,7 @@ class Standing:
 
 
 def standing_of(path: Path) -> Standing | None:
-    """How a file stands that is no link; None where that cannot be told."""
+    """Return how a file stands that is no link; None where that cannot be told."""
     command = [sys.executable, "-I", "-S", "-c", _LOOK, str(path)]
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter
@@ -71,7 +71,7 @@ def standing_of(path: Path) -> Standing | None:
 
 
 def place_of(path: Path) -> Place | None:
-    """Where a file lies, and what lies beside it that should not; None for a file that cannot be looked at."""
+    """Return where a file lies, and what lies beside it that should not; None for a file that cannot be looked at."""
     path = files.real(path)
     standing = standing_of(path)
     if standing is None:

@@ -36,7 +36,7 @@ def fed(head: Any) -> Chain:
 
 
 def news(kind: words.ChangeKind, *, details: dict[str, Any] | None = None, **about: Any) -> Row:
-    """What an entry says: the parameters of `fed`."""
+    """Return what an entry says: the parameters of `fed`."""
     told = {"kind": kind, **dict.fromkeys(_ABOUT), **about}
     text = None if details is None else codec.encode("details", details, max_bytes=words.DETAILS)
     return {**{f"told_{name}": value for name, value in told.items()}, "told_details": text}

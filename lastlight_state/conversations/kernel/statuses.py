@@ -71,7 +71,7 @@ _RECORD = prepared(
 
 
 def reason(where: str, given: Any, status: str | None) -> Row:
-    """Why a status changes, as statements name it. Without a code it is the usual one of that status."""
+    """Return why a status changes, as statements name it. Without a code it is the usual one of that status."""
     why = valid.group(where, given, Reason)
     code = words.USUAL_REASONS.get(status or "") if why.code is None else why.code
     evidence = why.evidence
@@ -114,7 +114,7 @@ def retire(
 
 
 def last_sign(row: Row) -> datetime:
-    """When the locked session ``row`` gave its last sign of life, its creation at least."""
+    """Return when the locked session ``row`` gave its last sign of life, its creation at least."""
     signs = (row["created_at"], row["last_message_at"], row["started_at"], row["heartbeat_at"])
     last: datetime = max(sign for sign in signs if sign is not None)
     return last
@@ -158,7 +158,7 @@ def record(
 
 
 def _consequences(row: Row, to: str, at: datetime) -> Row:
-    """What else changes with the status of a session. One that begins to run, first or again, has been active."""
+    """Return what else changes with the status of a session. A session that begins to run has been active."""
     if to != words.RUNNING:
         return {**_ends(row, to, at), "ended_at_is_approximate": False}
     last = row["last_message_at"]

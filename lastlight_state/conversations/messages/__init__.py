@@ -95,7 +95,7 @@ class Messages(Repository):
         return self._page(sql.LIST, MessageSummary.of, sql.filters(where), limit, page_token)
 
     def count(self, *, where: MessageFilter | None = None) -> int:
-        """How many messages pass these filters."""
+        """Return how many messages pass these filters."""
         given = sql.filters(where)
         return self._reading(lambda unit: sql.LIST.count(unit, given))
 

@@ -68,7 +68,7 @@ def _word(kind: str) -> Any:
 
 
 def _uses() -> Any:
-    """What holds a message, each found by an index."""
+    """Return what holds a message, each found by an index."""
     links = sa.select(_word("progression"), LINKS.c.progression_id.label("id"), LINKS.c.ord.label("ord")).where(
         LINKS.c.message_id == bind("message_id", LINKS.c.message_id)
     )

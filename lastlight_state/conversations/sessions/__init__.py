@@ -74,7 +74,7 @@ class Sessions(Repository):
         return self._page(sql.LIST, SessionSummary.of, checks.filters(where), limit, page_token)
 
     def count(self, *, where: SessionFilter | None = None) -> int:
-        """How many sessions pass these filters."""
+        """Return how many sessions pass these filters."""
         given = checks.filters(where)
         return self._reading(lambda unit: sql.LIST.count(unit, given))
 

@@ -157,7 +157,7 @@ def filters(where: SessionFilter | None) -> Row:
 
 
 def statuses(where: str, given: Any) -> list[str] | None:
-    """Some statuses of a session, or None."""
+    """Return some statuses of a session, or None."""
     if given is None:
         return None
     return [valid.word(where, one, words.STATUSES) for one in valid.several(where, given)]

@@ -37,7 +37,7 @@ class Plan:
     branches: list[BranchPlan] = field(default_factory=list)
 
     def parts(self, most: int) -> Iterator[list[BranchPlan]]:
-        """What is saved at once: all, or each branch by itself where there are more messages than ``most``."""
+        """Return what is saved at once: all, or each branch by itself where there are more messages than ``most``."""
         if sum(len(branch.order) for branch in self.branches) <= most:
             yield self.branches
         else:

@@ -131,7 +131,7 @@ class Events(Numbered):
         return self._page(listing, Event.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: EventFilter | None = None, after_seq: int | None = None) -> int:
-        """How many events pass these filters: as many as all pages of `list` have together."""
+        """Return how many events pass these filters: as many as all pages of `list` have together."""
         given = checks.filters(run_id, where, after_seq)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
 

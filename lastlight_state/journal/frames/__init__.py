@@ -112,7 +112,7 @@ class Frames(Numbered):
                 yield _made(row, chain.next(row))
 
     def diff(self, run_id: str, from_no: int, to_no: int) -> FrameDelta:
-        """What changed between two frames of a run. Errors as `get`."""
+        """Return what changed between two frames of a run. Errors as `get`."""
         return codec.diff(self.get(run_id, from_no).tree, self.get(run_id, to_no).tree)
 
     def verify(self, run_id: str) -> FrameCheck:
@@ -142,7 +142,7 @@ class Frames(Numbered):
         return FrameSummary.of(made or {})
 
     def _encoded(self, unit: Unit, row: Row, text: str) -> tuple[str, str]:
-        """How the frame is stored: whole, or as the change since the one before where that is shorter."""
+        """Return how the frame is stored: whole, or as the change since the one before where that is shorter."""
         frame_no = row["frame_no"]
         if frame_no == 0:
             return "full", text

@@ -161,7 +161,7 @@ class Numbered(Repository):
     _stream: Stream
 
     def _append(self, run_id: str, run: Way, work: Work[T], *, repeatable: bool = False) -> T:
-        """What the work returns, run by ``self._writing`` or another way. Raises `NotFound` for an unknown run.
+        """Return what the work returns, run by ``self._writing`` or another way. Raises `NotFound` for an unknown run.
 
         A counter behind its table, which somebody has edited, is raised and the write repeated. Inside a caller's
         transaction, which is not repeated, it is `CorruptData`.

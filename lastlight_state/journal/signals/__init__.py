@@ -154,7 +154,7 @@ class Signals(Numbered):
         return self._page(listing, Signal.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: SignalFilter | None = None) -> int:
-        """How many signals pass these filters."""
+        """Return how many signals pass these filters."""
         given = checks.filters(run_id, where, None)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
 
@@ -204,6 +204,6 @@ def _sent(row: Row, *, created: bool) -> SignalSent:
 
 
 def _told(row: Row, *, given: bool = False) -> Any:
-    """What two signals have in common that are the same, apart from their time. ``given``: the payload is text."""
+    """Return what two equal signals have in common, apart from their time. ``given``: the payload is text."""
     payload = codec.decode(row["payload"]) if given else row["payload"]
     return row["signal_name"], row["correlation_id"], row["received_by"], codec.canonical(payload)

@@ -172,11 +172,11 @@ class JournalWriter:
         self._core.unsubscribe(listener)
 
     def stats(self) -> WriterStats:
-        """What is queued, and what became of the events before."""
+        """Return what is queued, and what became of the events before."""
         return self._core.stats()
 
     def __repr__(self) -> str:
-        """How many events are queued, and whether it is closed. Never what they say."""
+        """Return how many events are queued, and whether it is closed. Never what they say."""
         return f"{type(self).__name__}({'closed' if self._core.is_over else f'{len(self._core.queue)} queued'})"
 
     def __enter__(self) -> Self:

@@ -173,7 +173,7 @@ class HostOutbox(Room):
         return True
 
     def _sent(self, due: DueMessage, adapter: Callable[[DueMessage], str | None]) -> str:
-        """Which count of a drain this message goes to."""
+        """Return which count of a drain this message goes to."""
         if due.problem is not None:
             return self._failed(due, due.problem, permanent=True)
         try:

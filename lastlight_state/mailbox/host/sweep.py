@@ -64,7 +64,7 @@ class HostSweep(Room):
         return [_claim(head, ack) for head, ack in self._both(_held)]
 
     def assess(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> Assessment:
-        """What the host should do about the agent, which has run since ``agent_started_at`` (None: not running).
+        """Return what the host should do about the agent, which has run since ``agent_started_at`` (None: not running).
 
         Only looks. Claims whose time cannot be read are passed over and named.
         """
@@ -211,7 +211,7 @@ def _live(both: Both) -> Any:
 
 
 def _settlings(both: Both) -> tuple[list[_Settling], int]:
-    """What the acknowledgements settle, and how many of them belong to no message."""
+    """Return what the acknowledgements settle, and how many of them belong to no message."""
     heads = list(_live(both))
     found = waiting.acknowledged(both, heads)
     settlings = [
@@ -223,7 +223,7 @@ def _settlings(both: Both) -> tuple[list[_Settling], int]:
 
 
 def _unknown(both: Both) -> int:
-    """How many acknowledgements, of at most 500, name no message."""
+    """Return how many acknowledgements, of at most 500, name no message."""
     ids = [ack["message_id"] for ack in both.rows(acks.SETTLING)]
     return len(ids) - len(both.keyed(messages.HEADS_BY_ID, ids))
 
@@ -278,5 +278,5 @@ def _claim(head: dict[str, Any], ack: dict[str, Any]) -> Claim:
 
 
 def _millis(value: int | None) -> timedelta | None:
-    """What the agent declared, within the bounds of a time."""
+    """Return what the agent declared, within the bounds of a time."""
     return None if value is None else timedelta(milliseconds=min(max(0, value), _LONGEST_TOOL))

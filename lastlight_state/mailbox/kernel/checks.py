@@ -46,12 +46,12 @@ def time_text(where: str, moment: datetime | None) -> str | None:
 
 
 def error_text(value: Any) -> str:
-    """What went wrong, in words."""
+    """Return what went wrong, in words."""
     return valid.content("error", value, words.ERROR_BYTES)
 
 
 def policy(value: Any) -> StalePolicy:
-    """When an agent counts as stuck."""
+    """Return the times after which an agent counts as stuck."""
     given = valid.group("policy", value, StalePolicy)
     for name in ("silent_after", "claim_after"):
         valid.duration(f"policy.{name}", getattr(given, name), most=words.LONGEST_SILENCE)

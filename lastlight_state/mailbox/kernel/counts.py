@@ -37,7 +37,7 @@ _RECEIPTS = _rows(models.DELIVERED)
 
 
 def stored(both: Both) -> tuple[int, int]:
-    """How many messages, and how many receipts there are."""
+    """Return how many messages, and how many receipts there are."""
     return sum(_number(both, reading) for reading in _MESSAGES), _number(both, _RECEIPTS)
 
 

@@ -24,6 +24,6 @@ AT_REST = Options(read_only=True, glance=True)
 
 
 def damages(path: Path, options: Options = AT_REST) -> list[str]:
-    """What the database itself says is wrong with a copy."""
+    """Return what the database itself says is wrong with a copy."""
     with closing(open_backend(path, options)) as backend, Checkout(Mode.READ, backend) as checkout:
         return backend.damages(checkout, deep=True)

@@ -105,7 +105,7 @@ def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def _refused(path: Path) -> str | None:
-    """Why no backup takes what has this path in its mailbox; None if it does."""
+    """Return why no backup takes what has this path in its mailbox; None if it does."""
     if shown(str(path)) != str(path):
         return NOT_TEXT
     return TOO_DEEP if too_deep(path) else None

@@ -88,7 +88,7 @@ class Bundles(Repository):
         return bundle
 
     def read(self, file: str | Path) -> Bundle:
-        """What a bundle holds, after every part of it was compared with its digest. Needs no database.
+        """Return what a bundle holds, after every part of it was compared with its digest. Needs no database.
 
         Raises `NotFound`, `NewerSchema` for a newer format, and `Conflict` ``damaged_bundle``.
         """
@@ -103,7 +103,7 @@ class Bundles(Repository):
         allow_redacted: bool = False,
         allow_unknown_words: bool = False,
     ) -> LoadedBundle:
-        """What `load` would add at this moment. Writes nothing. Raises as `load`."""
+        """Return what `load` would add at this moment. Writes nothing. Raises as `load`."""
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
             cut_off = self._cut_off(found, on_conflict)
@@ -202,5 +202,5 @@ class Bundles(Repository):
 
 
 def _scope(found: OpenBundle) -> str:
-    """One bundle of a run or session is loaded at a time."""
+    """Return the scope of a load's receipt: one bundle of a run or session is loaded at a time."""
     return storable(f"{found.bundle.kind} {found.bundle.id}", 256)

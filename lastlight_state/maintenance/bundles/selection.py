@@ -99,7 +99,7 @@ class Selection:
 
 
 def selected(unit: Unit, kind: str, key: str) -> Selection:
-    """What belongs to the run or session. Raises `NotFound`."""
+    """Return what belongs to the run or session. Raises `NotFound`."""
     return _run(unit, key) if kind == "run" else _session(unit, key)
 
 

@@ -60,7 +60,7 @@ class Transfer:
         self.receipt = receipt
 
     def places(self) -> dict[str, Place]:
-        """How far each table has come."""
+        """Return how far each table has come."""
         found = self._write(lambda unit: unit.rows(_REACHED, {"receipt_id": self.receipt.id}))
         return {row["table_name"]: Place(row["rows"], row["last_key"], done=row["done"]) for row in found}
 

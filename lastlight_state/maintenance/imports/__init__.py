@@ -63,7 +63,7 @@ class Imports(Repository):
         lenient: bool = False,
         limit: int | None = None,
     ) -> ImportReport:
-        """What `run` would do at this moment. Writes nothing, neither to the database nor to the source."""
+        """Return what `run` would do at this moment. Writes nothing, neither to the database nor to the source."""
         place = place_of(path)
         source, tally, terms = self._kind(place, kind), Tally(), _terms(revive, lenient, limit)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)

@@ -81,7 +81,7 @@ class Foreign:
                 yield value
 
     def count(self, table: str, column: str, key: Any) -> int:
-        """How many rows have this value in a column."""
+        """Return how many rows have this value in a column."""
         statement = f"SELECT count(1) FROM {quoted(table)} WHERE {quoted(column)} = ?"
         return int(next(iter(self.read(statement, (key,))))[0])
 
@@ -91,7 +91,7 @@ class Foreign:
             raise Conflict("the source was written while it was read: import it again", code="damaged_source")
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
-        """What a SELECT finds. Bytes of a text that are not UTF-8 come as lone surrogates, which every check refuses.
+        """Return the rows of a SELECT. Bytes that are not UTF-8 come as lone surrogates, which every check refuses.
 
         Raises `Conflict` ``damaged_source`` for what cannot be read, and `InvalidValue` for a name or value to look for
         that is not UTF-8.
@@ -179,7 +179,7 @@ def key_text(key: Any) -> str:
 
 
 def digest(found: Any) -> str:
-    """Of rows that were read."""
+    """Return the digest of rows that were read."""
     return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -48,7 +48,7 @@ class CopyPiece:
         self._is_there = False
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
-        """What happens with it. Raises `AlreadyExists` where another mailbox is here, or the source has changed."""
+        """Return what happens with it. Raises `AlreadyExists` if another mailbox is here or the source has changed."""
         known, self._is_there = ledger.known(look), os.path.lexists(self._there.path)
         noticed = self._contents.noticed + Counter(other_files=self._attachments.others)
         if not self._is_there:
@@ -107,7 +107,7 @@ class AdoptedPiece:
         self.digest = _digest(["adopted", place.key])
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
-        """What happens with it. Raises `InvalidValue` for files that cannot be completed."""
+        """Return what happens with it. Raises `InvalidValue` for files that cannot be completed."""
         with sources.opened(self._there.path, sources.SHARED) as files:
             if ledger.known(look) == self.digest and self._is_whole(files):
                 return "unchanged", Counter(), Counter()

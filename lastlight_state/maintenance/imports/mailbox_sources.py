@@ -80,7 +80,7 @@ def _one(path: Path, options: Options) -> Iterator[Foreign]:
 
 
 def contents(files: Files) -> Contents:
-    """What the files hold. Raises `Conflict` ``damaged_source`` for damage, `InvalidValue` for what cannot be used."""
+    """Return what the files hold. Raises `Conflict` ``damaged_source``, and `InvalidValue` for what cannot be used."""
     with readable("a file of the mailbox"):
         shapes = {name: _shape(name, file) for name, file in files.items()}
         rows, noticed = Counter[str](), _noticed(files, shapes)
@@ -128,7 +128,7 @@ def _refuse_differing(name: str, file: Foreign, messages: sa.Table) -> None:
 
 
 def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
-    """What the rules of mailboxes forbid, and what is kept and never read here."""
+    """Return what the rules of mailboxes forbid, and what is kept and never read here."""
     found = Counter[str]()
     for name, tables in shapes.items():
         declared = DECLARED[name].tables

@@ -54,7 +54,7 @@ class Piece(Protocol):
 
     @property
     def digest(self) -> str:
-        """Of everything that was read."""
+        """Return the digest of everything that was read."""
 
     @property
     def target(self) -> tuple[str, str]:
@@ -62,10 +62,10 @@ class Piece(Protocol):
 
     @property
     def kept(self) -> Sequence[str]:
-        """What the last comparison found changed here, too: it stays, and the report names it."""
+        """Return what the last comparison found changed here, too: it stays, and the report names it."""
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
-        """What happens with it: the outcome, the rows that are added by table, and what is noticed.
+        """Return what happens with it: the outcome, the rows that are added by table, and what is noticed.
 
         The outcome is ``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises an error of the library for a unit
         that is refused. Writes nothing.

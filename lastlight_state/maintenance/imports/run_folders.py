@@ -67,7 +67,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _changed(folder: Path) -> float:
-    """When a folder was changed, in Unix seconds; 0 for one that has vanished."""
+    """Return when a folder was changed, in Unix seconds; 0 for one that has vanished."""
     try:
         return folder.stat().st_mtime
     except OSError:
@@ -147,7 +147,7 @@ def _branch(
 
 
 def _others(data: dict[str, Any]) -> dict[str, Any] | None:
-    """What a branch file says and no field does, each under its own name."""
+    """Return what a branch file says and no field does, each under its own name."""
     pile = data.get("messages")
     told = {name: value for name, value in pile.items() if name != "collections"} if isinstance(pile, dict) else {}
     order = told.pop("progression", None)
@@ -247,7 +247,7 @@ def known_status(told: Any) -> tuple[str, str | None]:
 
 
 def _times(manifest: dict[str, Any], moments: list[datetime], changed: datetime) -> tuple[SessionTimes, bool]:
-    """When the run began, ended and changed, and whether its begin is a guess."""
+    """Return when the run began, ended and changed, and whether its begin is a guess."""
     told = moment_of(manifest.get("started_at"))
     started = told or (moments[0] if moments else changed)
     ended = moment_of(manifest.get("ended_at"))

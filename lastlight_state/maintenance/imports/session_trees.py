@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def piece_of(read: Callable[[bool], Draft]) -> Read:
-    """How the session that ``read`` reads becomes a piece; it is told whether it is to be lenient."""
+    """Return how the session that ``read`` reads becomes a piece; it is told whether it is to be lenient."""
     return partial(_piece, read)
 
 

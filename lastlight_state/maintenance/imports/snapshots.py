@@ -50,7 +50,7 @@ class StatePiece:
         self.digest = hashlib.sha256(files.encoded(state)).hexdigest()
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
-        """What happens with it.
+        """Return what happens with it.
 
         Raises `StaleVersion` for one that is older than the stored one, and `AlreadyExists` where the stored one says
         what this one does not.
@@ -145,5 +145,5 @@ def _read(file: Path) -> tuple[bytes, datetime]:
 
 
 def _changed(status: os.stat_result) -> datetime:
-    """When a file was changed, in whole seconds."""
+    """Return when a file was changed, in whole seconds."""
     return of_file(status.st_mtime_ns // 1_000_000_000 * 1_000_000_000)

@@ -116,7 +116,7 @@ class _Reader:
         return list(dict.fromkeys(self.owner(where, one) for one in named))
 
     def _read_by(self, where: str, told: Any, sent: datetime) -> dict[str, datetime]:
-        """Who has read a message, and when. Older files list the names only."""
+        """Return who has read a message, and when. Older files list the names only."""
         marks = told if isinstance(told, dict) else dict.fromkeys(_names(where, told))
         return {self.owner(where, name): moment_of(at) or sent for name, at in marks.items()}
 

@@ -81,7 +81,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
 
 
 def _of_run(source: Foreign, run_id: Any, found: Found) -> Found:
-    """What is found of a run, with the rows that belong to it."""
+    """Return what is found of a run, with the rows that belong to it."""
     return found | {
         table: list(source.rows(table, f"WHERE workflow_run_id = ? ORDER BY {order}", [run_id]))
         for table, order in _OF_RUNS.items()

@@ -209,7 +209,7 @@ def approval(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
 
 
 def override(table: sa.Table, limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
-    """What an operator changed. It has no place for other columns, and none for texts: these are refused."""
+    """Return what an operator changed. It has no place for other columns, and none for texts: these are refused."""
     aside.lenient = False
     row = _checked(table, limits, found, aside)
     aside.leave()

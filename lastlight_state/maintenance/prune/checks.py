@@ -57,7 +57,7 @@ def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
 
 
 def _kept(kind: Kind | Sweep | type[Tree], given: Any) -> int:
-    """How many of the newest are kept."""
+    """Return how many of the newest are kept."""
     if kind.keep_n is None and given:
         raise InvalidValue("keep_n", f"must be 0: {kind.name} go by their age alone")
     return valid.number("keep_n", kind.keep_n or 0 if given is None else given, most=MOST_KEPT)

@@ -114,7 +114,7 @@ class Statements:
 
 @cache
 def output_counts(table: str) -> Family:
-    """How many rows of an output table each of these runs has."""
+    """Return how many rows of an output table each of these runs has."""
     run_id = _run_id_of(table)
     return Family(
         "key",

@@ -51,7 +51,7 @@ class Range:
         return following
 
     def held(self, unit: Unit) -> list[str]:
-        """Those of at most `LOOK` given records that are in the range, locked so that others may refer to them.
+        """Return those of at most `LOOK` given records that are in the range, locked so that others may refer to them.
 
         Those that somebody has locked are passed over.
         """
@@ -68,13 +68,13 @@ def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def not_ended(unit: Unit, kind: Kind, cutoff: datetime) -> int:
-    """How many records are as old and have not ended."""
+    """Return how many records are as old and have not ended."""
     found = sql.STATEMENTS[kind.name].open
     return 0 if found is None else int(unit.value(found, {"cutoff": cutoff}))
 
 
 def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:
-    """Those of these records that must stay, each with the first reason."""
+    """Return those of these records that must stay, each with the first reason."""
     found = {key: "in_use" for key in keys if key in in_use}
     if kind.protections:
         for row in unit.rows(*sql.STATEMENTS[kind.name].protected.of(keys)):
@@ -105,7 +105,7 @@ def waits(unit: Unit, kind: Kind, keys: Sequence[str]) -> dict[str, set[str]]:
 
 
 def free(keys: Sequence[str], waits: dict[str, set[str]]) -> list[str]:
-    """Those of these records that wait for nobody but for others that are free themselves, in their order.
+    """Return the records whose blockers may all be removed too, in the given order.
 
     Records that wait for one another are not free.
     """

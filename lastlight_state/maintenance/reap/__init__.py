@@ -46,7 +46,7 @@ class Reap(Repository):
         self._receipts = Receipts(context)
 
     def plan(self, *, older_than: timedelta = USUAL) -> ReapPlan:
-        """Which running sessions show no sign of life for longer than that, at one moment. Writes nothing."""
+        """Return which running sessions show no sign of life for longer than that, at one moment. Writes nothing."""
         cutoff = self._cutoff(older_than)
         return self._viewing(lambda unit: _planned(unit, cutoff))
 

@@ -55,7 +55,7 @@ class Redact(Repository):
         self._receipts = Receipts(context)
 
     def plan(self, policy: RedactPolicy) -> RedactPlan:
-        """What `run` would empty now, from one snapshot. Writes nothing, and holds no lock.
+        """Return what `run` would empty now, from one snapshot. Writes nothing, and holds no lock.
 
         Raises `InvalidValue` for a policy that is wrong, and `NotFound` for a session or message that is not there.
         """
@@ -135,7 +135,7 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
 
 
 def _parted(unit: Unit, terms: Terms, ids: list[str], *, locked: bool) -> tuple[list[messages.Row], Counter[str]]:
-    """Those of these messages that are to be emptied, and how many are left alone by the reason."""
+    """Return those of these messages that are to be emptied, and how many are left alone by the reason."""
     cutoff = None if terms["cutoff"] is None else parse_time(terms["cutoff"])
     found = [
         row

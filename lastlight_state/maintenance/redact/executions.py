@@ -39,7 +39,7 @@ OTHERS = family(
 
 
 def own(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
-    """Those of these agent sessions that no chat and no session of another user has."""
+    """Return those of these agent sessions that no chat and no session of another user has."""
     others: set[str] = set()
     for some in chunks(agent_sessions):
         statement, values = OTHERS.of(some)
@@ -48,7 +48,7 @@ def own(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
 
 
 def counted(unit: Unit, agent_sessions: Collection[str]) -> int:
-    """How many executions `empty` would change."""
+    """Return how many executions `empty` would change."""
     return sum(1 for _ in rows(unit, FULL, agent_sessions))
 
 

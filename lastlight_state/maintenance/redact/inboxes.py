@@ -42,7 +42,7 @@ _UNNAME = prepared(
 
 
 def counted(unit: Unit, person: str) -> Counter[str]:
-    """How many rows `forget` would remove, by table."""
+    """Return how many rows `forget` would remove, by table."""
     return +Counter({table: unit.value(statement, {"person": person}) for table, statement in _COUNT.items()})
 
 

@@ -59,7 +59,7 @@ FULL, LOCK_FULL = family(_full), family(lambda keys: _full(keys).with_for_update
 
 
 def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[Row]:
-    """Those of these messages that have their content, without it.
+    """Return those of these messages that have their content, without it.
 
     ``locked``: until the unit ends, nobody changes them, or begins or holds a session in which one of them stands.
     """
@@ -106,7 +106,7 @@ def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
 
 
 def reason(sessions: Sequence[Row], reasons: Iterable[str] = PROTECTIONS) -> str | None:
-    """Why a message that stands in these sessions is left alone, or None."""
+    """Return why a message that stands in these sessions is left alone, or None."""
     return next((name for name in reasons for row in sessions if row.get(name)), None)
 
 

@@ -59,7 +59,7 @@ def _adopted(backend: Backend, connection: Connection, target: str, promised: Pr
 
 
 def refusal(found: Survey | None) -> SchemaMismatch:
-    """Why a database that has our tables and no version is not taken over."""
+    """Return why a database that has our tables and no version is not taken over."""
     if found is None:
         return SchemaMismatch(
             "there are tables named like ours, but no version of ours beside them; if they are ours, "

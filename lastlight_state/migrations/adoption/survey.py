@@ -74,12 +74,12 @@ class Survey:
 
 
 def promised(backend: Backend) -> Promised:
-    """What revisions make on that server, tried in a scratch schema or file. Not to be called inside a transaction."""
+    """Return what revisions make on that server, tried in a scratch schema or file. Call it outside transactions."""
     return Promised(*blueprints(backend, FIRST, scripts.head()))
 
 
 def look(backend: Backend) -> Survey | None:
-    """What an adoption would find, read in one snapshot. None where revisions cannot be tried."""
+    """Return what an adoption would find, read in one snapshot. None where revisions cannot be tried."""
     try:
         with translated(backend):
             expected = promised(backend)
@@ -145,7 +145,7 @@ def _shared_keys(connection: Connection, found: Catalogue) -> tuple[str, ...]:
 
 
 def _remarks(connection: Connection, original: Original, found: Catalogue) -> Iterator[str]:
-    """What is kept as it is and may surprise later."""
+    """Return what is kept as it is and may surprise later."""
     for table in SEED_TABLES:
         if ("table", table, "") not in found:
             continue

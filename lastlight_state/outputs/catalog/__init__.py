@@ -88,7 +88,7 @@ class Catalog(Repository):
         return self._one(Registered, registry.FIND, values, kind=words.OUTPUT_TABLE, key=name).handle()
 
     def entry(self, name: str) -> OutputTableSummary:
-        """What the registry says of this key or table name. Raises `NotFound`."""
+        """Return what the registry says of this key or table name. Raises `NotFound`."""
         values = {"name": valid.sought("name", name)}
         return self._one(OutputTableSummary, registry.ENTRY, values, kind=words.OUTPUT_TABLE, key=name)
 
@@ -97,7 +97,7 @@ class Catalog(Repository):
         return self._page(registry.LIST, OutputTableSummary.of, None, limit, page_token)
 
     def plan(self, key: str, model: Any, *, table: str | None = None) -> OutputPlan:
-        """What `define` would do, with the statements that do it by hand. Writes nothing."""
+        """Return what `define` would do, with the statements that do it by hand. Writes nothing."""
         wish, now = self._wish(key, model, table, None), self._now()
         [steps] = self._viewing(lambda unit: plans.all_steps(unit, [wish], now))
         return steps.record()

@@ -67,7 +67,7 @@ def is_complete(wish: Wish, known: Registered | None) -> bool:
 
 
 def all_steps(unit: Unit, wishes: Sequence[Wish], at: datetime) -> list[Steps]:
-    """What these definitions would do to the database as it is now."""
+    """Return what these definitions would do to the database as it is now."""
     known = {found.key: found for found in unit.all(Registered, registry.ALL)}
     for wish in wishes:
         others = [(found.key, found.table_name) for found in known.values()]

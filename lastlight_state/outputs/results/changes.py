@@ -78,7 +78,7 @@ def _known(table: OutputTable[Any], content: Content) -> dict[str, Any]:
 
 
 def _unknown(wide: TableStatements, table: OutputTable[Any]) -> dict[str, Any]:
-    """What this process would write into the columns that it does not know."""
+    """Return what this process would write into the columns that it does not know."""
     return {str(column.field): None for column in wide.columns if column.field and column not in table.columns}
 
 

@@ -129,7 +129,7 @@ class Fires(Repository):
         return self._reading(lambda unit: health.latest(unit, asked)) if asked else {}
 
     def health(self, names: Collection[str]) -> dict[str, CronHealth]:
-        """How the last 10 finished fires of each cron have ended; crons that never fired are included.
+        """Return how the last 10 finished fires of each cron have ended; crons that never fired are included.
 
         ``failure_streak`` counts those after the last ``ok``: 0 to 10. ``last_ok_at`` is None if none of the 10 was
         ``ok``. Only the newest 200 fires of each cron are read; running, skipped and missed ones are passed over.

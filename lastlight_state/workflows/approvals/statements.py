@@ -98,7 +98,7 @@ _SHOWN = tuple(
 
 
 def _covered(**found_by: Narrow) -> Covering:
-    """How gates are read where large values lie inside the rows."""
+    """Return how gates are read where large values lie inside the rows."""
     return Covering(_SUMMARY, ("created_at", "id"), {**found_by, "": None})
 
 

@@ -251,7 +251,7 @@ class Claims(Repository, Generic[W]):
     def _awaited(
         self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float | None
     ) -> awaiting.Awaited:
-        """One wait for runs that may be taken. Checks the arguments."""
+        """Return one wait for runs that may be taken. Checks the arguments."""
         sought = lists.Claimable(shared.frozen_workflows(workflow_names))
         return awaiting.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
@@ -263,7 +263,7 @@ class Claims(Repository, Generic[W]):
         return takes.claim_of(row, lease)
 
     def _lost(self, claim: Claim) -> StateError:
-        """Why a claim does not hold its run."""
+        """Return why a claim does not hold its run."""
         why = self._reading(lambda unit: takes.why_lost(unit, {claim.run_id: claim}))
         return why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)
 

@@ -29,12 +29,12 @@ def holding(now: datetime, owner: str, lease: timedelta) -> dict[str, Any]:
 
 
 def lease_end(now: datetime, lease: timedelta) -> datetime:
-    """When a lease that begins now ends."""
+    """Return when a lease that begins now ends."""
     return to_millis(now + valid.duration("lease", lease, least=_SHORTEST_LEASE, most=LONGEST))
 
 
 def retry_at(now: datetime, retry_after: timedelta | None) -> datetime | None:
-    """When a released run may be taken again, or None."""
+    """Return when a released run may be taken again, or None."""
     return None if retry_after is None else to_millis(now + valid.duration("retry_after", retry_after, most=LONGEST))
 
 
@@ -81,7 +81,7 @@ def presented(held: Claim, now: datetime) -> dict[str, Any]:
 
 
 def renewal(now: datetime, lease: timedelta) -> dict[str, datetime]:
-    """When a lease ends that is renewed now, and until when its ``due_at`` may lie without being moved.
+    """Return when a lease ends that is renewed now, and until when its ``due_at`` may lie without being moved.
 
     A third of a lease is the time to the next renewal of a block: what is due later is looked at in time.
     """

@@ -36,7 +36,7 @@ TAKE_FREE = prepared(sa.update(RUNS).where(_this_run, _as_expected, FREE).values
 
 
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
-    """Whoever renews one of these leases at this moment is waited for, and those leases are judged that are locked."""
+    """Return the statement that takes these runs. It locks their leases first, and so waits for renewals."""
     at = bind("at", RUNS.c.updated_at)
     locked = sa.select(LEASES.c.run_id, LEASES.c.epoch, LEASES.c.lease_expires_at).where(LEASES.c.run_id.in_(ids))
     leases = locked.order_by(LEASES.c.run_id).with_for_update(key_share=True).cte("leases")
@@ -108,7 +108,7 @@ LOCK_FREE = Family("run", _lock_free)
 
 
 def _of_run(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """What a claim says of its run beside its lease, which the run's own row has."""
+    """Return what a claim says of its run beside its lease, which the run's own row has."""
     return sa.select(column).where(RUNS.c.id == LEASES.c.run_id).scalar_subquery().label(column.name)
 
 

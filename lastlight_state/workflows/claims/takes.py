@@ -44,7 +44,7 @@ def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
 
 
 def transferring(claim: Claim) -> dict[str, Any]:
-    """What the transition of a hand-over says."""
+    """Return what the transition of a hand-over says."""
     said = {"reason": "claim.transferred", "actor": claim.owner, "detail": None, "source": "supervisor"}
     return {**said, "to_status": "running", "presented_epoch": claim.epoch}
 
@@ -144,7 +144,7 @@ def _take_locked(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str,
 
 
 def _left_in_flight(unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
-    """How many executions the earlier holders of these runs left in flight."""
+    """Return how many executions the earlier holders of these runs left in flight."""
     if not run_ids:
         return {}
     statement, values = sql.LEFT_IN_FLIGHT.of(run_ids)

@@ -89,7 +89,7 @@ def _from_run() -> dict[str, sa.ColumnElement[Any]]:
 
 
 def _of_running_run(*values: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """One row of these values if the run is running and the fence open. Locks the run's row."""
+    """Return one row of these values if the run is running and the fence open. Locks the run's row."""
     return (
         sa.select(*values)
         .where(RUNS.c.id == _param("workflow_run_id"), RUNS.c.status == constant("running"), RUN_FENCE)

@@ -48,14 +48,14 @@ OF_TRIGGER = sa.and_(AmongFew(_c.trigger_type, _known_types), _c.trigger_id == b
 
 
 def covered(narrow: Narrow) -> Covering:
-    """How executions are read where large values lie inside the rows."""
+    """Return how executions are read where large values lie inside the rows."""
     return Covering("ix_executions_usage", ("started_at", "id"), {"": narrow})
 
 
 def of_runs(
     shown: Sequence[sa.ColumnElement[Any]], *conditions: sa.ColumnElement[bool], by_run: bool = False
 ) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """What is shown of the executions of some runs, or for each of the runs; and how that is read there."""
+    """Return what is shown of the executions of some runs, or for each of the runs; and how that is read there."""
     finding = Finding(covered(BY_RUN), BY_RUN, (_c.started_at, _c.id))
     plain, beside = sa.select(*shown).where(*conditions), finding.select(shown, conditions)
     if not by_run:

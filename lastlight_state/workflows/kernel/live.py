@@ -31,7 +31,7 @@ def beside(statement: sa.Select[Any]) -> sa.Select[Any]:
 
 
 def covered(narrow: Narrow) -> Covering:
-    """How live runs are read that are found by this index."""
+    """Return how live runs are read that are found by this index."""
     return Covering(LIVE, ("id",), {"": narrow}, only=NOT_ENDED)
 
 

@@ -64,7 +64,7 @@ def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> 
 
 @lru_cache(maxsize=256)
 def counting(shape: FilterShape) -> Statement:
-    """How many runs there are, up to ``:most``."""
+    """Return how many runs there are, up to ``:most``."""
     counted = sa.select(number(1).label("one")).select_from(RUNS).where(*conditions(shape))
     found = counted.limit(bind("most", _c.restart_count)).subquery()
     return prepared(sa.select(sa.func.count().label("runs")).select_from(found))

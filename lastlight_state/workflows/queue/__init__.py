@@ -173,7 +173,7 @@ class Queue(Repository):
         claimable: bool,
         poll_interval: float | None,
     ) -> awaiting.Awaited:
-        """One wait for runs that may be admitted. Checks the arguments."""
+        """Return one wait for runs that may be admitted. Checks the arguments."""
         names = shared.frozen_workflows(workflow_names)
         caps = tuple(checks.caps(workflow_caps).items())
         also = Claimable(names) if valid.flag("claimable", claimable) else None

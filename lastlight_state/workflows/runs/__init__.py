@@ -101,7 +101,7 @@ class Runs(Repository):
         return self._one(WorkflowRun, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def get_resume(self, run_id: str) -> ResumeView:
-        """What an engine needs to resume a run, all of one moment. Raises as `get`."""
+        """Return what an engine needs to resume a run, all of one moment. Raises as `get`."""
         now = self._now()
         return self._viewing(lambda unit: self._read_resume(unit, run_id, now))
 

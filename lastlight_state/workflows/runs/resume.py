@@ -55,7 +55,7 @@ class ResumeView(Record):
 
 
 def read(unit: Unit, run_id: str, now: datetime) -> ResumeView:
-    """What an engine needs to resume a run. Raises `NotFound`."""
+    """Return what an engine needs to resume a run. Raises `NotFound`."""
     run, here = rows.get(unit, run_id), {"run_id": run_id}
     return ResumeView.of(
         {

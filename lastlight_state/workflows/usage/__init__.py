@@ -121,7 +121,7 @@ class Rollups(Repository):
         return self._viewing(work)
 
     def failure_streak(self, skill: str | None = None, workflow_name: str | None = None, *, limit: int = 10) -> int:
-        """How many of the newest ended executions failed or were interrupted in a row, counted up to ``limit``.
+        """Return how many of the newest ended executions failed or were interrupted in a row, counted up to ``limit``.
 
         A success ends the streak. Skipped, deferred and cancelled executions neither count nor end it. The newest are
         those that started last.

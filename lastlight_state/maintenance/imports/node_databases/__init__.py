@@ -58,7 +58,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
 
 
 def _apart(source: Foreign) -> Iterator[Part]:
-    """What belongs to no run."""
+    """Return what belongs to no run."""
     for table, (order, kind, made) in APART.items():
         for row in source.rows(table, f"ORDER BY {order}"):
             name = unit_name(table.removeprefix(_PREFIX), row[order.rpartition(" ")[2]])

@@ -88,5 +88,5 @@ def _ids(number: int, value: Any) -> Any:
 
 
 def _index(value: Any) -> Any:
-    """Where tasks stand in the frame. A list of them has its place under ``tasks``."""
+    """Return where tasks stand in the frame. A list of them has its place under ``tasks``."""
     return {"tasks": value} if isinstance(value, list) else value

@@ -78,7 +78,7 @@ class Cache(OneStage):
     statements = Statements
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Those of these entries that there are."""
+        """Return those of these entries that there are."""
         return {row["key"] for row in rows(unit, Statements.known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
@@ -86,7 +86,7 @@ class Cache(OneStage):
         return places.bounded(unit, Statements.boundary, terms, now=_now(terms))
 
     def look(self, unit: Unit, terms: Terms, _after: Any) -> Look:
-        """Some entries that may go. What was found and removed is not found again, so that there is no place."""
+        """Return the next batch of removable entries. It needs no cursor: removed entries are not found again."""
         return Look(_next(unit, terms, Statements.look_expired, Statements.look_old, Statements.chosen), None)
 
     def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
@@ -114,7 +114,7 @@ class Cache(OneStage):
 
 
 def _next(unit: Unit, terms: Terms, expired: Statement, old: Statement, chosen: Family) -> list[str]:
-    """Some entries that may go, those that have expired first."""
+    """Return some entries that may go, those that have expired first."""
     values = _values(terms)
     if terms["ids"] is not None:
         return [row["key"] for row in rows(unit, chosen, terms["ids"], values)][:LOOK]
@@ -127,7 +127,7 @@ def _values(terms: Terms) -> dict[str, Any]:
 
 
 def _now(terms: Terms) -> datetime:
-    """When the prune began."""
+    """Return the time at which the prune began."""
     return cutoff(terms) + timedelta(days=terms["keep_days"])
 
 

@@ -110,7 +110,7 @@ class Part:
 
     @property
     def amount(self) -> sa.ColumnElement[int]:
-        """How many rows of a run may go. Where none may, nothing is counted, as that may read the table, too."""
+        """Return how many rows of a run may go. Where none may, nothing is counted, as that may read the table, too."""
         found = sa.select(sa.func.count()).select_from(self.key.table).where(self.key.table.c.run_id == RUNS.c.id)
         going = found if self.stays is None else found.where(self.key < self.stays(RUNS.c.id))
         return sa.case((self.goes, going.correlate(RUNS).scalar_subquery()), else_=number(0))
@@ -171,7 +171,7 @@ class Journal(OneStage):
     keep_n = RUNS_KIND.keep_n
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Those of these runs that there are."""
+        """Return those of these runs that there are."""
         return {row["key"] for row in rows(unit, STATEMENTS[RUNS_KIND.name].known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
@@ -211,7 +211,7 @@ class Journal(OneStage):
 
 
 def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]:
-    """Those of these runs that nothing protects; the others are counted by the reason.
+    """Return those of these runs that nothing protects; the others are counted by the reason.
 
     That a live run reads the output of one is no reason here: it is in an execution, and stays.
     """
