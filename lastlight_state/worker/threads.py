@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -146,23 +146,20 @@ class Worker(Registry[Callable[[Job], Any]]):
         """
         names = self._names
         with self._signals():
-            while not self._stop.is_set():
-                try:
-                    if self._sweep_is_due:
-                        self._store.workflows.claims.give_up(workflow_names=names)
-                        self._swept = time.monotonic()
-                    while len(self._jobs) < self.slots:
-                        if not self._take():
-                            self._watch()
-                            break
+            try:
+                while not self._stop.is_set():
                     pause = SWEEP_SECONDS
-                except BackendError as error:
-                    _log.warning("the database cannot be used at the moment: %s", error)
-                    pause = PAUSE_SECONDS
-                with suppress(Empty):
-                    self._news.get(timeout=pause)
-            self._leave()
-        self._stop.clear()
+                    try:
+                        self._look(names)
+                    except BackendError as error:
+                        _log.warning("the database cannot be used at the moment: %s", error)
+                        pause = PAUSE_SECONDS
+                    with suppress(Empty):
+                        self._news.get(timeout=pause)
+            finally:
+                self._stop.set()
+                self._leave()
+                self._stop = threading.Event()  # a thread that is still at work keeps the one that is set
 
     def stop(self) -> None:
         """Tell `run` to end. Takes effect from any thread and in a signal handler, and returns at once."""
@@ -172,6 +169,16 @@ class Worker(Registry[Callable[[Job], Any]]):
     def health(self) -> Health:
         """Return what a probe wants to know."""
         return Health(tuple(self._jobs), self._seconds_since_sweep, self._stop.is_set())
+
+    def _look(self, names: Sequence[str]) -> None:
+        """Sweep where that is due, and fill the free slots, or wait for work."""
+        if self._sweep_is_due:
+            self._store.workflows.claims.give_up(workflow_names=names)
+            self._swept = time.monotonic()
+        while len(self._jobs) < self.slots:
+            if not self._take():
+                self._watch()
+                break
 
     def _take(self) -> bool:
         """Start jobs in the free slots, and return whether there was a run for one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from lastlight_state import StateStore
 from lastlight_state.errors import BackendUnavailable, ClaimLost, InvalidValue, MisuseError
 from lastlight_state.testing import Database
 from lastlight_state.worker import Job, RunFailed, Worker, common, threads
+from lastlight_state.worker.common import Left
 from lastlight_state.workflows import RunOptions, Trigger, WorkflowRun
 
 TRIGGER = Trigger("issue-7", type="webhook")
@@ -183,6 +185,50 @@ def test_a_worker_that_stops_gives_its_runs_back_at_no_restart(store: StateStore
     go_on.set()
     until(lambda: refused)
     assert store.workflows.runs.get(runs[0].id).scratch is None
+
+
+def test_a_function_that_goes_on_after_the_worker_has_stopped_leaves_at_its_next_check(store: StateStore) -> None:
+    """workflows W-184: also where `run` has returned, and is called again."""
+    worker, began, go_on, left = Worker(store, grace=timedelta(0)), threading.Event(), threading.Event(), []
+
+    @worker.workflow("review")
+    def review(job: Job) -> None:
+        began.set()
+        go_on.wait(SECONDS)
+        try:
+            job.check()
+        finally:
+            left.append(sys.exc_info()[0])
+
+    with working(worker):
+        run = new(store)
+        assert began.wait(SECONDS)
+    assert store.workflows.claims.find(run.id) is None
+    go_on.set()
+    until(lambda: left)
+    assert left == [Left]
+
+
+def test_a_worker_that_an_error_ends_gives_its_runs_back(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """workflows W-184: any error but of the database, which may come back."""
+    worker, began, go_on = Worker(store, slots=2, grace=timedelta(0)), threading.Event(), threading.Event()
+
+    @worker.workflow("review")
+    def review(_: Job) -> None:
+        began.set()
+        go_on.wait(SECONDS)
+
+    def broken(**_: Any) -> Any:
+        if began.is_set():
+            raise MisuseError("broken")
+        return ()
+
+    monkeypatch.setattr(store.workflows.queue, "admit_next", broken)
+    run = new(store)
+    with pytest.raises(MisuseError, match="broken"):
+        worker.run()
+    assert store.workflows.claims.find(run.id) is None
+    go_on.set()
 
 
 def test_slots_and_caps_bound_how_many_runs_go_on(store: StateStore) -> None:
