@@ -20,9 +20,9 @@ from lastlight_state.backends.base import Backend, Options
 from lastlight_state.db.declarations import COMMENT_PREFIX, TableFacts, facts_of, is_personal
 from lastlight_state.db.guards import Guard
 from lastlight_state.db.indexes import ONLY
-from lastlight_state.db.reactions import EVENTS, Companion, Reaction
+from lastlight_state.db.reactions import EVENTS, DerivedRow, Reaction
 from lastlight_state.migrations import history, migrate
-from lastlight_state.migrations.metadata import COMPANIONS, GUARDS, METADATA, REACTIONS
+from lastlight_state.migrations.metadata import DERIVED_ROWS, GUARDS, METADATA, REACTIONS
 
 PAGE = Path(__file__).with_name("schema.md")
 
@@ -112,10 +112,10 @@ def _section(table: sa.Table, brought: Brought) -> Iterator[str]:
         if reaction.table == table.name:
             yield ""
             yield from _table(("trigger", "after", "does"), _reaction_rows(reaction))
-    for companion in COMPANIONS:
-        if companion.table == table.name:
+    for derived in DERIVED_ROWS:
+        if derived.table == table.name:
             yield ""
-            yield from _table(("trigger", "after", "does"), _companion_rows(companion))
+            yield from _table(("trigger", "after", "does"), _derived_row_triggers(derived))
 
 
 #: What `erase` does with the rows of a person.
@@ -183,10 +183,10 @@ def _reaction_rows(reaction: Reaction) -> Iterator[tuple[str, ...]]:
         yield f"`{reaction.name}_{event}`", event, reaction.says
 
 
-def _companion_rows(companion: Companion) -> Iterator[tuple[str, ...]]:
-    for name, event, *_ in companion.triggers():
+def _derived_row_triggers(derived: DerivedRow) -> Iterator[tuple[str, ...]]:
+    for name, event, *_ in derived.triggers():
         head, of, columns = event.partition(" OF ")
-        yield f"`{name}`", head.lower() + (f" of {_names(columns.split(', '))}" if of else ""), companion.says
+        yield f"`{name}`", head.lower() + (f" of {_names(columns.split(', '))}" if of else ""), derived.says
 
 
 def _names(parts: Iterable[Any]) -> str:

@@ -475,7 +475,7 @@ _LEASES = (
 _KEEPING = {"put": _PUT_LEASE, "drop": _DROP_LEASE}
 _KEEPS = (
     "CREATE FUNCTION lastlight_{name}_lease() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
-    "SET search_path FROM CURRENT AS $companion$ BEGIN {body}; RETURN NULL; END $companion$"
+    "SET search_path FROM CURRENT AS $derived$ BEGIN {body}; RETURN NULL; END $derived$"
 )
 _RUNNING_ALREADY = (
     "INSERT INTO run_leases (run_id, workflow_name, due_at) SELECT id, workflow_name, '1970-01-01T00:00:00.000Z' "

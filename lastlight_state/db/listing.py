@@ -111,8 +111,9 @@ class Listing:
         given: Mapping[str, Any] | None = None,
         also: Values = NO_VALUES,
     ) -> Page[T]:
-        """Return one page of the rows that pass the filters ``given``. None filters nothing, an empty sequence everything.
+        """Return one page of the rows that pass the filters ``given``.
 
+        A filter of None passes every row; an empty sequence passes none.
         ``also`` are parameters of the ``always`` conditions, such as the present time. A token does not depend on them.
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}

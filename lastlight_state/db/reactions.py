@@ -13,7 +13,7 @@ from sqlalchemy import MetaData
 from lastlight_state.db.base import Base
 
 _KEY = "reactions"
-_COMPANIONS = "companions"
+_DERIVED = "derived_rows"
 
 #: After which statements a reaction runs, and by which names it finds the rows to change.
 EVENTS = {"insert": "NEW.{key}", "update": "OLD.{key}, NEW.{key}", "delete": "OLD.{key}"}
@@ -42,14 +42,14 @@ class Reaction:
 
 
 @dataclass(frozen=True)
-class Companion:
+class DerivedRow:
     """A row of ``target`` beside each row of ``table`` of which ``among`` holds, made and removed by triggers.
 
-    ``values`` are the columns of the companion and what an insert sets them to, over ``NEW``; the first is its key. An
+    ``values`` are the columns of that row and what an insert sets them to, over ``NEW``; the first is its key. An
     update of a column of ``of`` that changes it sets all of them again, those in ``resets`` to what that says.
     ``among`` is a condition over ``{row}``; the column ``by`` decides it. ``says``: what the triggers do, for the
     schema's page. ``functions`` are the names of the two functions that Postgres needs. They run with the rights of
-    their owner: who may write the table need not know its companions.
+    their owner: who may write the table need not know its derived rows.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Companion:
 
     @property
     def put(self) -> str:
-        """The statement that makes the companion of the row ``NEW``, or sets it again."""
+        """Return the statement that makes the row that is derived from ``NEW``, or sets it again."""
         own, *others = self.values
         sets = ", ".join(f"{name} = {self.resets.get(name, f'excluded.{name}')}" for name in others)
         return (
@@ -76,11 +76,11 @@ class Companion:
 
     @property
     def drop(self) -> str:
-        """The statement that removes the companion of the row ``OLD``."""
+        """Return the statement that removes the row that is derived from ``OLD``."""
         return f"DELETE FROM {self.target} WHERE {next(iter(self.values))} = OLD.{self.key}"
 
     def triggers(self) -> Iterator[tuple[str, str, str, str, str]]:
-        """The name, event, condition, statement and function of each trigger."""
+        """Yield the name, event, condition, statement and function of each trigger."""
         put, drop = self.functions
         new, old = (self.among.format(row=row) for row in ("NEW.", "OLD."))
         differs = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in self.of)
@@ -90,15 +90,15 @@ class Companion:
         yield f"{self.name}_delete", "DELETE", old, self.drop, drop
 
 
-def accompany(companion: Companion) -> Companion:
-    """Add companions to the central schema."""
-    Base.metadata.info.setdefault(_COMPANIONS, {})[companion.name] = companion
-    return companion
+def declare_derived(derived: DerivedRow) -> DerivedRow:
+    """Add derived rows to the central schema."""
+    Base.metadata.info.setdefault(_DERIVED, {})[derived.name] = derived
+    return derived
 
 
-def declared_companions(metadata: MetaData = Base.metadata) -> tuple[Companion, ...]:
-    """All companions of the schema."""
-    return tuple(metadata.info.get(_COMPANIONS, {}).values())
+def declared_derived_rows(metadata: MetaData = Base.metadata) -> tuple[DerivedRow, ...]:
+    """Return all derived rows of the schema."""
+    return tuple(metadata.info.get(_DERIVED, {}).values())
 
 
 def declare(reaction: Reaction) -> Reaction:

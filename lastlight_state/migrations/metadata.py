@@ -10,7 +10,7 @@ from lastlight_state.conversations import (
 )
 from lastlight_state.db.base import Base
 from lastlight_state.db.guards import declared_guards, keep_spelling
-from lastlight_state.db.reactions import declared_companions, declared_reactions
+from lastlight_state.db.reactions import declared_derived_rows, declared_reactions
 from lastlight_state.journal import guards as journal_guards, models as journal_models
 from lastlight_state.messaging import guards as messaging_guards, models as messaging_models
 from lastlight_state.outputs import guards as outputs_guards, models as outputs_models
@@ -62,4 +62,4 @@ GUARDS = declared_guards()
 REACTIONS = declared_reactions()
 
 #: The triggers of the central schema that keep rows beside those of a table.
-COMPANIONS = declared_companions()
+DERIVED_ROWS = declared_derived_rows()

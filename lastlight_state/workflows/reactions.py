@@ -6,13 +6,13 @@ run that was ended, or taken, by plain SQL stays neither held nor lost. A heartb
 
 from __future__ import annotations
 
-from lastlight_state.db.reactions import Companion, accompany
+from lastlight_state.db.reactions import DerivedRow, declare_derived
 
 #: When somebody has to look at a run without a lease: at once.
 AT_ONCE = "1970-01-01T00:00:00.000Z"
 
-LEASE = accompany(
-    Companion(
+LEASE = declare_derived(
+    DerivedRow(
         "workflow_runs_lease",
         "workflow_runs",
         "run_leases",

@@ -9,7 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
-from support.guards import accompanying, postgres_functions, reacting, statements_of
+from support.guards import deriving, postgres_functions, reacting, statements_of
 from support.migrations.snapshot import differences, lost
 from support.migrations.support import Place, catalogue, with_connection, without_version
 
@@ -18,7 +18,7 @@ from lastlight_state.backends.facts import Catalogue
 from lastlight_state.db.base import VERSION_TABLE
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.autogenerate import options
-from lastlight_state.migrations.metadata import COMPANIONS, GUARDS, METADATA, REACTIONS
+from lastlight_state.migrations.metadata import DERIVED_ROWS, GUARDS, METADATA, REACTIONS
 
 
 class Undo(Exception):
@@ -38,8 +38,8 @@ def declared(backend: Backend) -> Catalogue:
         for reaction in REACTIONS:
             for statement in reacting(reaction, backend.name):
                 connection.exec_driver_sql(statement)
-        for companion in COMPANIONS:
-            for statement in accompanying(companion, backend.name):
+        for derived in DERIVED_ROWS:
+            for statement in deriving(derived, backend.name):
                 connection.exec_driver_sql(statement)
         found.append(backend.catalogue(connection))
         raise Undo

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from lastlight_state.db.guards import Guard
-from lastlight_state.db.reactions import EVENTS, Companion, Reaction
-from lastlight_state.migrations.metadata import COMPANIONS
+from lastlight_state.db.reactions import EVENTS, DerivedRow, Reaction
+from lastlight_state.migrations.metadata import DERIVED_ROWS
 from lastlight_state.testing import Database
 
 #: Inserts nothing, unless the statement that fired the trigger replaces rows: its policy becomes that of the trigger's
@@ -109,16 +109,16 @@ def _reacting_function(reaction: Reaction) -> str:
     )
 
 
-def accompanying(companion: Companion, product: str) -> Iterator[str]:
-    """The statements that create the triggers of companions."""
+def deriving(derived: DerivedRow, product: str) -> Iterator[str]:
+    """The statements that create the triggers of derived rows."""
     if product == "postgresql":
-        for function, statement in zip(companion.functions, (companion.put, companion.drop), strict=True):
+        for function, statement in zip(derived.functions, (derived.put, derived.drop), strict=True):
             yield (
                 f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
-                f"SET search_path FROM CURRENT AS $companion$ BEGIN {statement}; RETURN NULL; END $companion$"
+                f"SET search_path FROM CURRENT AS $derived$ BEGIN {statement}; RETURN NULL; END $derived$"
             )
-    for name, event, condition, statement, function in companion.triggers():
-        on = f"CREATE TRIGGER {name} AFTER {event} ON {companion.table} FOR EACH ROW"
+    for name, event, condition, statement, function in derived.triggers():
+        on = f"CREATE TRIGGER {name} AFTER {event} ON {derived.table} FOR EACH ROW"
         if product == "sqlite":
             yield f"{on} WHEN {condition.replace('IS DISTINCT FROM', 'IS NOT')} BEGIN {statement}; END"
         else:
@@ -140,7 +140,7 @@ def without_guards(raw: Any) -> None:
 
     What keeps rows beside others stays.
     """
-    kept = {name for companion in COMPANIONS for name, *_ in companion.triggers()}
+    kept = {name for derived in DERIVED_ROWS for name, *_ in derived.triggers()}
     for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
         if name not in kept:
             raw.execute(f"DROP TRIGGER {name}")
