@@ -6,15 +6,20 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from lastlight_state.errors import InvalidValue, MisuseError
-from lastlight_state.workflows import Failure, Gate, WorkflowRun
+from lastlight_state.workflows import Claim, Failure, Gate, WorkflowRun
+
+if TYPE_CHECKING:
+    from lastlight_state.workflows.claims.driving import DrivenRun
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
+W = TypeVar("W")
 
 #: Seconds between two sweeps: the ends of runs that nobody is to go on with.
 SWEEP_SECONDS = 30.0
@@ -54,8 +59,52 @@ class Health:
         return self.seconds_unreached is not None and self.seconds_unreached < HEALTHY_SWEEPS * SWEEP_SECONDS
 
 
+class Stop(Protocol):
+    """The event that tells jobs to leave."""
+
+    def is_set(self) -> bool:
+        """Return whether they are to leave."""
+
+
+class HeldRun(Generic[S, W]):
+    """What the jobs of threads and of tasks have in common.
+
+    ``run`` is the run as it was when the worker took it, ``store`` the worker's store. The engine writes of
+    ``workflows`` present the claim, so that none is accepted after another worker has the run.
+    """
+
+    def __init__(self, store: S, run: WorkflowRun, driven: DrivenRun[W], stop: Stop) -> None:
+        self.store = store
+        self.run = run
+        self.workflows = driven.workflows
+        self._driven = driven
+        self._stop = stop
+        done = (entry.phase for entry in run.phase_history if entry.success)
+        self._results = {name: (run.scratch or {}).get(name) for name in done}
+
+    @property
+    def claim(self) -> Claim:
+        """The claim of the run, as it was last renewed."""
+        return self._driven.claim
+
+    def check(self) -> None:
+        """Leave the function if the run is lost or is to be cancelled, or if the worker stops.
+
+        `phase` and `ask` call it first. Call it in long work, at a place where the run may be taken up again.
+        """
+        if self._stop.is_set() or self._driven.lost or self._driven.cancel_requested:
+            raise Left
+
+    @property
+    def _ends_cancelled(self) -> bool:
+        """Whether the function left because somebody asked to cancel the run."""
+        return self._driven.cancel_requested and not self._driven.lost
+
+
 class Registry(Generic[F]):
-    """The functions of workflows, and the settings of a worker."""
+    """The functions of workflows, and the settings and the state of a worker."""
+
+    _stop: Stop
 
     def __init__(
         self,
@@ -76,6 +125,7 @@ class Registry(Generic[F]):
         self._functions: dict[str, F] = {}
         self._caps: dict[str, int] = {}
         self._swept: float | None = None
+        self._jobs: dict[str, Any] = {}
 
     def workflow(self, name: str, *, cap: int | None = None) -> Callable[[F], F]:
         """Register the decorated function for the runs of a workflow.
@@ -94,15 +144,16 @@ class Registry(Generic[F]):
 
         return register
 
+    def health(self) -> Health:
+        """Return what a probe wants to know. May be called from any thread."""
+        unreached = None if self._swept is None else time.monotonic() - self._swept
+        return Health(tuple(self._jobs), unreached, self._stop.is_set())
+
     @property
     def _names(self) -> list[str]:
         if not self._functions:
             raise MisuseError("the worker has no workflow: register one with @worker.workflow(name)")
         return list(self._functions)
-
-    @property
-    def _seconds_since_sweep(self) -> float | None:
-        return None if self._swept is None else time.monotonic() - self._swept
 
     @property
     def _sweep_is_due(self) -> bool:
@@ -115,11 +166,6 @@ class Registry(Generic[F]):
     @property
     def _taking(self) -> dict[str, Any]:
         return {"owner": self.owner, "lease": self.lease}
-
-
-def done_phases(run: WorkflowRun) -> Iterator[str]:
-    """Yield the phases that succeeded."""
-    return (entry.phase for entry in run.phase_history if entry.success)
 
 
 def gate_of(gate: Gate | str, summary: str | None, details: Mapping[str, Any]) -> Gate:

@@ -17,14 +17,13 @@ from lastlight_state.worker.common import (
     PAUSE_SECONDS,
     SWEEP_SECONDS,
     WAIT_SECONDS,
-    Health,
+    HeldRun,
     Left,
     Registry,
     RunFailed,
-    done_phases,
     gate_of,
 )
-from lastlight_state.workflows import Approval, Claim, Failure, Gate, WorkflowRun
+from lastlight_state.workflows import Approval, Claim, Failure, Gate
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -38,32 +37,12 @@ T = TypeVar("T")
 _log = logging.getLogger("lastlight_state.worker")
 
 
-class AsyncJob:
-    """As `Job`, for a coroutine. A task that is cancelled gives its run back."""
-
-    def __init__(
-        self, store: AsyncStateStore, run: WorkflowRun, driven: DrivenRun[AsyncWorkflows], stop: asyncio.Event
-    ) -> None:
-        self.store = store
-        self.run = run
-        self.workflows = driven.workflows
-        self._driven = driven
-        self._stop = stop
-        self._results = {name: (run.scratch or {}).get(name) for name in done_phases(run)}
-
-    @property
-    def claim(self) -> Claim:
-        """As `Job.claim`."""
-        return self._driven.claim
+class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows"]):
+    """As `Job`, for a coroutine. ``check`` is not awaited. A task that is cancelled gives its run back."""
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
         """As `Job.transaction`."""
         return self.store.transaction(claim=self.claim)
-
-    def check(self) -> None:
-        """As `Job.check`. Not awaited."""
-        if self._stop.is_set() or self._driven.lost or self._driven.cancel_requested:
-            raise Left
 
     async def phase(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         """As `Job.phase`."""
@@ -100,10 +79,6 @@ class AsyncJob:
         async with self.transaction() as tx:
             await tx.journal.events.append(self.run.id, type, payload, event_id=event_id)
 
-    async def _end(self) -> None:
-        if self._driven.cancel_requested and not self._driven.lost:
-            await self.workflows.runs.finish(self.run.id, "cancelled")
-
 
 class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
     """As `Worker`, with a task for each run instead of a thread."""
@@ -112,7 +87,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         """Make a worker over a store. ``settings`` are those of `Worker`."""
         super().__init__(**settings)
         self._store = store
-        self._stop = asyncio.Event()
+        self._stop: asyncio.Event = asyncio.Event()
         self._jobs: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -150,10 +125,6 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         """Tell `run` to end. Returns at once. To be called in the loop of `run`."""
         self._stop.set()
 
-    def health(self) -> Health:
-        """As `Worker.health`."""
-        return Health(tuple(self._jobs), self._seconds_since_sweep, self._stop.is_set())
-
     async def _take(self) -> bool:
         workflows, free = self._store.workflows, self.slots - len(self._jobs)
         claims = await workflows.queue.admit_next(**self._admitting, **self._taking, limit=free)
@@ -188,7 +159,8 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
                 except RunFailed as error:
                     await _finish(driven, run.id, "failed", failure=error.failure)
                 except Left:
-                    await job._end()
+                    if job._ends_cancelled:
+                        await _finish(driven, run.id, "cancelled")
         except (ClaimLost, NotFound) as error:
             _log.info("run %s is another's: %s", claim.run_id, error)
         except Exception:  # noqa: BLE001 - the run is tried again when its lease is over

@@ -16,14 +16,13 @@ from lastlight_state.worker.common import (
     PAUSE_SECONDS,
     SWEEP_SECONDS,
     WAIT_SECONDS,
-    Health,
+    HeldRun,
     Left,
     Registry,
     RunFailed,
-    done_phases,
     gate_of,
 )
-from lastlight_state.workflows import Approval, Claim, Failure, Gate, WorkflowRun, Workflows
+from lastlight_state.workflows import Approval, Claim, Failure, Gate, Workflows
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -36,39 +35,12 @@ T = TypeVar("T")
 _log = logging.getLogger("lastlight_state.worker")
 
 
-class Job:
-    """A run in the hands of a worker: what the function of its workflow gets.
-
-    ``run`` is the run as it was when the worker took it, ``store`` the worker's store. The engine writes of
-    ``workflows`` and of `transaction` present the claim, so that none is accepted after another worker has the run.
-    """
-
-    def __init__(
-        self, store: StateStore, run: WorkflowRun, driven: DrivenRun[Workflows], stop: threading.Event
-    ) -> None:
-        self.store = store
-        self.run = run
-        self.workflows = driven.workflows
-        self._driven = driven
-        self._stop = stop
-        self._results = {name: (run.scratch or {}).get(name) for name in done_phases(run)}
-
-    @property
-    def claim(self) -> Claim:
-        """The claim of the run, as it was last renewed."""
-        return self._driven.claim
+class Job(HeldRun["StateStore", Workflows]):
+    """A run in the hands of a worker: what the function of its workflow gets."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Return a transaction of any domain, which is stored only if this worker still has the run."""
         return self.store.transaction(claim=self.claim)
-
-    def check(self) -> None:
-        """Leave the function if the run is lost or is to be cancelled, or if the worker stops.
-
-        `phase` and `ask` call it first. Call it in long work, at a place where the run may be taken up again.
-        """
-        if self._stop.is_set() or self._driven.lost or self._driven.cancel_requested:
-            raise Left
 
     def phase(self, name: str, work: Callable[[], T]) -> T:
         """Do the work of a phase once, and return its result: JSON, which is kept in the run's scratch under ``name``.
@@ -113,11 +85,6 @@ class Job:
         with self.transaction() as tx:
             tx.journal.events.append(self.run.id, type, payload, event_id=event_id)
 
-    def _end(self) -> None:
-        """End a run that its function left because somebody asked to cancel it."""
-        if self._driven.cancel_requested and not self._driven.lost:
-            self.workflows.runs.finish(self.run.id, "cancelled")
-
 
 class Worker(Registry[Callable[[Job], Any]]):
     """Drives the runs of its workflows, each by the function that is registered for it.
@@ -133,7 +100,7 @@ class Worker(Registry[Callable[[Job], Any]]):
         """Make a worker over a store. ``settings`` are ``owner``, ``slots``, ``cap``, ``lease`` and ``grace``."""
         super().__init__(**settings)
         self._store = store
-        self._stop = threading.Event()
+        self._stop: threading.Event = threading.Event()
         self._news: SimpleQueue[str] = SimpleQueue()
         self._jobs: dict[str, tuple[Claim, threading.Thread]] = {}
         self._waiting: threading.Thread | None = None
@@ -165,10 +132,6 @@ class Worker(Registry[Callable[[Job], Any]]):
         """Tell `run` to end. Takes effect from any thread and in a signal handler, and returns at once."""
         self._stop.set()
         self._news.put("stop")
-
-    def health(self) -> Health:
-        """Return what a probe wants to know."""
-        return Health(tuple(self._jobs), self._seconds_since_sweep, self._stop.is_set())
 
     def _look(self, names: Sequence[str]) -> None:
         """Sweep where that is due, and fill the free slots, or wait for work."""
@@ -219,7 +182,8 @@ class Worker(Registry[Callable[[Job], Any]]):
                 except RunFailed as error:
                     _finish(driven, run.id, "failed", failure=error.failure)
                 except Left:
-                    job._end()
+                    if job._ends_cancelled:
+                        _finish(driven, run.id, "cancelled")
         except (ClaimLost, NotFound) as error:
             _log.info("run %s is another's: %s", claim.run_id, error)
         except Exception:  # noqa: BLE001 - the run is tried again when its lease is over
