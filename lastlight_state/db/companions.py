@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 
 def of_companion(column: sa.Column[Any]) -> sa.Label[Any]:
-    """The column of a companion for the ``shown`` of a `Listing` of its parent: NULL where there is no row.
+    """Return the column of a companion for the ``shown`` of a `Listing` of its parent: NULL where there is no row.
 
     The companion refers to its parent by one foreign key, which is its primary key as well.
     """

@@ -151,7 +151,9 @@ def confirm(table: sa.Table) -> None:
     if facts is None:
         raise UndeclaredColumn(f"{table.name} must say what it holds: described(...)")
     if bool(facts.pruned_as) is bool(facts.kept):
-        raise UndeclaredColumn(f"{table.name} must say which prune removes its rows, or why they stay: one of both")
+        raise UndeclaredColumn(
+            f"{table.name} must say either which prune removes its rows (pruned_as=) or why they stay (kept=)"
+        )
     said = (facts.erased is not None) + bool(facts.stays)
     if said != any(map(is_personal, table.columns)):
         raise UndeclaredColumn(f"{table.name} must say what erase does with its personal columns, or why they stay")

@@ -234,7 +234,7 @@ def regular(held: int, name: str, path: Path) -> os.stat_result:
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, f"{name} is a symbolic link", str(path))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, f"{name} is no regular file", str(path))
+        raise OSError(errno.EINVAL, f"expected a regular file: {name}", str(path))
     return found
 
 

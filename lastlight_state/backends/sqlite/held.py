@@ -121,7 +121,7 @@ def _is_left(held: int, path: Path, descriptor: int) -> bool:
         journal = os.open(f"{path.name}-journal", door.TO_READ, dir_fd=held)
         try:
             if not stat.S_ISREG(os.fstat(journal).st_mode):
-                raise OSError(errno.EINVAL, f"{path.name}-journal is no regular file", str(path))
+                raise OSError(errno.EINVAL, f"expected a regular file: {path.name}-journal", str(path))
             return os.read(journal, 1) not in (b"", b"\0") and not _is_reserved(descriptor)
         finally:
             os.close(journal)

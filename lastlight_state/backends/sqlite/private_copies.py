@@ -92,7 +92,7 @@ def _copied(command: Sequence[str], seconds: float) -> subprocess.CompletedProce
 def _refuse_failed(done: subprocess.CompletedProcess[bytes]) -> None:
     """Raise `BackendUnavailable` for a copy that failed although nobody changed the file."""
     if done.returncode != 0:
-        *_, told = ["what lies beside it is no regular file", *done.stderr.decode(errors="replace").splitlines()]
+        *_, told = ["expected regular files beside it", *done.stderr.decode(errors="replace").splitlines()]
         raise BackendUnavailable(f"a writer died, and its file cannot be copied to be read: {told:.200}")
 
 

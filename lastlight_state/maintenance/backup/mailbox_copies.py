@@ -30,7 +30,7 @@ _FOREIGN = Options(read_only=True, glance=True, across_mounts=True, read_seconds
 #: What a file is that holds up no backup, by the reason of the error.
 _LEFT_OUT = {
     "not_a_database": "is no database",
-    NOT_REGULAR: "is no regular file, or has another thing than a file beside it",
+    NOT_REGULAR: "expected regular files here and beside it, found something else",
     FORBIDDEN: "holds more than tables",
     "statement_timeout": "takes too long to read",
     "replaced": "is replaced again and again",

@@ -45,7 +45,7 @@ _MARK = re.compile(r'"(?:[^"]|"")*"|\?|%')
 
 
 class ServerTables(Foreign):
-    """The tables of another program on a server, in the schema in which its role looks first. Views are none."""
+    """The tables of another program on a server, in the schema in which its role looks first. Views are not read."""
 
     def __init__(self, checkout: Checkout) -> None:
         super().__init__(checkout)

@@ -48,7 +48,7 @@ def test_what_is_no_file_beside_a_file_is_not_copied(left: Path) -> None:
     """maintenance OP-16: such as a FIFO in place of its log."""
     Path(f"{left}-wal").unlink(missing_ok=True)
     os.mkfifo(f"{left}-wal")
-    with pytest.raises(BackendUnavailable, match="what lies beside it is no regular file"):
+    with pytest.raises(BackendUnavailable, match="expected regular files beside it"):
         private_copies.taken(left, checked=False)
 
 

@@ -404,7 +404,7 @@ def test_a_mailbox_that_its_agent_keeps_locked_is_left_out_and_named(sqlite_data
     with held_file(root / "held" / "outbound.db"):
         manifest = store.maintenance.backup.create(folder)
     assert {name: manifest.left_out[f"group/{name}/outbound.db"] for name in ("fifo", "held", "view")} == {
-        "fifo": "is no regular file, or has another thing than a file beside it",
+        "fifo": "expected regular files here and beside it, found something else",
         "held": "stays locked",
         "view": "holds more than tables",
     }
