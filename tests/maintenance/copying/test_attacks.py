@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 import sqlite3
 import subprocess
@@ -34,7 +36,7 @@ def rows_of(raw: Any) -> dict[str, int]:
     }
 
 
-def attack(database: Database, target: str, seed: int) -> tuple[int, dict[str, int]]:
+def attack(database: Database, target: str, seed: int | str) -> tuple[int, dict[str, int]]:
     """How many attempts were killed, and the rows of the target, which the library has compared as well."""
     program = [sys.executable, attacked_copy.__file__, database.url, target, str(seed)]
     done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=200)
@@ -99,3 +101,24 @@ def test_many_copies_that_are_killed_at_any_instant_lack_no_row(
     """maintenance OP-56, M-100."""
     kills = rounds(request, targets, direction, 40)
     print(direction, len(kills), "copies,", sum(kills), "kills")  # noqa: T201 - with -s
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_copy_that_is_killed_at_any_step_lacks_no_row(
+    request: pytest.FixtureRequest, targets: Any, direction: str
+) -> None:
+    """maintenance M-100: before each statement of either side, around each commit and each batch. STEP takes fewer."""
+    source, _, product = direction.partition("-")
+    database: Database = request.getfixturevalue(f"{source}_database")
+    scene(database)
+    expected, killed = rows_of(database.raw()), 0
+    for number in itertools.count(1, int(os.environ.get("STEP", "1"))):
+        died, found = attack(database, targets(product), f"at:{number}")
+        assert found == expected, number
+        if not died:
+            break
+        killed += 1
+    print(direction, killed, "kills")  # noqa: T201 - with -s
+    assert killed > 0
