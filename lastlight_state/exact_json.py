@@ -21,7 +21,7 @@ SMALLEST, GREATEST = -(2**63), 2**64 - 1
 
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
 #: A text, or a whole number that 64 bits may be too few for.
-_TEXT_OR_LONG = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(?<![0-9.eE+-])(-?[1-9][0-9]{18,}+)(?![.eE])', re.DOTALL)
+_TEXT_OR_LONG = re.compile(rb'"(?>(?:[^"\\]++|\\.)*)"|(?<![0-9.eE+-])(-?[1-9][0-9]{18,}+)(?![.eE])', re.DOTALL)
 #: Stands for such a number while the rest is parsed; nobody can write it into a file beforehand.
 _STAND_IN = os.urandom(16).hex()
 

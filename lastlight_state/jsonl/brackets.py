@@ -11,10 +11,11 @@ from typing import NamedTuple
 #: The most open levels. Lines of this library have at most 500.
 DEEPEST = 1_000
 
-_TEXT = rb'"(?:[^"\\]++|\\.)*+"'
-_TEXT_IN_MIRROR = rb'"[^"]*+(?:"(?=\\)[^"]*+)*+"'
-_FORWARD = re.compile(rb'(?:[^"{}\[\]\0]++|%b)*+(?:([{\[])|([}\]])|["\0])' % _TEXT, re.DOTALL)
-_BACKWARD = re.compile(rb'(?:[^"{}\[\]\0]++|%b)*+(?:([}\]])|([{\[])|["\0])' % _TEXT_IN_MIRROR, re.DOTALL)
+# No group is possessive: before 3.11.5 Python matches such a repetition wrongly where its last round fails half-way.
+_TEXT = rb'"(?>(?:[^"\\]++|\\.)*)"'
+_TEXT_IN_MIRROR = rb'"[^"]*+(?>(?:"(?=\\)[^"]*+)*)"'
+_FORWARD = re.compile(rb'(?>(?:[^"{}\[\]\0]++|%b)*)(?:([{\[])|([}\]])|["\0])' % _TEXT, re.DOTALL)
+_BACKWARD = re.compile(rb'(?>(?:[^"{}\[\]\0]++|%b)*)(?:([}\]])|([{\[])|["\0])' % _TEXT_IN_MIRROR, re.DOTALL)
 _OPENS = 1  # the group that matched
 _BRACE = ord("{")
 
