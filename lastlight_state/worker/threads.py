@@ -35,6 +35,21 @@ T = TypeVar("T")
 _log = logging.getLogger("lastlight_state.worker")
 
 
+class Flag:
+    """An event without a lock: a signal may come in the middle of `set`, and its handler calls it again."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Tell jobs to leave."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Return whether they are to leave."""
+        return self._is_set
+
+
 class Job(HeldRun["StateStore", Workflows]):
     """A run in the hands of a worker: what the function of its workflow gets."""
 
@@ -100,7 +115,7 @@ class Worker(Registry[Callable[[Job], Any]]):
         """Make a worker over a store. ``settings`` are ``owner``, ``slots``, ``cap``, ``lease`` and ``grace``."""
         super().__init__(**settings)
         self._store = store
-        self._stop: threading.Event = threading.Event()
+        self._stop: Flag = Flag()
         self._news: SimpleQueue[str] = SimpleQueue()
         self._jobs: dict[str, tuple[Claim, threading.Thread]] = {}
         self._waiting: threading.Thread | None = None
@@ -126,7 +141,7 @@ class Worker(Registry[Callable[[Job], Any]]):
             finally:
                 self._stop.set()
                 self._leave()
-                self._stop = threading.Event()  # a thread that is still at work keeps the one that is set
+                self._stop = Flag()  # a thread that is still at work keeps the one that is set
 
     def stop(self) -> None:
         """Tell `run` to end. Takes effect from any thread and in a signal handler, and returns at once."""
@@ -157,7 +172,8 @@ class Worker(Registry[Callable[[Job], Any]]):
 
     def _watch(self) -> None:
         """Wait for work on a thread, so that signals and `stop` are heard meanwhile."""
-        if self._waiting is None or not self._waiting.is_alive():
+        waiting = self._waiting
+        if waiting is None or not waiting.is_alive():
             self._waiting = threading.Thread(target=self._wait, name="lastlight-worker", daemon=True)
             self._waiting.start()
 

@@ -297,3 +297,25 @@ def test_what_a_worker_cannot_do_is_refused(store: StateStore) -> None:
         worker.workflow("review")
     with pytest.raises(InvalidValue, match="slots"):
         Worker(store, slots=0)
+
+
+def test_a_signal_in_the_middle_of_a_stop_stops_as_well(store: StateStore) -> None:
+    """workflows W-184: a handler runs between two lines of what it interrupts, and calls the same function."""
+    worker = Worker(store)
+
+    def interrupted(*_: Any) -> Any:
+        sys.settrace(None)
+        worker.stop()
+        sys.settrace(interrupted)
+        return interrupted
+
+    def stop() -> None:
+        sys.settrace(interrupted)
+        worker.stop()
+        sys.settrace(None)
+
+    stopping = threading.Thread(target=stop, daemon=True)
+    stopping.start()
+    stopping.join(SECONDS)
+    assert not stopping.is_alive()
+    assert worker.health().stopping

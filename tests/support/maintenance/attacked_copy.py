@@ -27,20 +27,30 @@ from lastlight_state import StateStore
 from lastlight_state.backends.base import Checkout
 from lastlight_state.backends.postgres import PostgresBackend
 from lastlight_state.backends.sqlite import SqliteBackend
-from lastlight_state.errors import NotFound, SchemaMismatch
+from lastlight_state.errors import Conflict, NotFound, SchemaMismatch
 
 #: How many attempts are killed at most, and the seconds within which.
 KILLS, WITHIN = 6, 0.6
 
 
 def copy(source: str, target: str) -> None:
-    """Go on with the copy, or begin it where nothing of it is there."""
+    """Go on with the copy, or begin it where nothing of it is there, or leave it where it has ended."""
     with StateStore.open(source) as store:
         copying = store.maintenance.copy
         try:
             copying.resume(target, batch_rows=2)
         except (NotFound, SchemaMismatch):
-            copying.run(target, batch_rows=2, migrate=True)
+            try:
+                copying.run(target, batch_rows=2, migrate=True)
+            except Conflict as refused:
+                if refused.code != "target_not_empty" or not has_ended(target):
+                    raise
+
+
+def has_ended(target: str) -> bool:
+    """Whether an attempt was killed after its copy had ended, and before its process had."""
+    with StateStore.open(target, migrate=False) as store:
+        return bool(store.receipts.list(kind="copy", state="done").items)
 
 
 def die_at(number: int) -> None:
