@@ -7,21 +7,21 @@ run one after the other in a writing unit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic
 
 import sqlalchemy as sa
 
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.statements import Row, RowT, Statement
 
 NEW = "new_"
 
 
-class Chain:
+class Chain(Generic[RowT]):
     """``head`` changes or inserts a row and returns columns; then ``into`` gets one row for each that it returned.
 
     A value of ``values`` is a SQL expression, usually a bind parameter with the column's type. `from_head` stands for
     a column that the head returned. The result is the head's columns, and those of ``returning`` of the row inserted,
-    as ``new_<column>``.
+    as ``new_<column>``. ``row`` is its `TypedDict`, as of a `Statement`.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class Chain:
         into: sa.Table,
         values: Mapping[str, sa.ColumnElement[Any]],
         returning: tuple[sa.Column[Any], ...] = (),
+        row: type[RowT] | None = None,
     ) -> None:
         self._head = head
         self._into = into
@@ -38,7 +39,7 @@ class Chain:
         self.returning = returning
         self.head = Statement(head)
         self.tail = Statement(self._separate_tail())
-        self.whole = Statement(self._single_statement())
+        self.whole = Statement(self._single_statement(), row=row)
 
     def _separate_tail(self) -> Any:
         values = {
@@ -59,7 +60,7 @@ class Chain:
         return sa.select(*head.c, *new).select_from(head).join(tail, sa.true())
 
 
-def inserted(made: Mapping[str, Any]) -> dict[str, Any]:
+def inserted(made: Mapping[str, Any]) -> Row:
     """Return the ``returning`` columns of the row that a chain inserted, by their own names."""
     return {name[len(NEW) :]: value for name, value in made.items() if name.startswith(NEW)}
 

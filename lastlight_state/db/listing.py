@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.sql import operators
@@ -18,7 +18,19 @@ from lastlight_state.db.beside import Covering, Finding
 from lastlight_state.db.indexes import Leading, through
 from lastlight_state.db.records import Page
 from lastlight_state.db.several import Alternatives, Several
-from lastlight_state.db.statements import NO_VALUES, AnyOf, Statement, Values, among, constant, number, padded, size_for
+from lastlight_state.db.statements import (
+    NO_VALUES,
+    AnyOf,
+    Row,
+    RowT,
+    Statement,
+    Values,
+    among,
+    constant,
+    number,
+    padded,
+    size_for,
+)
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, parted, placed, window
 
@@ -33,7 +45,7 @@ MOST_VALUES = 50
 MOST_SHAPES = 512
 
 
-class Listing:
+class Listing(Generic[RowT]):
     """A keyset list. ``filters`` and ``spread`` are named after the arguments of the method that lists.
 
     ``shown``       the columns of an item, those of ``order`` among them
@@ -56,6 +68,7 @@ class Listing:
                     that no index serves, or Postgres may walk all rows in that order to find them
     ``source``      the join that the columns come from, if they are of more than one table
     ``most``        how many values a spread filter takes
+    ``row``         the `TypedDict` of an item, as of a `Statement`
     """
 
     def __init__(
@@ -78,7 +91,9 @@ class Listing:
         leading: str | None = None,
         walked: Collection[str] = (),
         most: int = MOST_VALUES,
+        row: type[RowT] | None = None,
     ) -> None:
+        self.row = row
         self._name = name
         self._shown = tuple(shown)
         self._order = tuple(order)
@@ -99,12 +114,12 @@ class Listing:
         self._leading = leading
         self._walked = frozenset(walked)
         self._most = most
-        self._made: dict[tuple[Any, ...], Statement] = {}
+        self._made: dict[tuple[Any, ...], Statement[RowT]] = {}
 
     def page(
         self,
         unit: Unit,
-        make: Callable[[dict[str, Any]], T],
+        make: Callable[[RowT], T],
         *,
         limit: int,
         page_token: str | None = None,
@@ -125,7 +140,7 @@ class Listing:
 
     def placed(
         self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
-    ) -> Placed:
+    ) -> Placed[RowT]:
         """The next ``limit`` rows after ``key``, and the key of each."""
         if self._is_empty(chosen):
             return Placed((), lambda _at: None)
@@ -158,7 +173,7 @@ class Listing:
         """Whether the first part of a key is a time, for tests of plans."""
         return self._kinds[0] is datetime
 
-    def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement:
+    def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement[RowT]:
         """The statement that a page with these filters runs (with a limit of 0 a count), for tests of its plan."""
         return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
 
@@ -168,8 +183,8 @@ class Listing:
 
     def _statement(
         self, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int
-    ) -> tuple[Statement, dict[str, Any]]:
-        values: dict[str, Any] = {} if key is None else pages.after_values(key)
+    ) -> tuple[Statement[RowT], Row]:
+        values: Row = {} if key is None else pages.after_values(key)
         several: list[tuple[str, _Sizes]] = []
         for name, value in chosen.items():
             if name in self._groups:
@@ -197,12 +212,14 @@ class Listing:
             statement = self._made[shape] = self._built(chosen, dict(several), paged=key is not None, limit=limit)
         return statement, values
 
-    def _built(self, chosen: Mapping[str, Any], spread: Mapping[str, _Sizes], *, paged: bool, limit: int) -> Statement:
+    def _built(
+        self, chosen: Mapping[str, Any], spread: Mapping[str, _Sizes], *, paged: bool, limit: int
+    ) -> Statement[RowT]:
         plain = self._build(chosen, spread, paged=paged, limit=limit)
         if self._covering is None or (narrow := self._covering.narrow(chosen)) is None:
-            return Statement(plain)
+            return Statement(plain, row=self.row)
         finding = Finding(self._covering, narrow, self._order)
-        return Statement(plain, self._build(chosen, spread, paged=paged, limit=limit, finding=finding))
+        return Statement(plain, self._build(chosen, spread, paged=paged, limit=limit, finding=finding), row=self.row)
 
     def _build(
         self,

@@ -146,8 +146,8 @@ class Repository:
 
     def _page(
         self,
-        listing: Listing,
-        make: Callable[[Any], T],
+        listing: Listing[RowT],
+        make: Callable[[RowT], T],
         given: Mapping[str, Any] | None,
         limit: int,
         page_token: str | None,

@@ -221,7 +221,7 @@ class Family(Generic[RowT]):
         make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable | Statement[RowT]],
         row: type[RowT] | None = None,
     ) -> None:
-        self._row = row
+        self.row = row
         self._name = name
         self._make = make
         self._made: dict[int, tuple[Statement[RowT], tuple[str, ...]]] = {}
@@ -235,7 +235,7 @@ class Family(Generic[RowT]):
     def _make_for(self, size: int) -> tuple[Statement[RowT], tuple[str, ...]]:
         names = tuple(f"{self._name}_{i}" for i in range(size))
         statement = self._make([sa.bindparam(name) for name in names])
-        made = statement if isinstance(statement, Statement) else Statement(statement, row=self._row), names
+        made = statement if isinstance(statement, Statement) else Statement(statement, row=self.row), names
         self._made[size] = made
         return made
 

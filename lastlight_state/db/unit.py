@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -23,10 +23,10 @@ Reader = type[R] | Callable[[RowT], R]
 _log = logging.getLogger("lastlight_state.db")
 
 
-class Found(NamedTuple):
+class Found(NamedTuple, Generic[RowT]):
     """Rows of which some may be damaged, and a way to ask for columns of one by its place: None if they are damaged."""
 
-    rows: list[dict[str, Any] | CorruptData]
+    rows: list[RowT | CorruptData]
     columns: Callable[[int, Sequence[str]], list[Any] | None]
 
 
@@ -69,11 +69,11 @@ class Unit:
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         return cast(list[RowT], compiled.rows(self._fetch(compiled, values)))
 
-    def readable(self, statement: Statement[Any], values: Values = NO_VALUES) -> Found:
+    def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> Found[RowT]:
         """All rows; one that cannot be read is a `CorruptData` in its place, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
-        rows = compiled.readable(stored)
+        rows = cast(list[RowT | CorruptData], compiled.readable(stored))
         damaged = sum(isinstance(row, CorruptData) for row in rows)
         if damaged:
             self.backend.metrics.count("damaged_rows", damaged)
@@ -82,10 +82,10 @@ class Unit:
     def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
         """For sweeps: the rows that can be read, and how many there are in all. The others are logged and counted."""
         found = self.readable(statement, values).rows
-        return cast(list[RowT], self.passing(found)), len(found)
+        return self.passing(found), len(found)
 
     @staticmethod
-    def passing(found: Sequence[dict[str, Any] | CorruptData]) -> list[dict[str, Any]]:
+    def passing(found: Sequence[RowT | CorruptData]) -> list[RowT]:
         """The rows that can be read. The others are logged."""
         for row in found:
             if isinstance(row, CorruptData):
@@ -118,7 +118,7 @@ class Unit:
         """Return all rows as records, as `find`. For statements that bound their result themselves."""
         return [*map(_reader(read), self.rows(statement, values))]
 
-    def chain(self, chain: Chain, values: Values) -> dict[str, Any] | None:
+    def chain(self, chain: Chain[RowT], values: Values) -> RowT | None:
         """Run both writes of a chain; what they returned, or None when the head changed nothing."""
         if self.backend.writes_in_ctes:
             return self.row(chain.whole, values)
@@ -127,9 +127,9 @@ class Unit:
             return None
         if not chain.returning:
             self.change(chain.tail, {**values, **head})
-            return head
+            return cast(RowT, head)
         inserted = self.row(chain.tail, {**values, **head})
-        return {**head, **{NEW + name: value for name, value in (inserted or {}).items()}}
+        return cast(RowT, {**head, **{NEW + name: value for name, value in (inserted or {}).items()}})
 
     def insert(self, table: sa.Table, statement: Statement[Any], rows: Iterable[Values]) -> None:
         """Insert many rows, in the order given, by the fastest way of the database.
@@ -153,7 +153,7 @@ class Unit:
         """Wait until no other unit holds ``name``, and hold it until this one ends."""
         self.backend.named_lock(self.checkout, name)
 
-    def locked_rows(self, name: str, statement: Statement, values: Values) -> list[dict[str, Any]]:
+    def locked_rows(self, name: str, statement: Statement[RowT], values: Values) -> list[RowT]:
         """Return all rows of a statement that runs while the unit holds ``name``.
 
         Only where `Backend.locks_in_one_trip`. In a unit that begins no transaction the statement is committed with it.
@@ -161,7 +161,8 @@ class Unit:
         compiled = statement.on(self.backend)
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
-            return compiled.rows(self._fetched(self.backend.locked(self.checkout, name, sql, parameters)))
+            found = self._fetched(self.backend.locked(self.checkout, name, sql, parameters))
+            return cast(list[RowT], compiled.rows(found))
         except self.backend.driver_errors as error:
             raise self.backend.failed(self.checkout, error) from error
         except BaseException:  # from outside, in the middle of the statement

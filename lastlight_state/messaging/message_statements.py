@@ -14,6 +14,7 @@ from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.indexes import Leading, beginning, through
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.messaging.models import LARGE, PREVIEW
+from lastlight_state.messaging.records import MessageSummaryRow
 from lastlight_state.messaging.rows import MessagingMessageRow
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
@@ -132,7 +133,7 @@ def _beside_large() -> sa.Select[Any]:
     return sa.select(shown).order_by(shown.c.id.desc())
 
 
-SUMMARIES_BEFORE = Statement(_window(_summary, _before, newest_first=True), _beside_large())
+SUMMARIES_BEFORE = Statement(_window(_summary, _before, newest_first=True), _beside_large(), row=MessageSummaryRow)
 
 FIND_PLATFORM_ID = prepared(
     sa.select(*COLUMNS)

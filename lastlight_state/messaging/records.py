@@ -94,6 +94,18 @@ class MessagingMessage(Record):
         return super().of(values)
 
 
+class MessageSummaryRow(TypedDict):
+    """What a `MessagingMessageSummary` is made of."""
+
+    id: int
+    session_id: str
+    role: str
+    timestamp: datetime
+    platform_message_id: str | None
+    preview: str
+    content_chars: int
+
+
 class MessagingMessageSummary(Record):
     """A message as lists show it: the first 280 characters of its content, and the number of all."""
 
@@ -104,6 +116,10 @@ class MessagingMessageSummary(Record):
     platform_message_id: str | None
     preview: str
     content_chars: int
+
+    @classmethod
+    def of(cls, values: MessageSummaryRow) -> Self:
+        return super().of(values)
 
 
 class ResumedSession(Record):

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.messaging.records import SummaryRow
 from lastlight_state.messaging.rows import MessagingSessionRow
 from lastlight_state.messaging.tables import (
     ACTIVE_NOW,
@@ -140,4 +141,5 @@ LIST = Listing(
         "only_inactive": sa.or_(SESSIONS.c.active == sa.false(), SESSIONS.c.active.is_(None)),
     },
     through="ix_messaging_sessions_activity",
+    row=SummaryRow,
 )

@@ -11,6 +11,9 @@ from typing import Any, get_type_hints
 import mypy.api
 
 import lastlight_state
+from lastlight_state.db.chains import Chain
+from lastlight_state.db.filtered import Filtered
+from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, Statement
 from lastlight_state.testing import Database
 
@@ -45,12 +48,25 @@ def incomplete() -> Draft:
 def typed() -> Iterator[tuple[str, Statement[Any]]]:
     """The statements that say what rows they return, by the names of their constants."""
     for module in walk_packages(lastlight_state.__path__, "lastlight_state."):
-        if module.name.rpartition(".")[2].endswith("statements"):
-            for name, found in vars(import_module(module.name)).items():
-                for one in found.values() if isinstance(found, dict) else (found,):
-                    statement = one.of(["a"])[0] if isinstance(one, Family) else one
-                    if isinstance(statement, Statement) and statement.row is not None:
-                        yield f"{module.name}.{name}", statement
+        for name, found in vars(import_module(module.name)).items():
+            for one in found.values() if isinstance(found, dict) else (found,):
+                if isinstance(one, Statement | Family | Filtered | Listing) and one.row is not None:
+                    yield f"{module.name}.{name}", _statement(one)
+                elif isinstance(one, Chain) and one.whole.row is not None:
+                    yield f"{module.name}.{name}", one.whole
+
+
+def _statement(one: Statement[Any] | Family[Any] | Filtered[Any] | Listing[Any]) -> Statement[Any]:
+    """A statement of those that a constant makes."""
+    match one:
+        case Family():
+            return one.of(["a"])[0]
+        case Filtered():
+            return one.of({})[0]
+        case Listing():
+            return one.statement({}, paged=False)
+        case Statement():
+            return one
 
 
 def test_a_statement_returns_the_columns_that_its_type_has(database: Database) -> None:

@@ -20,7 +20,7 @@ from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.runs import of_known_run, refuse_unknown_run
 from lastlight_state.db.scope import TransactionScope, Way, Work
-from lastlight_state.db.statements import bind, constant, number, prepared
+from lastlight_state.db.statements import Row, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData
 from lastlight_state.journal.tables import SEQUENCES
@@ -125,9 +125,10 @@ class Stream:
         found = unit.chain(chains[0], values) or unit.chain(chains[1], values)
         return int((found or {})["seq"])
 
-    def stored(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> dict[str, Any]:
+    def stored(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> Row:
         """Insert one row as `one` does; return the columns ``returning`` as they are stored."""
-        return inserted(unit.chain(chains[0], values) or unit.chain(chains[1], values) or {})
+        made = unit.chain(chains[0], values) or unit.chain(chains[1], values)
+        return inserted(made or {})
 
     def locked(self, unit: Unit, run_id: str) -> int:
         """The next number, which nobody else takes until this unit ends. A missing counter is made."""
