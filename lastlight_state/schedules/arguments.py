@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state.db.records import Record
 from lastlight_state.db.told import message_of, storable
@@ -63,6 +63,22 @@ class FireOutcome:
     failures: int | None = None
     note: str | None = None
     error: FireError | str | None = None
+
+
+class ClaimRow(TypedDict):
+    """What a `FireClaim` has of the row of its fire."""
+
+    fire_id: str
+    cron_name: str
+    scheduled_for: datetime | None
+    source: str
+    target_kind: str | None
+    target: str | None
+    payload: Any
+    owner: str | None
+    epoch: int
+    attempts: int
+    lease_expires_at: datetime | None
 
 
 class FireClaim(Record):

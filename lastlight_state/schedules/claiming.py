@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any
 
+from lastlight_state.db.statements import RowT
 from lastlight_state.errors import BackendError, CorruptData, MisuseError, StateError
-from lastlight_state.schedules.arguments import FireClaim
-
-Row = dict[str, Any]
+from lastlight_state.schedules.arguments import ClaimRow, FireClaim
 
 _log = logging.getLogger("lastlight_state.schedules")
 
 
 def claimed(
-    rows: Iterable[Row | CorruptData], claim: Callable[[Row], FireClaim | None], limit: int
+    rows: Iterable[RowT | CorruptData], claim: Callable[[RowT], FireClaim | None], limit: int
 ) -> tuple[FireClaim, ...]:
     """At most ``limit`` claims, one from each row for which ``claim`` does not return None.
 
@@ -48,11 +48,16 @@ def claimed(
     return tuple(claims)
 
 
-def _sound(row: Row | CorruptData) -> Row:
+def claim_of(row: ClaimRow, lease: timedelta) -> FireClaim:
+    """The claim on the fire of a row, which renews by ``lease``."""
+    return FireClaim.of({**row, "lease": lease})
+
+
+def _sound(row: RowT | CorruptData) -> RowT:
     if isinstance(row, CorruptData):
         raise row
     return row
 
 
-def _name(row: Row | CorruptData) -> Any:
+def _name(row: Any) -> Any:
     return row.key if isinstance(row, CorruptData) else row.get("id", row.get("name"))

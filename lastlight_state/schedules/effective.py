@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self, TypedDict
+
+
+class OwnColumns(TypedDict):
+    """What a cron's own row, or its definition, says of what can be overridden."""
+
+    pattern: str
+    timezone: str
+    enabled: bool
+
+
+class OverriddenColumns(TypedDict):
+    """The columns of an override in a row of its cron; each is None without an override."""
+
+    override_name: str | None
+    override_enabled: bool | None
+    override_inherits: bool | None
+    override_schedule: str | None
+    override_zone: str | None
+
+
+class EffectiveColumns(OwnColumns, OverriddenColumns):
+    """What decides what is in effect."""
+
+
+#: The columns of a cron without an override.
+NO_OVERRIDE: OverriddenColumns = {
+    "override_name": None,
+    "override_enabled": None,
+    "override_inherits": None,
+    "override_schedule": None,
+    "override_zone": None,
+}
 
 
 @dataclass(frozen=True)
@@ -16,7 +47,7 @@ class Own:
     enabled: bool
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Self:
+    def of(cls, row: OwnColumns) -> Self:
         """From a schedule's row."""
         return cls(row["pattern"], row["timezone"], row["enabled"])
 
@@ -52,7 +83,7 @@ def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
     return None if enabled is None or (enabled and inherits) else enabled
 
 
-def effective(own: Own, override: Mapping[str, Any]) -> Effective:
+def effective(own: Own, override: OverriddenColumns) -> Effective:
     """What is in effect under an override's columns, named as in `lastlight_state.schedules.tables.OVERRIDDEN`.
 
     An override that changes the pattern alone leaves the cron's own time zone.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from lastlight_state.db.records import Record
 from lastlight_state.schedules.arguments import CronSpec
-from lastlight_state.schedules.effective import Own, effective, enabled_by
+from lastlight_state.schedules.effective import OverriddenColumns, Own, effective, enabled_by
+from lastlight_state.schedules.rows import CronOverrideRow
 
 
 class CronOverride(Record):
@@ -22,10 +23,48 @@ class CronOverride(Record):
     updated_by: str | None
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        values["enabled"] = enabled_by(values["enabled"], values["inherits_enabled"])
-        values["inherits_enabled"] = values["enabled"] is None
-        return super().of(values)
+    def of(cls, values: CronOverrideRow) -> Self:
+        fields: Any = values
+        fields["enabled"] = enabled_by(values["enabled"], values["inherits_enabled"])
+        fields["inherits_enabled"] = fields["enabled"] is None
+        return super().of(fields)
+
+
+class ScheduleSummaryRow(TypedDict):
+    """What a `CronSummary` shows of the row of its schedule."""
+
+    name: str
+    pattern: str
+    timezone: str
+    target_kind: str
+    target: str
+    catch_up: str
+    grace_seconds: int
+    overlap: str
+    origin: str
+    enabled: bool
+    created_at: datetime
+    updated_at: datetime
+    last_run_at: datetime | None
+    next_run_at: datetime | None
+    planned_with: str | None
+    last_fire_id: str | None
+    retired_at: datetime | None
+
+
+class ScheduleRow(ScheduleSummaryRow):
+    """What a `Cron` shows of the row of its schedule."""
+
+    error: Any
+    payload: Any
+
+
+class CronSummaryRow(ScheduleSummaryRow, OverriddenColumns):
+    """What a `CronSummary` is made of."""
+
+
+class CronRow(ScheduleRow, OverriddenColumns):
+    """What a `Cron` is made of."""
 
 
 class CronSummary(Record):
@@ -58,15 +97,16 @@ class CronSummary(Record):
     overridden: bool
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: CronSummaryRow) -> Self:
         held = effective(Own.of(values), values)
+        fields: Any = values
         for taken in ("override_name", "override_enabled", "override_inherits", "override_schedule", "override_zone"):
-            del values[taken]
-        values["effective_pattern"] = held.pattern
-        values["effective_timezone"] = held.timezone
-        values["effective_enabled"] = held.enabled and values["retired_at"] is None
-        values["overridden"] = held.overridden
-        return super().of(values)
+            del fields[taken]
+        fields["effective_pattern"] = held.pattern
+        fields["effective_timezone"] = held.timezone
+        fields["effective_enabled"] = held.enabled and values["retired_at"] is None
+        fields["overridden"] = held.overridden
+        return super().of(fields)
 
 
 class Cron(CronSummary):
@@ -74,6 +114,10 @@ class Cron(CronSummary):
 
     error: Any
     payload: Any
+
+    @classmethod
+    def of(cls, values: CronRow) -> Self:  # type: ignore[override]
+        return super().of(values)
 
 
 class EffectiveCron(Record):
@@ -104,6 +148,38 @@ class SyncReport(Record):
     unchanged: tuple[str, ...]
 
 
+class FireSummaryRow(TypedDict):
+    """What a `FireSummary` is made of."""
+
+    id: str
+    cron_name: str
+    scheduled_for: datetime | None
+    source: str
+    actor: str | None
+    target_kind: str | None
+    target: str | None
+    status: str
+    owner: str | None
+    lease_expires_at: datetime | None
+    epoch: int
+    attempts: int
+    started_at: datetime
+    finished_at: datetime | None
+    eligible: int | None
+    scanned: int | None
+    discovered: int | None
+    dispatched: int | None
+    failures: int | None
+    note: str | None
+
+
+class FireRow(FireSummaryRow):
+    """What a `Fire` is made of."""
+
+    error: Any
+    payload: Any
+
+
 class FireSummary(Record):
     """A fire as lists show it. A count is None where it does not apply, 0 where nothing was found."""
 
@@ -128,12 +204,20 @@ class FireSummary(Record):
     failures: int | None
     note: str | None
 
+    @classmethod
+    def of(cls, values: FireSummaryRow) -> Self:
+        return super().of(values)
+
 
 class Fire(FireSummary):
     """A whole fire: also its payload, and the error that it ended with."""
 
     error: Any
     payload: Any
+
+    @classmethod
+    def of(cls, values: FireRow) -> Self:  # type: ignore[override]
+        return super().of(values)
 
 
 class CronHealth(Record):

@@ -63,11 +63,11 @@ class Crons(Repository):
 
     def get(self, name: str) -> Cron:
         """The cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
-        return self._one(Cron, rows.GET, {"name": name}, kind=words.CRON, key=name)
+        return self._one(Cron.of, rows.GET, {"name": name}, kind=words.CRON, key=name)
 
     def find(self, name: str) -> Cron | None:
         """The cron, retired or not, or None."""
-        return self._find(Cron, rows.GET, {"name": valid.sought("name", name)})
+        return self._find(Cron.of, rows.GET, {"name": valid.sought("name", name)})
 
     def list(
         self,
@@ -110,7 +110,7 @@ class Crons(Repository):
         succeeds, fires each instant once. ``error=None`` clears the stored error. Raises `LostRace` with the
         ``current`` next instant, `Conflict` ``retired``, or `NotFound`; then nothing was written.
         """
-        values = {
+        values: plans.TrackedRun = {
             "name": shared.name("name", name),
             "last_run_at": checks.instant("last_run_at", last_run_at),
             "next_run_at": checks.instant("next_run_at", next_run_at),

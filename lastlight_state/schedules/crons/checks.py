@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import cron
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import CronSpec
 
 
-def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = True) -> dict[str, Any]:
+class Definition(TypedDict):
+    """The columns of a cron's definition."""
+
+    name: str
+    pattern: str
+    timezone: str
+    target_kind: str
+    target: str
+    catch_up: str
+    grace_seconds: int
+    overlap: str
+    origin: words.Origin
+    enabled: bool
+    payload: str | None
+
+
+def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = True) -> Definition:
     """The columns of a cron's definition.
 
     With ``parsed=False`` the pattern is only checked for its length if the extra ``cron`` is not installed. Raises
@@ -62,7 +79,7 @@ def optional_flag(where: str, given: Any) -> bool | UnsetType:
     return UNSET if given is UNSET else valid.flag(where, given)
 
 
-def definitions(specs: Any) -> dict[str, dict[str, Any]]:
+def definitions(specs: Any) -> dict[str, Definition]:
     """The definitions of a configuration, sorted by name. Raises `InvalidValue` naming every wrong cron."""
     if not isinstance(specs, Mapping):
         raise InvalidValue("specs", f"expected a mapping of names to CronSpec, got {type(specs).__name__}")
@@ -78,9 +95,9 @@ def definitions(specs: Any) -> dict[str, dict[str, Any]]:
     return dict(sorted(found.items()))
 
 
-def list_filters(enabled: Any, origin: Any, due_before: Any, retired: Any) -> dict[str, Any]:
+def list_filters(enabled: Any, origin: Any, due_before: Any, retired: Any) -> Row:
     """The filters of a list of crons."""
-    chosen: dict[str, Any] = {}
+    chosen: Row = {}
     if enabled is not None:
         chosen["only_enabled" if valid.flag("enabled", enabled) else "only_disabled"] = {}
     if origin is not None:

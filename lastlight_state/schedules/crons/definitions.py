@@ -6,26 +6,24 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.db.statements import Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, ReservedName
 from lastlight_state.schedules.crons import plans, rows, statements as sql
-from lastlight_state.schedules.crons.plans import CronPlan
-from lastlight_state.schedules.effective import Own, effective
-from lastlight_state.schedules.records import Cron, SyncReport
-from lastlight_state.schedules.tables import OVERRIDDEN
+from lastlight_state.schedules.crons.checks import Definition
+from lastlight_state.schedules.crons.plans import CronPlan, PlanColumns
+from lastlight_state.schedules.effective import NO_OVERRIDE, Own, effective
+from lastlight_state.schedules.records import Cron, CronRow, SyncReport
 
 _log = logging.getLogger("lastlight_state.schedules")
-
-_NO_OVERRIDE = {label.name: None for label in OVERRIDDEN}
 
 
 def put(
     unit: Unit,
-    said: dict[str, Any],
+    said: Definition,
     now: datetime,
     *,
     enabled: bool | UnsetType = UNSET,
@@ -51,8 +49,8 @@ def retire(unit: Unit, name: str, now: datetime) -> Cron:
     return rows.get(unit, name)
 
 
-def _added(unit: Unit, said: dict[str, Any], now: datetime, next_run_at: datetime | UnsetType | None) -> Cron:
-    override = unit.row(sql.OVERRIDE, {"name": said["name"]}) or _NO_OVERRIDE
+def _added(unit: Unit, said: Definition, now: datetime, next_run_at: datetime | UnsetType | None) -> Cron:
+    override = unit.row(sql.OVERRIDE, {"name": said["name"]}) or NO_OVERRIDE
     if next_run_at is not UNSET:
         plan = CronPlan(next_run_at)
     else:
@@ -64,21 +62,23 @@ def _added(unit: Unit, said: dict[str, Any], now: datetime, next_run_at: datetim
 
 
 def _changed(
-    unit: Unit, row: dict[str, Any], said: dict[str, Any], now: datetime, next_run_at: datetime | UnsetType | None
+    unit: Unit, row: CronRow, said: Definition, now: datetime, next_run_at: datetime | UnsetType | None
 ) -> Cron:
     plan = CronPlan(next_run_at) if next_run_at is not UNSET else _plan(row, said, now)
     [stored] = unit.rows(sql.DEFINE, {**said, **plans.stored_as(row, plan), "at": now})
     return Cron.of({**row, **stored})
 
 
-def _plan(row: Mapping[str, Any], said: Mapping[str, Any], now: datetime) -> CronPlan:
+def _plan(row: CronRow, said: Definition, now: datetime) -> CronPlan:
     """The plan of a changed definition: the stored one, unless the effective pattern or time zone changes with it.
 
     A cron that was switched off is planned from now: instants during the pause are not made up for.
     """
     before, held = plans.effective_of(row), effective(Own.of(said), row)
     kept = before.enabled and before.plan == held.plan
-    return plans.from_now({**row, "retired_at": None, **({} if kept else {"next_run_at": None})}, held, now)
+    before_now = row["next_run_at"] if kept else None
+    planned: PlanColumns = {"next_run_at": before_now, "planned_with": row["planned_with"], "retired_at": None}
+    return plans.from_now(planned, held, now)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Differences:
         return SyncReport.of(dict(self.__dict__))
 
 
-def compare(unit: Unit, wanted: Mapping[str, dict[str, Any]]) -> Differences:
+def compare(unit: Unit, wanted: Mapping[str, Definition]) -> Differences:
     """Compare a configuration with the stored crons. Raises `Conflict` naming every cron created at run time."""
     stored = {row["name"]: row for row in unit.rows(sql.CONFIGURED)}
     stored |= {row["name"]: row for row in _named(unit, [name for name in wanted if name not in stored])}
@@ -124,7 +124,7 @@ def compare(unit: Unit, wanted: Mapping[str, dict[str, Any]]) -> Differences:
     )
 
 
-def apply(unit: Unit, wanted: Mapping[str, dict[str, Any]], now: datetime) -> Differences:
+def apply(unit: Unit, wanted: Mapping[str, Definition], now: datetime) -> Differences:
     """Make the stored crons equal to the configuration. Replicas doing the same wait, and then find no difference."""
     unit.named_lock(rows.NEW_NAMES)
     found = compare(unit, wanted)
@@ -138,13 +138,13 @@ def apply(unit: Unit, wanted: Mapping[str, dict[str, Any]], now: datetime) -> Di
     return found
 
 
-def _named(unit: Unit, names: list[str]) -> Iterable[dict[str, Any]]:
+def _named(unit: Unit, names: list[str]) -> Iterable[CronRow]:
     for first in range(0, len(names), sql.NAMES):
         statement, values = sql.NAMED.of(names[first : first + sql.NAMES])
         yield from unit.rows(statement, values)
 
 
-def _differs(row: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+def _differs(row: Values, said: Values) -> bool:
     if any(row[name] != said[name] for name in sql.DEFINITION if name != "payload"):
         return True
     payload = None if said["payload"] is None else codec.decode(said["payload"])

@@ -5,10 +5,10 @@ A stored plan no longer matches when the pattern, the time zone or the zone's da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec, cron
 from lastlight_state.clock import iso_text
@@ -16,8 +16,8 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
 from lastlight_state.schedules import words
 from lastlight_state.schedules.crons import rows, statements as sql
-from lastlight_state.schedules.effective import Effective, Own, effective
-from lastlight_state.schedules.records import Cron
+from lastlight_state.schedules.effective import Effective, EffectiveColumns, Own, effective
+from lastlight_state.schedules.records import Cron, CronRow
 
 #: The type of the error of a cron that has no next instant.
 NOT_PLANNED = "not_planned"
@@ -36,10 +36,36 @@ class CronPlan:
     error: str | None = None
 
 
+class PlanColumns(TypedDict):
+    """What a row says of its plan."""
+
+    next_run_at: datetime | None
+    planned_with: str | None
+    retired_at: datetime | None
+
+
+class StoredPlan(TypedDict):
+    """A plan as parameters of a statement."""
+
+    next_run_at: datetime | None
+    planned_with: str | None
+    sets_error: bool
+    error: str | None
+
+
+class TrackedRun(TypedDict):
+    """A run of a service's own loop, and what follows it."""
+
+    name: str
+    last_run_at: datetime | None
+    next_run_at: datetime | None
+    error: str | None
+
+
 OFF = CronPlan(None)
 
 
-def effective_of(row: Mapping[str, Any]) -> Effective:
+def effective_of(row: EffectiveColumns) -> Effective:
     """What is in effect for the cron of a row with its override's columns."""
     return effective(Own.of(row), row)
 
@@ -58,14 +84,14 @@ def planned(held: Effective, after: datetime) -> CronPlan:
     return CronPlan(instant, held.plan)
 
 
-def from_now(row: Mapping[str, Any], held: Effective, now: datetime) -> CronPlan:
+def from_now(row: PlanColumns, held: Effective, now: datetime) -> CronPlan:
     """The plan that the row should have: the stored one if it still matches, else a new one from now."""
     if row["retired_at"] is not None or not held.enabled:
         return OFF
     return CronPlan(row["next_run_at"], row["planned_with"]) if matches(row, held, now) else planned(held, now)
 
 
-def matches(row: Mapping[str, Any], held: Effective, now: datetime) -> bool:
+def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
     """Whether the stored instant is an instant of the effective pattern.
 
     An instant that a caller set always matches, and so does one of this pattern that is already due.
@@ -80,7 +106,7 @@ def matches(row: Mapping[str, Any], held: Effective, now: datetime) -> bool:
     return bool(instant <= now) or planned(held, instant - _TICK).next_run_at == instant
 
 
-def store(unit: Unit, row: Mapping[str, Any], plan: CronPlan) -> bool:
+def store(unit: Unit, row: CronRow, plan: CronPlan) -> bool:
     """Store the plan of a locked row unless it is stored already; returns whether it was stored."""
     values = stored_as(row, plan)
     same = (row["next_run_at"], row["planned_with"]) == (plan.next_run_at, plan.planned_with)
@@ -90,7 +116,7 @@ def store(unit: Unit, row: Mapping[str, Any], plan: CronPlan) -> bool:
     return True
 
 
-def stored_as(row: Mapping[str, Any], plan: CronPlan) -> dict[str, Any]:
+def stored_as(row: CronRow, plan: CronPlan) -> StoredPlan:
     """A plan as parameters. A plan with an instant clears a stored "not planned" error; a fire's error stays."""
     error = row["error"]
     not_planned = isinstance(error, dict) and error.get("type") == NOT_PLANNED
@@ -117,9 +143,14 @@ def after_override(unit: Unit, name: str, now: datetime) -> None:
         store(unit, row, _changed_plan(row, held, now))
 
 
-def _changed_plan(row: Mapping[str, Any], held: Effective, now: datetime) -> CronPlan:
+def _changed_plan(row: CronRow, held: Effective, now: datetime) -> CronPlan:
     """Like `from_now`, but an instant that a caller set does not outlive the change of the override."""
-    return from_now({**row, "planned_with": row["planned_with"] or ""}, held, now)
+    before: PlanColumns = {
+        "next_run_at": row["next_run_at"],
+        "planned_with": row["planned_with"] or "",
+        "retired_at": row["retired_at"],
+    }
+    return from_now(before, held, now)
 
 
 def _impossible(held: Effective, problem: str) -> CronPlan:
@@ -127,7 +158,7 @@ def _impossible(held: Effective, problem: str) -> CronPlan:
     return CronPlan(None, held.plan, codec.encode("error", error, max_bytes=words.ERROR))
 
 
-def track(unit: Unit, values: dict[str, Any], expected: datetime | None) -> Cron:
+def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:
     """Store the run and the next instant of a service's own loop, if the stored instant is the expected one."""
     row = rows.lock(unit, values["name"])
     if row["retired_at"] is not None:
@@ -143,7 +174,7 @@ def track(unit: Unit, values: dict[str, Any], expected: datetime | None) -> Cron
     return Cron.of({**row, **stored})
 
 
-def replan(unit: Unit, row: dict[str, Any] | None, now: datetime) -> bool:
+def replan(unit: Unit, row: CronRow | None, now: datetime) -> bool:
     """Store the plan that the locked row should have; returns whether it had another."""
     return row is not None and store(unit, row, from_now(row, effective_of(row), now))
 

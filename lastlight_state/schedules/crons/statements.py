@@ -11,6 +11,8 @@ from lastlight_state.db.columns import Flag
 from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant, number, prepared
+from lastlight_state.schedules.effective import OverriddenColumns
+from lastlight_state.schedules.records import CronRow, CronSummaryRow, ScheduleRow
 from lastlight_state.schedules.tables import (
     CRON_COLUMNS,
     FIRES,
@@ -67,13 +69,15 @@ INSERT = prepared(
         error_json=bind("error", SCHEDULES.c.error_json),
         **_bound(*DEFINITION, "next_run_at", "planned_with"),
     )
-    .returning(*SCHEDULE_COLUMNS)
+    .returning(*SCHEDULE_COLUMNS),
+    ScheduleRow,
 )
 DEFINE = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
     .values(updated_at=_at, retired_at=None, **_bound(*DEFINITION), **PLANNED)
-    .returning(*SCHEDULE_COLUMNS)
+    .returning(*SCHEDULE_COLUMNS),
+    ScheduleRow,
 )
 PLAN = prepared(sa.update(SCHEDULES).where(THIS_SCHEDULE).values(**PLANNED))
 RETIRE = prepared(
@@ -85,19 +89,20 @@ TRACK = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
     .values(planned_with=None, error_json=bind("error", SCHEDULES.c.error_json), **_bound("last_run_at", "next_run_at"))
-    .returning(*SCHEDULE_COLUMNS)
+    .returning(*SCHEDULE_COLUMNS),
+    ScheduleRow,
 )
-OVERRIDE = prepared(sa.select(*OVERRIDDEN).where(OVERRIDES.c.name == bind("name", OVERRIDES.c.name)))
+OVERRIDE = prepared(sa.select(*OVERRIDDEN).where(OVERRIDES.c.name == bind("name", OVERRIDES.c.name)), OverriddenColumns)
 
 _crons = sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE)
-CONFIGURED = prepared(_crons.where(SCHEDULES.c.origin == constant("config")))
+CONFIGURED = prepared(_crons.where(SCHEDULES.c.origin == constant("config")), CronRow)
 
 
 def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
     return _crons.where(SCHEDULES.c.name.in_(names))
 
 
-NAMED = Family("name", _named)
+NAMED = Family("name", _named, CronRow)
 #: The most names of one statement of `NAMED`.
 NAMES = 500
 
@@ -108,7 +113,8 @@ IN_PLACE = prepared(
     .select_from(WITH_OVERRIDE)
     .where(SCHEDULES.c.name > bind("after", SCHEDULES.c.name), SCHEDULES.c.retired_at.is_(None))
     .order_by(SCHEDULES.c.name)
-    .limit(number(BATCH))
+    .limit(number(BATCH)),
+    CronSummaryRow,
 )
 
 #: The filters by name and by target.
@@ -163,4 +169,5 @@ LIST = Listing(
         "not_retired": SCHEDULES.c.retired_at.is_(None),
     },
     source=WITH_OVERRIDE,
+    row=CronSummaryRow,
 )

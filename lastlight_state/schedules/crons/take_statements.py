@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -11,7 +12,9 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.db import columns
 from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.statements import bind, constant, number, prepared
+from lastlight_state.schedules.arguments import ClaimRow
 from lastlight_state.schedules.crons.statements import CHOSEN, PLANNED
+from lastlight_state.schedules.effective import OverriddenColumns
 from lastlight_state.schedules.tables import (
     CLAIM,
     FIRES,
@@ -22,6 +25,32 @@ from lastlight_state.schedules.tables import (
     THIS_SCHEDULE,
     WITH_OVERRIDE,
 )
+
+
+class DueColumns(TypedDict):
+    """What the row of a due cron says itself."""
+
+    name: str
+    next_run_at: datetime
+    planned_with: str | None
+    pattern: str
+    timezone: str
+    enabled: bool
+    catch_up: str
+    grace_seconds: int
+    overlap: str
+    retired_at: datetime | None
+
+
+class DueRow(DueColumns, OverriddenColumns):
+    """What decides about a due cron."""
+
+
+class SettledFire(ClaimRow):
+    """The fire of an instant as it was stored. A claim on it has no status, which is taken off."""
+
+    status: NotRequired[str]
+
 
 #: The columns that decide about a due cron. No JSON: a damaged payload must not hide the other due crons.
 DECIDING = (
@@ -63,10 +92,10 @@ def _due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
 
 
 #: Due crons, the earliest first, behind the place that the last portion reached.
-DUE = Filtered(_due, **CHOSEN)
+DUE = Filtered(_due, None, DueRow, **CHOSEN)
 #: Locks the row, to compare it with the one that was read. A row that another transaction holds is skipped, because it
 #: is being taken or changed at this moment; so schedulers do not wait for one another.
-LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True))
+LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True), DueRow)
 
 _decided = sa.select(
     sa.case(
@@ -116,7 +145,8 @@ FIRE = prepared(
         include_defaults=False,
     )
     .on_conflict_do_nothing(**INSTANT)
-    .returning(*CLAIM, FIRES.c.status)
+    .returning(*CLAIM, FIRES.c.status),
+    SettledFire,
 )
 
 #: Stores the fire and the next instant with the schedule.

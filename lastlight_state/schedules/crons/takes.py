@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.ids import new_id
 from lastlight_state.schedules import claiming
 from lastlight_state.schedules.arguments import FireClaim
+from lastlight_state.schedules.claiming import claim_of
 from lastlight_state.schedules.crons import plans, take_statements as sql
 from lastlight_state.schedules.crons.plans import CronPlan
 from lastlight_state.schedules.crons.statements import PLAN
+from lastlight_state.schedules.crons.take_statements import DueRow
 from lastlight_state.schedules.reactions import UNPLANNED
 
 #: Notes of missed fires.
@@ -38,7 +40,7 @@ class Decision:
     note: str | None = None
 
 
-def decide(row: Mapping[str, Any], now: datetime, backfill_window: timedelta) -> Decision:
+def decide(row: DueRow, now: datetime, backfill_window: timedelta) -> Decision:
     """Decide about the row of a due cron, with its override's columns.
 
     A cron that is switched off does not fire. Nor does one that was planned with another pattern or zone than the
@@ -51,7 +53,7 @@ def decide(row: Mapping[str, Any], now: datetime, backfill_window: timedelta) ->
         plan = plans.planned(held, now)
         last = plan.error is not None and row["planned_with"] != UNPLANNED
         return Decision("running" if last else None, plan)
-    instant: datetime = row["next_run_at"]
+    instant = row["next_run_at"]
     if row["catch_up"] == "all":
         if now - instant <= backfill_window:
             return Decision("running", plans.planned(held, instant))
@@ -61,9 +63,27 @@ def decide(row: Mapping[str, Any], now: datetime, backfill_window: timedelta) ->
     return Decision("running", plans.planned(held, now))
 
 
-def _on_time(late: timedelta, row: Mapping[str, Any]) -> bool:
+def _on_time(late: timedelta, row: DueRow) -> bool:
     """Compared as numbers: a value written by hand may be too large for a timedelta."""
     return bool(late.total_seconds() <= row["grace_seconds"])
+
+
+class Settlement(TypedDict):
+    """What is decided about a due cron, as parameters. ``read`` is the instant that was due."""
+
+    name: str
+    read: datetime
+    now: datetime
+    fire_id: str
+    status: Literal["running", "missed"] | None
+    owner: str
+    lease: timedelta
+    lease_expires_at: datetime
+    note: str | None
+    next_run_at: datetime | None
+    planned_with: str | None
+    sets_error: bool
+    error: str | None
 
 
 T = TypeVar("T")
@@ -89,12 +109,13 @@ class DueTaker:
         """At most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
         return claiming.claimed(self._due(reading, limit), lambda row: self._take(writing, row), limit)
 
-    def _due(self, reading: Run[Any], limit: int) -> Iterator[dict[str, Any] | CorruptData]:
+    def _due(self, reading: Run[Any], limit: int) -> Iterator[DueRow | CorruptData]:
         """Due crons, each once, read in portions, so that crons that give no claim do not hide those behind them."""
         last, seen = _BEGIN, set[str]()
         statement, given = sql.DUE.of(self.chosen)
         while True:
             asked = {**given, "now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
+            found: list[DueRow | CorruptData]
             found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
             sound = [row for row in found if not isinstance(row, CorruptData)]
             yield from (row for row in found if isinstance(row, CorruptData))
@@ -107,7 +128,7 @@ class DueTaker:
             else:
                 limit *= 2  # none of these can be read: look behind them
 
-    def _take(self, writing: Run[Any], row: dict[str, Any]) -> FireClaim | None:
+    def _take(self, writing: Run[Any], row: DueRow) -> FireClaim | None:
         """The claim on a fire of one cron; None if it does not fire, or if somebody else was first.
 
         After its missed instants are noted, the cron may be due at an instant inside the backfill window: decide again.
@@ -120,9 +141,9 @@ class DueTaker:
             return self._settled(writing, row, decide(row, self.now, self.backfill_window))
         return claim
 
-    def _settled(self, writing: Run[Any], row: Mapping[str, Any], decision: Decision) -> FireClaim | None:
+    def _settled(self, writing: Run[Any], row: DueRow, decision: Decision) -> FireClaim | None:
         plan = decision.plan
-        values = {
+        values: Settlement = {
             "name": row["name"],
             "read": row["next_run_at"],
             "now": self.now,
@@ -141,11 +162,11 @@ class DueTaker:
         return claim
 
 
-def _settle(unit: Unit, row: Mapping[str, Any], values: dict[str, Any]) -> FireClaim | None:
+def _settle(unit: Unit, row: DueRow, values: Settlement) -> FireClaim | None:
     """Store the decided fire, if any, and the next plan, unless the row has changed since the decision."""
     if unit.row(sql.LOCK_DUE, values) != row:
         return None
     fire = unit.row(sql.FIRE, values) if values["status"] is not None else None
     runs = fire is not None and fire.pop("status") == "running"
     unit.change(sql.FIRED if runs else PLAN, values)
-    return FireClaim.of({**fire, "lease": values["lease"]}) if fire is not None and runs else None
+    return claim_of(fire, values["lease"]) if fire is not None and runs else None

@@ -18,7 +18,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.scope import TransactionScope
-from lastlight_state.db.statements import Row, Statement
+from lastlight_state.db.statements import RowT, Statement
 from lastlight_state.errors import MisuseError
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import FireClaim, FireOutcome
@@ -100,11 +100,11 @@ class Fires(Repository):
 
     def get(self, fire_id: str) -> Fire:
         """The whole fire. Raises `NotFound`."""
-        return self._one(Fire, sql.GET, {"fire_id": fire_id}, kind=words.FIRE, key=fire_id)
+        return self._one(Fire.of, sql.GET, {"fire_id": fire_id}, kind=words.FIRE, key=fire_id)
 
     def find(self, fire_id: str) -> Fire | None:
         """The whole fire, or None."""
-        return self._find(Fire, sql.GET, {"fire_id": valid.identifier("fire_id", fire_id)})
+        return self._find(Fire.of, sql.GET, {"fire_id": valid.identifier("fire_id", fire_id)})
 
     def list(
         self,
@@ -152,7 +152,7 @@ class Fires(Repository):
         length = claim.lease if lease is None else lease
         return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
-    def _held(self, statement: Statement[Row], held: Row, until: datetime) -> Row:
+    def _held(self, statement: Statement[RowT], held: checks.Held, until: datetime) -> RowT:
         """The row that a write on a held fire returns."""
         values = {**held, "lease_expires_at": until}
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import FireClaim, FireOutcome
-from lastlight_state.schedules.fires.statements import ANY_STATUS, COUNTS, Row, new_fire
+from lastlight_state.schedules.fires.statements import ANY_STATUS, NewFire, new_fire
 
 #: The most crons that one call asks about.
 MOST_NAMES = 500
 
 
-def create(cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: Any, lease: Any, now: datetime) -> Row:
+class Held(TypedDict):
+    """The fire and the epoch of a claim, as statements name them."""
+
+    fire_id: str
+    epoch: int
+
+
+class Outcome(TypedDict):
+    """How a fire ended, as columns."""
+
+    status: str
+    eligible: int | None
+    scanned: int | None
+    discovered: int | None
+    dispatched: int | None
+    failures: int | None
+    note: str | None
+    error: str | None
+
+
+def create(
+    cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: Any, lease: Any, now: datetime
+) -> NewFire:
     """The row of a new fire. A manual fire has no instant, every other one has."""
     valid.word("source", source, words.FIRE_SOURCES)
     if (scheduled_for is None) != (source == "manual"):
@@ -33,7 +56,7 @@ def create(cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: A
     )
 
 
-def held(claim: Any) -> dict[str, Any]:
+def held(claim: Any) -> Held:
     """The fire and the epoch of a claim."""
     valid.group("claim", claim, FireClaim)
     return {
@@ -42,7 +65,7 @@ def held(claim: Any) -> dict[str, Any]:
     }
 
 
-def outcome(given: Any) -> dict[str, Any]:
+def outcome(given: Any) -> Outcome:
     """An outcome as columns, its error as text."""
     valid.group("outcome", given, FireOutcome)
     status = valid.word("outcome.status", given.status, words.FIRE_RESULTS)
@@ -50,7 +73,11 @@ def outcome(given: Any) -> dict[str, Any]:
         raise InvalidValue("outcome.error", "must be given for a failed fire")
     return {
         "status": status,
-        **{name: _count(name, getattr(given, name)) for name in COUNTS},
+        "eligible": _count("eligible", given.eligible),
+        "scanned": _count("scanned", given.scanned),
+        "discovered": _count("discovered", given.discovered),
+        "dispatched": _count("dispatched", given.dispatched),
+        "failures": _count("failures", given.failures),
         "note": valid.optional_content("outcome.note", given.note, words.NOTE),
         "error": shared.error("outcome.error", given.error),
     }
@@ -71,7 +98,7 @@ def over(now: datetime) -> datetime:
     return now - timedelta(milliseconds=1)
 
 
-def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> dict[str, Any]:
+def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> Row:
     """The filters of a list."""
     return {
         "cron_name": None if cron_name is None else shared.name("cron_name", cron_name),

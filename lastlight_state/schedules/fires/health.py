@@ -17,7 +17,7 @@ from lastlight_state.db.indexes import AmongFew, Leading
 from lastlight_state.db.statements import Family, among, constant, number
 from lastlight_state.db.unit import Unit
 from lastlight_state.schedules.fires.statements import SUMMARY
-from lastlight_state.schedules.records import CronHealth, FireSummary
+from lastlight_state.schedules.records import CronHealth, FireSummary, FireSummaryRow
 from lastlight_state.schedules.tables import FIRES
 from lastlight_state.schedules.words import FINISHED
 
@@ -114,5 +114,5 @@ def _running(names: sa.CTE) -> sa.Subquery:
     )
 
 
-LATEST = Family("name", lambda binds: _statement(binds, judging=False))
-HEALTH = Family("name", lambda binds: _statement(binds, judging=True))
+LATEST = Family("name", lambda binds: _statement(binds, judging=False), FireSummaryRow)
+HEALTH = Family("name", lambda binds: _statement(binds, judging=True), FireSummaryRow)

@@ -8,22 +8,22 @@ statement finds out why.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.statements import Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, ClaimLost, Conflict, LostRace
 from lastlight_state.schedules.arguments import FireClaim
+from lastlight_state.schedules.claiming import claim_of
 from lastlight_state.schedules.fires import statements as sql
+from lastlight_state.schedules.fires.checks import Held, Outcome
+from lastlight_state.schedules.fires.statements import LiveFire, NewFire
 from lastlight_state.schedules.records import Fire
 from lastlight_state.schedules.words import FIRE
 
-#: The fire and the epoch of a claim, as statements name them.
-Held = dict[str, Any]
 
-
-def begin(unit: Unit, fire: dict[str, Any]) -> FireClaim:
+def begin(unit: Unit, fire: NewFire) -> FireClaim:
     """Insert a row of `sql.new_fire`, and store the run with its schedule.
 
     The schedule's row is locked first, so that fires begun by others at the same time are seen.
@@ -34,15 +34,15 @@ def begin(unit: Unit, fire: dict[str, Any]) -> FireClaim:
     begun = unit.row(sql.INSERT, fire) if live is None else None
     if begun is None:
         raise _refusal(unit, fire, live)
-    return FireClaim.of({**begun, "lease": fire["lease_until"] - now})
+    return claim_of(begun, fire["lease_until"] - now)
 
 
-def _refusal(unit: Unit, fire: dict[str, Any], live: dict[str, Any] | None) -> Conflict:
+def _refusal(unit: Unit, fire: NewFire, live: LiveFire | None) -> Conflict:
     stored = unit.row(sql.AT_INSTANT, fire)
     if stored is not None or live is None:
-        found = stored or {"id": None, "status": None, "owner": None}
+        key, status, owner = (None, None, None) if stored is None else (stored["id"], stored["status"], stored["owner"])
         problem = f"is the fire of {fire['cron_name']!r} for that instant"
-        return AlreadyExists(FIRE, found["id"], problem=problem, status=found["status"], owner=found["owner"])
+        return AlreadyExists(FIRE, key, problem=problem, status=status, owner=owner)
     return Conflict(
         f"fire {live['id']!r} of {fire['cron_name']!r} is running, and its fires must not overlap",
         code="overlap",
@@ -52,9 +52,9 @@ def _refusal(unit: Unit, fire: dict[str, Any], live: dict[str, Any] | None) -> C
     )
 
 
-def finish(unit: Unit, held: Held, outcome: dict[str, Any], at: datetime) -> Fire:
+def finish(unit: Unit, held: Held, outcome: Outcome, at: datetime) -> Fire:
     """Store the outcome of the fire. The same outcome stored before is accepted."""
-    fire = unit.find(Fire, sql.FINISH, {**held, **outcome, "at": at})
+    fire = unit.find(Fire.of, sql.FINISH, {**held, **outcome, "at": at})
     if fire is not None:
         tell_schedule(unit, fire.cron_name, fire.id, None if fire.status == "ok" else outcome["error"])
         return fire
@@ -71,7 +71,7 @@ def tell_schedule(unit: Unit, cron_name: str, fire_id: str, error: str | None) -
 
 def get(unit: Unit, fire_id: str) -> Fire:
     """The whole fire. Raises `NotFound`."""
-    fire = unit.find(Fire, sql.GET, {"fire_id": fire_id})
+    fire = unit.find(Fire.of, sql.GET, {"fire_id": fire_id})
     if fire is None:
         raise valid.not_found(FIRE, fire_id)
     return fire
@@ -92,7 +92,7 @@ def _refused(held: Held, status: str, epoch: int, owner: str | None) -> Conflict
     return ClaimLost(fire_id, kind="fire", presented=presented, current_epoch=epoch, held_by=owner, status=status)
 
 
-def _is_same(stored: Fire, outcome: dict[str, Any]) -> bool:
+def _is_same(stored: Fire, outcome: Values) -> bool:
     """Errors are compared as JSON values, because JSONB on Postgres does not keep their text."""
     given = outcome["error"]
     error = None if given is None else codec.decode(given)

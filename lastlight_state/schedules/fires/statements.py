@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -17,12 +17,70 @@ from lastlight_state.db.base import later_of
 from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import AnyOf, Statement, bind, constant, number, prepared
+from lastlight_state.db.statements import AnyOf, RowT, Statement, bind, constant, number, prepared
 from lastlight_state.ids import new_id
+from lastlight_state.schedules.arguments import ClaimRow
+from lastlight_state.schedules.records import FireRow, FireSummaryRow
 from lastlight_state.schedules.tables import CLAIM, FIRES, INSTANT, IS_RUNNING, LEASE_END, SCHEDULES, THIS_SCHEDULE
 from lastlight_state.schedules.words import FIRE_STATUSES
 
-Row = dict[str, Any]
+
+class NewFire(TypedDict):
+    """The row of a fire that begins."""
+
+    id: str
+    cron_name: str
+    scheduled_for: datetime | None
+    source: str
+    actor: str | None
+    owner: str
+    lease_until: datetime
+    started_at: datetime
+
+
+class LiveFire(TypedDict):
+    """What is told of a fire that runs."""
+
+    id: str
+    owner: str | None
+    lease_expires_at: datetime | None
+
+
+class FoundFire(TypedDict):
+    """What is told of the fire that an instant has."""
+
+    id: str
+    status: str
+    owner: str | None
+
+
+class FireState(FoundFire):
+    """What decides whether a claim on a fire still holds."""
+
+    epoch: int
+
+
+class StaleFire(TypedDict):
+    """What decides about a fire whose lease has expired."""
+
+    id: str
+    cron_name: str
+    epoch: int
+    attempts: int
+    owner: str | None
+
+
+class LeaseEnd(TypedDict):
+    """The end of a lease that was extended."""
+
+    lease_expires_at: datetime
+
+
+class FireId(TypedDict):
+    """The fire that was changed."""
+
+    id: str
+
 
 _c = FIRES.c
 
@@ -50,7 +108,8 @@ INSERT = prepared(
     insert(FIRES)
     .from_select([*_GIVEN, *_COPIED], _new, include_defaults=False)
     .on_conflict_do_nothing(**INSTANT)
-    .returning(*CLAIM)
+    .returning(*CLAIM),
+    ClaimRow,
 )
 
 #: Locks the schedule's row and stores the run with it, before the fire is inserted.
@@ -67,12 +126,14 @@ LIVE = prepared(
     through(sa.select(_c.id, _c.owner, LEASE_END), FIRES, "ix_cron_fires_running")
     .where(IS_RUNNING, _c.lease_until >= bind("now", _c.lease_until), _of_cron)
     .order_by(_c.lease_until.desc())
-    .limit(number(1))
+    .limit(number(1)),
+    LiveFire,
 )
 AT_INSTANT = prepared(
     sa.select(_c.id, _c.status, _c.owner).where(
         _of_cron, _c.scheduled_for == bind("scheduled_for", _c.scheduled_for), _c.scheduled_for.is_not(None)
-    )
+    ),
+    FoundFire,
 )
 
 
@@ -85,7 +146,7 @@ def new_fire(
     lease: timedelta,
     scheduled_for: datetime | None = None,
     actor: str | None = None,
-) -> Row:
+) -> NewFire:
     """The row of a fire that begins now. Made before the unit runs, so that a repeated unit inserts the same id."""
     return {
         "id": new_id(),
@@ -115,8 +176,8 @@ _held = (_this_fire, _c.epoch == bind("epoch", _c.epoch), IS_RUNNING)
 _now = bind("now", _c.lease_until)
 _is_stale = _c.lease_until < _now
 
-GET = prepared(sa.select(*COLUMNS).where(_this_fire))
-STATE = prepared(sa.select(_c.id, _c.status, _c.owner, _c.epoch).where(_this_fire))
+GET = prepared(sa.select(*COLUMNS).where(_this_fire), FireRow)
+STATE = prepared(sa.select(_c.id, _c.status, _c.owner, _c.epoch).where(_this_fire), FireState)
 
 _error = bind("schedule_error", SCHEDULES.c.error_json)
 _cannot_be_planned = SCHEDULES.c.next_run_at.is_(None) & SCHEDULES.c.planned_with.is_not(None)
@@ -128,17 +189,18 @@ TELL_SCHEDULE = prepared(
 )
 
 
-def _changing(*conditions: sa.ColumnElement[bool], returning: Any, **sets: Any) -> Statement:
-    return prepared(sa.update(FIRES).where(*conditions).values(**sets).returning(*returning))
+def _changing(row: type[RowT], *conditions: sa.ColumnElement[bool], returning: Any, **sets: Any) -> Statement[RowT]:
+    return prepared(sa.update(FIRES).where(*conditions).values(**sets).returning(*returning), row)
 
 
 _until = bind("lease_expires_at", _c.lease_until)
 _error_of_fire = bind("error", _c.error_json)
 _end = {"lease_until": None, "finished_at": bind("at", _c.finished_at)}
 
-HEARTBEAT = _changing(*_held, returning=(LEASE_END,), lease_until=later_of(_c.lease_until, _until))
-RELEASE = _changing(*_held, returning=(_c.id,), lease_until=_until)
+HEARTBEAT = _changing(LeaseEnd, *_held, returning=(LEASE_END,), lease_until=later_of(_c.lease_until, _until))
+RELEASE = _changing(FireId, *_held, returning=(_c.id,), lease_until=_until)
 FINISH = _changing(
+    FireRow,
     *_held,
     returning=COLUMNS,
     **{name: bind(name, _c[name]) for name in OUTCOME if name != "error"},
@@ -153,8 +215,9 @@ def _stale(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     return stale.limit(sa.bindparam("limit", type_=sa.Integer))
 
 
-STALE = Filtered(_stale, cron_name=_c.cron_name.in_, target=_c.target.in_)
+STALE = Filtered(_stale, None, StaleFire, cron_name=_c.cron_name.in_, target=_c.target.in_)
 TAKE = _changing(
+    ClaimRow,
     *_held,
     _is_stale,
     returning=CLAIM,
@@ -165,6 +228,7 @@ TAKE = _changing(
 )
 #: The epoch grows, so that the last owner, if it comes back, is told that its claim is lost.
 ABANDON = _changing(
+    FireId,
     *_held,
     _is_stale,
     returning=(_c.id,),
@@ -178,7 +242,7 @@ ABANDON = _changing(
 ANY_STATUS = AnyOf("status", _c.status, len(FIRE_STATUSES))
 
 
-def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = None) -> Listing:
+def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = None) -> Listing[FireSummaryRow]:
     return Listing(
         name,
         SUMMARY,
@@ -191,6 +255,7 @@ def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = N
         },
         always=always,
         through=by,
+        row=FireSummaryRow,
     )
 
 
@@ -201,7 +266,7 @@ RUNNING_ALONE = ANY_STATUS.of(["running"])
 RUNNING = _newest_first("fires that run", IS_RUNNING, by="ix_cron_fires_running")
 
 
-def listing_of(given: Mapping[str, Any]) -> Listing:
+def listing_of(given: Mapping[str, Any]) -> Listing[FireSummaryRow]:
     """The list that reads the fewest rows for these filters."""
     if given["statuses"] == RUNNING_ALONE:
         return RUNNING

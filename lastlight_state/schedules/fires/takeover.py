@@ -15,12 +15,20 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.schedules import claiming, words
 from lastlight_state.schedules.arguments import FireClaim
-from lastlight_state.schedules.claiming import Row
+from lastlight_state.schedules.claiming import claim_of
 from lastlight_state.schedules.fires import statements as sql
+from lastlight_state.schedules.fires.checks import Held
 from lastlight_state.schedules.fires.moves import tell_schedule
+from lastlight_state.schedules.fires.statements import StaleFire
 
 #: One of a repository's ways of running a work (`db.scope`).
 Run = Callable[[Callable[[Unit], Any]], Any]
+
+
+class LapsedClaim(Held):
+    """A claim whose lease has expired ``now``."""
+
+    now: datetime
 
 
 @dataclass(frozen=True)
@@ -40,12 +48,13 @@ class StaleTaker:
         """
         return claiming.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
 
-    def _stale(self, reading: Run, limit: int) -> Iterator[Row | CorruptData]:
+    def _stale(self, reading: Run, limit: int) -> Iterator[StaleFire | CorruptData]:
         """Stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
         seen, told = set[str](), set[str]()
         statement, given = sql.STALE.of(self.chosen)
         while True:
             asked = {**given, "now": self.now, "limit": limit}
+            found: list[StaleFire | CorruptData]
             found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
             damaged = [row for row in found if isinstance(row, CorruptData) and str(row) not in told]
             unseen = [row for row in found if not isinstance(row, CorruptData) and row["id"] not in seen]
@@ -57,28 +66,28 @@ class StaleTaker:
                 return
             limit += len(damaged)  # these stay where they are: look behind them
 
-    def _settled(self, row: Row, once: Run, writing: Run) -> FireClaim | None:
+    def _settled(self, row: StaleFire, once: Run, writing: Run) -> FireClaim | None:
         if row["attempts"] >= self.max_attempts:
             writing(lambda unit: self._abandon(unit, row))
             return None
         taken: FireClaim | None = once(lambda unit: self._take(unit, row))
         return taken
 
-    def _take(self, unit: Unit, row: Row) -> FireClaim | None:
+    def _take(self, unit: Unit, row: StaleFire) -> FireClaim | None:
         values = {"owner": self.owner, "lease_expires_at": self.lease_expires_at}
         taken = unit.row(sql.TAKE, {**self._of(row), **values})
-        return None if taken is None else FireClaim.of({**taken, "lease": self.lease_expires_at - self.now})
+        return None if taken is None else claim_of(taken, self.lease_expires_at - self.now)
 
-    def _abandon(self, unit: Unit, row: Row) -> None:
+    def _abandon(self, unit: Unit, row: StaleFire) -> None:
         error = _given_up(row)
         if unit.row(sql.ABANDON, {**self._of(row), "error": error, "at": self.now}) is not None:
             tell_schedule(unit, row["cron_name"], row["id"], error)
 
-    def _of(self, row: Row) -> Row:
+    def _of(self, row: StaleFire) -> LapsedClaim:
         return {"fire_id": row["id"], "epoch": row["epoch"], "now": self.now}
 
 
-def _given_up(row: Row) -> str:
+def _given_up(row: StaleFire) -> str:
     owners = "its owner" if row["attempts"] == 1 else f"{row['attempts']} owners"
     error = {
         "type": "abandoned",

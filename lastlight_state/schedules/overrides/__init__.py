@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
@@ -19,6 +18,7 @@ from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import CronSpec
 from lastlight_state.schedules.crons import plans
 from lastlight_state.schedules.overrides import checks, statements as sql
+from lastlight_state.schedules.overrides.checks import OverrideDraft
 from lastlight_state.schedules.records import CronOverride, EffectiveCron
 
 
@@ -42,17 +42,17 @@ class Overrides(Repository):
         given and there is no override yet.
         """
         said = checks.changes(enabled, schedule, timezone)
-        row = {"name": shared.name("name", name), "updated_by": valid.optional("by", by, words.BY), **said}
-        now = self._now()
-        return self._writing(lambda unit: _put(unit, {**row, "updated_at": now}, now), repeatable=True)
+        key, author, now = shared.name("name", name), valid.optional("by", by, words.BY), self._now()
+        row: OverrideDraft = {**said, "name": key, "updated_by": author, "updated_at": now}
+        return self._writing(lambda unit: _put(unit, row, now), repeatable=True)
 
     def get(self, name: str) -> CronOverride:
         """The override of this cron. Raises `NotFound` if there is none."""
-        return self._one(CronOverride, sql.FIND, {"name": name}, kind=words.OVERRIDE, key=name)
+        return self._one(CronOverride.of, sql.FIND, {"name": name}, kind=words.OVERRIDE, key=name)
 
     def find(self, name: str) -> CronOverride | None:
         """The override of this cron, or None."""
-        return self._find(CronOverride, sql.FIND, {"name": valid.sought("name", name)})
+        return self._find(CronOverride.of, sql.FIND, {"name": valid.sought("name", name)})
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[CronOverride]:
         """A page of overrides, the newest change first."""
@@ -76,7 +76,7 @@ class Overrides(Repository):
         return {name: checks.resolved(name, spec, found.get(name)) for name, spec in known.items()}
 
 
-def _put(unit: Unit, row: dict[str, Any], now: datetime) -> CronOverride:
+def _put(unit: Unit, row: OverrideDraft, now: datetime) -> CronOverride:
     if row["keeps_all"]:
         stored = unit.row(sql.TOUCH, row)
         if stored is None:

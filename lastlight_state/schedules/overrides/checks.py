@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET
@@ -11,28 +12,47 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import CronSpec
 from lastlight_state.schedules.crons import checks as cron_checks
-from lastlight_state.schedules.effective import Own, effective
+from lastlight_state.schedules.effective import NO_OVERRIDE, OverriddenColumns, Own, effective
 from lastlight_state.schedules.records import EffectiveCron
+from lastlight_state.schedules.rows import CronOverrideRow
 
 
-def changes(enabled: Any, schedule: Any, timezone: Any) -> dict[str, Any]:
-    """The values of a change: for each field its new value, and whether the stored one is kept instead."""
+class Change(TypedDict):
+    """A change of an override: for each field its new value, and whether the stored one is kept instead."""
+
+    enabled: bool
+    inherits_enabled: bool
+    schedule: str | None
+    timezone: str | None
+    keeps_all: bool
+    keeps_enabled: bool
+    keeps_schedule: bool
+    keeps_timezone: bool
+
+
+class OverrideDraft(Change):
+    """The row of a changed override."""
+
+    name: str
+    updated_at: datetime
+    updated_by: str | None
+
+
+def changes(enabled: Any, schedule: Any, timezone: Any) -> Change:
+    """The values of a change."""
     zone = "UTC" if timezone is UNSET or timezone is None else timezone
     pattern = "* * * * *" if schedule is UNSET or schedule is None else schedule
     read = cron_checks.pattern(pattern, zone, parsed=False, where="schedule")
     inherits = enabled is UNSET or enabled is None
-    kept = {
-        "keeps_enabled": enabled is UNSET,
-        "keeps_schedule": schedule is UNSET,
-        "keeps_timezone": timezone is UNSET,
-    }
     return {
         "enabled": inherits or valid.flag("enabled", enabled),
         "inherits_enabled": inherits,
         "schedule": read if schedule is not UNSET and schedule is not None else None,
         "timezone": zone if timezone is not UNSET and timezone is not None else None,
-        "keeps_all": all(kept.values()),
-        **kept,
+        "keeps_all": enabled is UNSET and schedule is UNSET and timezone is UNSET,
+        "keeps_enabled": enabled is UNSET,
+        "keeps_schedule": schedule is UNSET,
+        "keeps_timezone": timezone is UNSET,
     }
 
 
@@ -49,24 +69,26 @@ def defaults(given: Any) -> dict[str, CronSpec]:
     return dict(given)
 
 
-#: The row of a cron without an override.
-_NONE = {"enabled": None, "inherits_enabled": None, "schedule": None, "timezone": None}
-
-
-def resolved(name: str, default: CronSpec, override: Mapping[str, Any] | None) -> EffectiveCron:
-    """What is in effect for a configured cron, given the row of its override, or None."""
-    row = override or _NONE
-    columns = {
-        "override_enabled": row["enabled"],
-        "override_inherits": row["inherits_enabled"],
-        "override_schedule": row["schedule"],
-        "override_zone": row["timezone"],
+def _columns(override: CronOverrideRow | None) -> OverriddenColumns:
+    """The columns of an override as they stand in a row of its cron."""
+    if override is None:
+        return NO_OVERRIDE
+    return {
+        "override_name": override["name"],
+        "override_enabled": override["enabled"],
+        "override_inherits": override["inherits_enabled"],
+        "override_schedule": override["schedule"],
+        "override_zone": override["timezone"],
     }
-    held = effective(Own(default.pattern, default.timezone, default.enabled), columns)
+
+
+def resolved(name: str, default: CronSpec, override: CronOverrideRow | None) -> EffectiveCron:
+    """What is in effect for a configured cron, given the row of its override, or None."""
+    held = effective(Own(default.pattern, default.timezone, default.enabled), _columns(override))
     return EffectiveCron(
         name=name,
         default=default,
         **held.__dict__,
-        overridden_by=row["updated_by"] if override else None,
-        overridden_at=row["updated_at"] if override else None,
+        overridden_by=override["updated_by"] if override else None,
+        overridden_at=override["updated_at"] if override else None,
     )

@@ -9,8 +9,9 @@ import sqlalchemy as sa
 
 from lastlight_state.db.columns import Flag
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, Statement, bind, prepared
+from lastlight_state.db.statements import Family, Row, Statement, bind, prepared
 from lastlight_state.db.upserts import upsert
+from lastlight_state.schedules.rows import CronOverrideRow
 from lastlight_state.schedules.tables import OVERRIDES
 
 COLUMNS = tuple(OVERRIDES.c)
@@ -35,7 +36,8 @@ PUT = prepared(
             "updated_at": new.updated_at,
             "updated_by": new.updated_by,
         },
-    )
+    ),
+    CronOverrideRow,
 )
 TOUCH = prepared(
     sa.update(OVERRIDES)
@@ -43,23 +45,24 @@ TOUCH = prepared(
     .values(
         updated_at=bind("updated_at", OVERRIDES.c.updated_at), updated_by=bind("updated_by", OVERRIDES.c.updated_by)
     )
-    .returning(*COLUMNS)
+    .returning(*COLUMNS),
+    CronOverrideRow,
 )
-FIND = prepared(sa.select(*COLUMNS).where(_this))
+FIND = prepared(sa.select(*COLUMNS).where(_this), CronOverrideRow)
 CLEAR = prepared(sa.delete(OVERRIDES).where(_this))
-LIST = Listing("cron_overrides", COLUMNS, order=(OVERRIDES.c.updated_at, OVERRIDES.c.name))
+LIST = Listing("cron_overrides", COLUMNS, order=(OVERRIDES.c.updated_at, OVERRIDES.c.name), row=CronOverrideRow)
 
-_ALL = prepared(sa.select(*COLUMNS))
+_ALL = prepared(sa.select(*COLUMNS), CronOverrideRow)
 
 
 def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
     return sa.select(*COLUMNS).where(OVERRIDES.c.name.in_(names))
 
 
-_NAMED = Family("name", _named)
+_NAMED = Family("name", _named, CronOverrideRow)
 _MOST = 500
 
 
-def of_names(names: Sequence[str]) -> tuple[Statement, dict[str, Any]]:
+def of_names(names: Sequence[str]) -> tuple[Statement[CronOverrideRow], Row]:
     """The statement that reads the overrides of these names; for more than 500 names, all overrides."""
     return (_ALL, {}) if len(names) > _MOST else _NAMED.of(names)
