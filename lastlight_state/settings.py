@@ -5,9 +5,12 @@ An argument of `lastlight_state.StateStore.open` beats a `Settings` object, whic
 
 from __future__ import annotations
 
+import difflib
+import logging
 import os
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -38,6 +41,7 @@ DATABASE_FILE = "lastlight.db"
 #: The settings that say which database it is. Only one of them may be given, and an argument leaves none to the rest.
 DATABASE = ("url", "url_file")
 
+_log = logging.getLogger("lastlight_state")
 
 #: Postgres counts milliseconds in 32 bits.
 _MOST_SECONDS = 2_147_483
@@ -206,8 +210,11 @@ class Settings(BaseSettings):
 def load_settings(base: Settings | None, **arguments: Any) -> Settings:
     """The settings in force: ``base`` or the environment, with the arguments that are not None on top.
 
-    A file that holds the URL is read here, once. Raises `InvalidValue` naming the first setting that is wrong.
+    A file that holds the URL is read here, once. Raises `InvalidValue` naming the first setting that is wrong. Logs a
+    warning of variables of the environment that begin with ``LASTLIGHT_STATE_`` and are no setting.
     """
+    if base is None:
+        _warn_of(tuple(name for name in os.environ if name.upper().startswith(PREFIX)))
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
         if base is None:
@@ -219,6 +226,18 @@ def load_settings(base: Settings | None, **arguments: Any) -> Settings:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidValue(where or DATABASE[-1], first["msg"].removeprefix("Value error, ")) from None
+
+
+@cache
+def _warn_of(variables: tuple[str, ...]) -> None:
+    """Log a warning of each variable that no setting reads, once in a process."""
+    known = [PREFIX + ("SCHEMA" if name == "schema_name" else name.upper()) for name in Settings.model_fields]
+    for variable in variables:
+        name, nested, _ = variable.upper().partition("__")
+        if name not in known or (nested and name != PREFIX + "LIMITS"):
+            close = difflib.get_close_matches(name, known, 1)
+            meant = f": did you mean {close[0]}?" if close else ""
+            _log.warning("the environment variable %s is no setting, and nothing reads it%s", variable, meant)
 
 
 def stated_for_all(schema: str) -> bool:

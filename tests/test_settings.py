@@ -317,3 +317,16 @@ def test_a_relative_state_directory_means_the_same_after_a_change_of_directory(
         assert store.settings.state_dir == home / "state"
     assert (home / "state/agent-sessions/projects/p/s.jsonl").exists()
     assert list(elsewhere.iterdir()) == []
+
+
+def test_a_variable_that_is_no_setting_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """maintenance OP-98: an argument of `load_settings` for a base reads no environment, and warns of nothing."""
+    monkeypatch.setenv("LASTLIGHT_STATE_UURL", "a.db")
+    monkeypatch.setenv("LASTLIGHT_STATE_LIMITS__CONTEXT", "1000")
+    base = load_settings(None)
+    load_settings(None)
+    load_settings(base)
+    told = "the environment variable LASTLIGHT_STATE_UURL is no setting, and nothing reads it"
+    assert caplog.messages == [f"{told}: did you mean LASTLIGHT_STATE_URL?"]

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 
+import click
+
 from lastlight_state.errors import Conflict
 
 REFUSED = "not_confirmed"
+
+#: The flag of every command that may ask.
+YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def ask(question: str, *, yes: bool) -> None:
@@ -19,3 +24,9 @@ def ask(question: str, *, yes: bool) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Conflict("Nothing was done", code=REFUSED)
+
+
+def at_terminal(question: str, *, yes: bool) -> None:
+    """As `ask` on a terminal. A script that acts is not asked, and goes on."""
+    if sys.stdin.isatty():
+        ask(question, yes=yes)

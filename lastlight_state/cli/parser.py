@@ -58,6 +58,10 @@ COMMANDS = {
 }
 
 
+#: What all commands have in common, for the parser.
+CONTEXT: dict[str, Any] = {"show_default": True, "help_option_names": ["-h", "--help"]}
+
+
 class Answered(Exception):
     """A flag has answered by itself, without a command."""
 
@@ -84,13 +88,19 @@ class Commands(click.Group):
 def parse(words: Sequence[str], call: Call) -> Answer:
     """The answer of the command that the words name. Raises what the parser and the command raise."""
     group = commands()
+    words = _helped(words)
     try:
-        with group.make_context(PROGRAM, list(words), obj=call, show_default=True) as context:
+        with group.make_context(PROGRAM, list(words), obj=call, **CONTEXT) as context:
             return cast(Answer, group.invoke(context))
     except Answered as answered:
         return answered.answer
     except click.exceptions.Exit:  # help was printed
         return Answer()
+
+
+def _helped(words: Sequence[str]) -> Sequence[str]:
+    """Return ``help COMMAND`` as ``COMMAND --help``."""
+    return [*words[1:], "--help"] if list(words[:1]) == ["help"] else words
 
 
 def commands() -> click.Group:

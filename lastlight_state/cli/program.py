@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, NoReturn, TextIO
+
+from click.shell_completion import shell_complete
 
 from lastlight_state.cli import parser
 from lastlight_state.cli.answers import Answer
@@ -18,13 +21,25 @@ from lastlight_state.cli.flags import Flags
 from lastlight_state.cli.output import Output
 from lastlight_state.cli.redaction import Secrets
 
+#: The variable by which a shell asks for completions; its value says what for.
+COMPLETION = "_LASTLIGHT_STATE_COMPLETE"
+
 
 def main() -> NoReturn:
     """Run the command line that the process was started with, and end it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if asked := os.environ.get(COMPLETION):
+        sys.exit(complete(asked))
     sys.exit(run(sys.argv[1:]))
+
+
+def complete(asked: str) -> int:
+    """Print what a shell needs to complete a command line: ``bash_source``, or what a line so far can go on with."""
+    flags, secrets = Flags(), Secrets()
+    call = Call(flags, secrets, Output(flags, secrets, sys.stdout, sys.stderr))
+    return shell_complete(parser.commands(), {"obj": call, **parser.CONTEXT}, parser.PROGRAM, COMPLETION, asked)
 
 
 def run(words: Sequence[str]) -> int:

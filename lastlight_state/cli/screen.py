@@ -1,7 +1,6 @@
 """Where people read: plain aligned text, coloured only on a terminal that wants it.
 
-Nothing is wrapped, so an id stays in one piece. On a terminal the wide columns of a table are cut to its width;
-elsewhere everything is whole. Whatever is written goes through `Screen.write`, which escapes control characters and
+Whatever is written goes through `Screen.write`, which escapes control characters and
 those that turn the direction of text: what an agent has said must not move somebody's cursor.
 """
 
@@ -9,22 +8,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, TextIO
 
-from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from lastlight_state import codec
+from lastlight_state.cli import tables
 from lastlight_state.cli.plain import plain
+from lastlight_state.cli.tables import GAP, Column
 from lastlight_state.clock import iso_text
 
-GAP = "  "
-LEAST_WIDTH = 12
 HEADING = "bold"
 
 #: C0 and C1 controls, DEL, line and paragraph separators, and what turns the direction of text.
@@ -35,16 +32,6 @@ _STYLES = {
     "red": ("failed", "rejected", "incompatible", "foreign", "unversioned", "unreleased", "expired"),
 }
 _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: its title, and what it shows of an item. ``keep``: never cut, as ids are."""
-
-    title: str
-    of: Callable[[Any], Any]
-    keep: bool = False
-    right: bool = False
 
 
 class _Console(Console):
@@ -67,7 +54,7 @@ class Screen:
             markup=False,
             emoji=False,
         )
-        self._local = local
+        self.local = local
         self.width = self._console.width if terminal else None
 
     def write(self, line: str | Text) -> None:
@@ -83,7 +70,7 @@ class Screen:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, datetime):
-            return value.astimezone().isoformat(timespec="milliseconds") if self._local else iso_text(value)
+            return value.astimezone().isoformat(timespec="milliseconds") if self.local else iso_text(value)
         if isinstance(value, Decimal):
             return f"{value:.6f}".rstrip("0").rstrip(".")
         if isinstance(value, dict | list | tuple):
@@ -100,14 +87,8 @@ class Screen:
         return Text(printable(text), style=HEADING)
 
     def table(self, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
-        """A heading line and one line for each item, aligned."""
-        rows = [[self.styled(column.of(item)) for column in columns] for item in items]
-        heading = [self.heading(column.title) for column in columns]
-        widths = [max(cell_len(row[i].plain) for row in (heading, *rows)) for i in range(len(columns))]
-        if self.width is not None:
-            widths = _narrowed(widths, columns, self.width)
-        for row in (heading, *rows):
-            yield _aligned(row, widths, columns)
+        """A heading line, and one line for each item, aligned; on a terminal as `lastlight_state.cli.tables` says."""
+        return tables.table(self, columns, items)
 
     def fields(self, values: dict[str, Any]) -> Iterator[Text]:
         """One line for each name and value, values aligned."""
@@ -133,32 +114,3 @@ def _harmless(text: Text) -> Text:
         return text
     pieces = text.divide(sorted({place for span in found for place in span} - {0, len(text)}))
     return Text.assemble(*(Text(printable(p.plain)) if _CONTROL.search(p.plain) else p for p in pieces))
-
-
-def _narrowed(widths: list[int], columns: Sequence[Column], room: int) -> list[int]:
-    """Widths that fit, taken from the widest column that may be cut, as far as that goes."""
-    widths = list(widths)
-    may_be_cut = [i for i, column in enumerate(columns) if not column.keep]
-    while sum(widths) + len(GAP) * (len(widths) - 1) > room:
-        widest = max(may_be_cut, key=lambda i: widths[i], default=None)
-        if widest is None or widths[widest] <= LEAST_WIDTH:
-            break
-        widths[widest] -= 1
-    return widths
-
-
-def _aligned(cells: Sequence[Text], widths: Sequence[int], columns: Sequence[Column]) -> Text:
-    line = Text()
-    for i, (cell, width, column) in enumerate(zip(cells, widths, columns, strict=True)):
-        last = i == len(columns) - 1
-        fitting = _cut(cell, width)
-        blanks = " " * (width - cell_len(fitting.plain))
-        parts = (blanks, fitting) if column.right else (fitting, "" if last else blanks)
-        line = line.append_text(Text.assemble(*parts, "" if last else GAP))
-    return line
-
-
-def _cut(cell: Text, width: int) -> Text:
-    if cell_len(cell.plain) <= width:
-        return cell
-    return Text(set_cell_size(cell.plain, width - 1) + "…", style=cell.style)

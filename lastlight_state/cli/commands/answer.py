@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 import click
 
 from lastlight_state import codec
+from lastlight_state.cli import ids
 from lastlight_state.cli.actors import BY, acting
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.consent import YES, ask
 from lastlight_state.cli.opening import working
-from lastlight_state.errors import InvalidValue
+from lastlight_state.cli.plain import plain
+from lastlight_state.errors import AlreadyAnswered, InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Answered, AnsweredRequest
 
@@ -33,34 +36,46 @@ class _Given(NamedTuple):
 @click.option("--value", metavar="JSON", help="The answer to a request, such as a form or a choice.")
 @click.option("--digest", metavar="HEX", help="Of the action that is approved, as `show approval` tells it.")
 @BY
-def run(
-    call: Call,
-    question_id: str,
-    approve: bool,
-    reject: bool,
-    reply: str | None,
-    value: str | None,
-    digest: str | None,
-    by: str | None,
-) -> Answer:
+@YES
+def run(call: Call, question_id: str, digest: str | None, by: str | None, yes: bool, **flags: Any) -> Answer:
     """Answer a question, so that its run goes on. ID is that of an approval or of a request to a person.
 
     One flag says the answer. The first answer stands: where somebody was faster, the exit code is 1, and the error
-    names the answer that won.
+    names the answer that won. A gate that has an action is approved with the digest of that action; without --digest,
+    the action is shown, and you are asked whether it is the one.
     """
-    given = _given(approve or None, reject or None, reply, value)
+    given = _given(**flags)
     with working(call) as store:
-        done = _answered(store, question_id, given, digest, acting(by))
+        kind, question_id = ids.resolve(store, question_id, ("approval", "question"))
+        if kind == "approval" and given.flag == "--approve" and digest is None:
+            digest = _confirmed_digest(call, store, question_id, yes=yes)
+        try:
+            done = _answered(store, question_id, given, digest, acting(by))
+        except AlreadyAnswered as lost:
+            winner = lost.winner
+            lost.args = (f"{lost}: {winner.status} by {winner.answered_by or 'nobody who is named'}",)
+            raise
     stored = done.approval if isinstance(done, Answered) else done.request
     data = {"answer": stored, "run": done.run, "repeated": done.repeated}
     return Answer(data, lambda _: [f"{stored.id}: {stored.status}; run {done.run.id}: {done.run.status}"])
 
 
-def _given(*values: Any) -> _Given:
-    found = [_Given(flag, value) for flag, value in zip(_FLAGS, values, strict=True) if value is not None]
+def _given(approve: bool, reject: bool, reply: str | None, value: str | None) -> _Given:
+    values = (approve or None, reject or None, reply, value)
+    found = [_Given(flag, given) for flag, given in zip(_FLAGS, values, strict=True) if given is not None]
     if len(found) != 1:
         raise InvalidValue("answer", f"expected one of {', '.join(_FLAGS)}, got {len(found)}")
     return found[0]
+
+
+def _confirmed_digest(call: Call, store: StateStore, approval_id: str, *, yes: bool) -> str | None:
+    """Return the digest of the action that a person has just seen, and None for a gate without an action."""
+    gate = store.workflows.approvals.get(approval_id)
+    if gate.action is None or gate.status != "pending":
+        return None
+    call.output.note(f"action: {codec.encode_sound(plain(gate.action)).decode()}")
+    ask("Approve this action?", yes=yes)
+    return gate.action_digest
 
 
 def _answered(

@@ -11,7 +11,8 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import existing, look
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import Manifest
 from lastlight_state.maintenance.backup.records import LINES

@@ -5,12 +5,12 @@ from __future__ import annotations
 from lastlight_state import migrations
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
-from lastlight_state.cli.screen import Column
+from lastlight_state.cli.tables import Column
 
 COLUMNS = (
     Column("REVISION", lambda revision: revision.revision, keep=True),
     Column("AFTER", lambda revision: revision.down_revision, keep=True),
-    Column("WHAT", lambda revision: revision.summary),
+    Column("WHAT", lambda revision: revision.summary, below=True),
 )
 
 

@@ -12,7 +12,8 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.cli.views import bundles
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import ImportReport
@@ -25,7 +26,7 @@ COUNTS = (Column("WHAT", lambda row: row[0]), Column("COUNT", lambda row: row[1]
 FAILED = (
     Column("FAILED", lambda one: one.unit, keep=True),
     Column("CODE", lambda one: one.code),
-    Column("REASON", lambda one: one.reason),
+    Column("REASON", lambda one: one.reason, below=True),
 )
 KEPT = (Column("UNIT", lambda one: one.unit, keep=True), Column("KEPT AS IT IS HERE", lambda one: one.kept))
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 import click
 
 from lastlight_state.agent_log import AgentLog, LogLine, LogPage
+from lastlight_state.cli import ids
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import look
 from lastlight_state.cli.views import event_lines, log_lines
 from lastlight_state.cli.views.log_sources import Source, source_of
 from lastlight_state.db import valid
@@ -25,7 +27,7 @@ PAGE = 500
 @command("log")
 @click.argument("key", metavar="ID")
 @click.option("--events", is_flag=True, help="Of a run: the events of its journal, instead of what its agents said.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until all of it has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until all of it has ended.")
 @click.option("--limit", metavar="N", type=int, help="Of each session only the last N, 1 to 500.")
 @click.option("--raw", is_flag=True, help="The lines as they stand in the file, byte for byte.")
 @click.option("--type", "types", metavar="WORD", multiple=True, help="Only these types; may be given several times.")
@@ -41,6 +43,7 @@ def run(call: Call, key: str, events: bool, follow: bool, limit: int | None, raw
     if events:
         if raw:
             raise InvalidValue("--raw", "must not be given with --events: they are no lines of a file")
+        key = look(call, lambda store: ids.whole(store, key, "run"))
         return _print_events(call, event_lines.Events(call, key, types), last=limit, follow=follow)
     printer = _Printer(call, raw=raw, types=frozenset(types) if types else None)
     source = source_of(call, key)

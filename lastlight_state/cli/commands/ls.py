@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import click
 
-from lastlight_state.cli import ages
+from lastlight_state.cli import ages, ids
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
@@ -16,13 +18,15 @@ from lastlight_state.cli.views.kind import Filters
 from lastlight_state.cli.views.kinds import KINDS
 from lastlight_state.clock import SYSTEM_CLOCK, aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
+from lastlight_state.store import StateStore
 
 DEFAULT = "sessions"
 
 
 @command("ls")
-@click.argument("kind", metavar="[KIND]", default=DEFAULT)
+@click.argument("kind", metavar="[KIND]", default=DEFAULT, shell_complete=lambda *_: list(KINDS))
 @pages.LIMIT
 @pages.STATUS
 @click.option("--since", metavar="TIME", help="Started since: 2026-02-03T12:00Z, or 24h ago as 24h.")
@@ -41,15 +45,21 @@ def run(
 ) -> Answer:
     """List records, newest first, a page at a time.
 
-    KIND is sessions, which is the default, runs, executions, approvals, questions, messaging, crons, mailboxes,
-    receipts, outputs, cache, sandboxes or scores, or with --run one of events, signals, frames, tool-calls and inputs.
+    KIND is sessions, which is the default, runs, executions, approvals, questions, overrides, messaging, crons,
+    mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of events, signals, frames, inputs and
+    tool-calls.
     """
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
     if project is not None and not chosen.by_project:
         raise InvalidValue("--project", f"{kind} belong to none")
     filters = Filters(pages.words(status), _moment(since), valid.page_limit(limit), page_token, run_id, project)
-    page = look(call, lambda store: chosen.page(store, filters))
-    return pages.answer(chosen, page)
+
+    def page_of(store: StateStore) -> Page[Any]:
+        if run_id is None:
+            return chosen.page(store, filters)
+        return chosen.page(store, replace(filters, run_id=ids.whole(store, run_id, "run")))
+
+    return pages.answer(chosen, look(call, page_of))
 
 
 def _moment(text: str | None) -> datetime | None:

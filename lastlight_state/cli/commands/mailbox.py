@@ -14,7 +14,8 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
@@ -24,14 +25,14 @@ from lastlight_state.mailbox import AgentMailbox, Finding, HostMailbox, Mailboxe
 SESSIONS = (
     Column("GROUP", lambda found: found.group, keep=True),
     Column("SESSION", lambda found: found.session, keep=True),
-    Column("INBOUND", lambda found: found.inbound_bytes, right=True),
-    Column("OUTBOUND", lambda found: found.outbound_bytes, right=True),
+    Column("INBOUND", lambda found: found.inbound_bytes, right=True, rank=1),
+    Column("OUTBOUND", lambda found: found.outbound_bytes, right=True, rank=2),
     Column("HEARTBEAT", lambda found: found.heartbeat_at, keep=True),
 )
 FINDINGS = (
     Column("FILE", lambda finding: finding.file),
     Column("MESSAGE", lambda finding: finding.message_id, keep=True),
-    Column("PROBLEM", lambda finding: finding.problem),
+    Column("PROBLEM", lambda finding: finding.problem, below=True),
 )
 
 SIDES = ("host", "agent")

@@ -12,7 +12,8 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import STOPPED, Failure
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import PrunePlan, PrunePolicy
 from lastlight_state.maintenance.prune.checks import ALL

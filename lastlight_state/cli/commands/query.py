@@ -10,10 +10,13 @@ from typing import Any
 
 import click
 
+from lastlight_state import codec
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.plain import plain
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import QueryRows
 from lastlight_state.store import StateStore
@@ -26,11 +29,24 @@ from lastlight_state.store import StateStore
 @click.option("--timeout", metavar="SECONDS", default=30.0, help="The most seconds.")
 @click.option("--explain", is_flag=True, help="Print how the database would find the rows, and run nothing.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def run(call: Call, sql: str, params: Sequence[str], limit: int, timeout: float, explain: bool, as_csv: bool) -> Answer:
+@click.option("--jsonl", "as_lines", is_flag=True, help="Print one JSON object for each row.")
+def run(
+    call: Call,
+    sql: str,
+    params: Sequence[str],
+    limit: int,
+    timeout: float,
+    explain: bool,
+    as_csv: bool,
+    as_lines: bool,
+) -> Answer:
     """Run one statement of SQL that reads, also in a database that no store would open.
 
-    The database refuses whatever would write. Tables and columns are in docs/schema.md.
+    The database refuses whatever would write. Tables and columns are in docs/schema.md. Where the columns do not fit
+    on a terminal, each row is shown as a block of lines.
     """
+    if as_csv and as_lines:
+        raise InvalidValue("--jsonl", "must not be given with --csv")
     values = dict(map(_named, params))
 
     def ask(store: StateStore) -> QueryRows:
@@ -42,7 +58,13 @@ def run(call: Call, sql: str, params: Sequence[str], limit: int, timeout: float,
     if found.truncated:
         call.output.warn(f"only the first {len(found.rows)} rows")
     data = {"columns": found.columns, "rows": found.rows, "truncated": found.truncated}
-    return Answer(data, lambda screen: _csv(found) if as_csv else _table(found, screen))
+    return Answer(data, lambda screen: _drawn(found, screen, as_csv, as_lines))
+
+
+def _drawn(found: QueryRows, screen: Screen, as_csv: bool, as_lines: bool) -> Iterator[Any]:
+    if as_lines:
+        return (codec.encode_sound(plain(dict(zip(found.columns, row, strict=True)))).decode() for row in found.rows)
+    return _csv(found) if as_csv else _table(found, screen)
 
 
 def _named(text: str) -> tuple[str, str]:

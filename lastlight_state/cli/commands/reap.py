@@ -11,13 +11,14 @@ from lastlight_state.cli import ages
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import ReapPlan
 from lastlight_state.maintenance.reap import ENDS
 
 SESSIONS = (
-    Column("SESSION", lambda one: one.id, keep=True),
+    Column("SESSION", lambda one: one.id, is_id=True),
     Column("OWNER", lambda one: one.owner),
     Column("LAST SIGN", lambda one: one.last_sign, keep=True),
 )

@@ -16,7 +16,8 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of, working
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.cli.views.counters import raised
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import InvalidValue, StateError

@@ -15,7 +15,8 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.cli.views import run_records
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
@@ -27,13 +28,13 @@ POLL = 0.5
 _MOST_DAYS = 100_000
 
 RUNS = (
-    Column("ID", lambda run: run.run_id, keep=True),
-    Column("SESSION", lambda run: run.session_id, keep=True),
+    Column("ID", lambda run: run.run_id, is_id=True),
+    Column("SESSION", lambda run: run.session_id, is_id=True, rank=3),
     Column("STATE", lambda run: run.state),
     Column("OUTCOME", lambda run: run.outcome),
     Column("STARTED", lambda run: run.started_at, keep=True),
-    Column("MODEL", lambda run: run.model_name),
-    Column("BYTES", lambda run: run.size_bytes, right=True),
+    Column("MODEL", lambda run: run.model_name, rank=2),
+    Column("BYTES", lambda run: run.size_bytes, right=True, rank=1),
     Column("INPUT", lambda run: run.input_preview),
 )
 FINDINGS = (
@@ -41,7 +42,7 @@ FINDINGS = (
     Column("CODE", lambda finding: finding.code, keep=True),
     Column("LINE", lambda finding: finding.line, right=True),
     Column("OFFSET", lambda finding: finding.offset, right=True),
-    Column("TEXT", lambda finding: finding.text),
+    Column("TEXT", lambda finding: finding.text, below=True),
 )
 
 

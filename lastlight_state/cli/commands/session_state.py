@@ -12,7 +12,8 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.cli.views import run_records
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
@@ -20,11 +21,11 @@ from lastlight_state.run_log import RunLog, SessionPage, SessionState
 from lastlight_state.run_log.states import States
 
 SESSIONS = (
-    Column("ID", lambda entry: entry.session_id, keep=True),
+    Column("ID", lambda entry: entry.session_id, is_id=True),
     Column("UPDATED", lambda entry: entry.updated_at, keep=True),
-    Column("RUN", lambda entry: entry.run_id, keep=True),
+    Column("RUN", lambda entry: entry.run_id, is_id=True, rank=2),
     Column("MESSAGES", lambda entry: entry.message_count, right=True),
-    Column("WORKSPACE", lambda entry: entry.workspace_root),
+    Column("WORKSPACE", lambda entry: entry.workspace_root, rank=1),
     Column("LAST", lambda entry: entry.problem or entry.last_user_message),
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from lastlight_state.cli import ids
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
@@ -26,6 +27,7 @@ from lastlight_state.store import StateStore, View
 class Found:
     """A record, its children, the text it produced (executions), and what happened to it (runs)."""
 
+    kind: Kind
     record: Any
     children: Mapping[str, Page[Any]]
     output_text: str | None
@@ -33,40 +35,55 @@ class Found:
 
 
 @command("show")
-@click.argument("kind", metavar="KIND")
-@click.argument("key", metavar="ID")
+@click.argument("kind", metavar="[KIND]", shell_complete=lambda *_: list(BY_NAME))
+@click.argument("key", metavar="ID", required=False)
 @click.option(
     "--run", "run_id", metavar="ID", help="The run that the record belongs to, for kinds that have a number there."
 )
 @click.option("--full", is_flag=True, help="Show long texts whole, and fields that are empty.")
 @click.option("--history", is_flag=True, help="Of a run: everything that happened to it.")
-def run(call: Call, kind: str, key: str, run_id: str | None, full: bool, history: bool) -> Answer:
+def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, history: bool) -> Answer:
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
     KIND is run, execution, approval, question, messaging, session, cron, receipt, output, score or input, or with
-    --run one of event, signal, frame, tool-call and sandbox. ID is the record's id, name or key, of an input its run,
-    or the number in the run.
+    --run one of event, signal, frame, tool-call and sandbox. It may be left out where the ID says it. ID is the
+    record's id, name or key, of an input its run, or the number in the run. The beginning of an id is enough where no
+    other has it, and last is the newest record.
     """
-    chosen = BY_NAME[valid.word("KIND", kind, BY_NAME)]
-    if history and kind != "run":
-        raise InvalidValue("--history", "only a run has one")
-    if run_id is not None and chosen.part is None:
-        raise InvalidValue("--run", "must not be given: the ID is enough")
-    found = look(call, lambda store: _found(store, chosen, key, run_id, history))
+    if key is None and kind in BY_NAME:
+        raise click.UsageError(f"Missing argument 'ID': which {kind}?")
+    if key is not None:
+        _refuse_flags(BY_NAME[valid.word("KIND", kind, BY_NAME)], run_id, history)
+    found = look(call, lambda store: _found(store, kind, key, run_id, history))
     data: dict[str, Any] = {"record": found.record, "children": found.children}
-    if kind == "execution":
+    if found.kind.name == "execution":
         data["output_text"] = found.output_text
     if found.history is not None:
         data["history"] = found.history
     return Answer(data, lambda screen: _lines(found, screen, full))
 
 
-def _found(store: StateStore, kind: Kind, key: str, run_id: str | None, history: bool) -> Found:
+def _found(store: StateStore, word: str, key: str | None, run_id: str | None, history: bool) -> Found:
+    if key is None:
+        word, key = ids.resolve(store, word)
+    else:
+        key = ids.whole(store, key, word)
+    kind = BY_NAME[word]
+    _refuse_flags(kind, run_id, history)
+    if run_id is not None:
+        run_id = ids.whole(store, run_id, "run")
     with store.view() as view:
         record = _record(view, kind, key, run_id)
         children = kind.children(view, record)
         output = view.workflows.executions.find_output(key) if kind.name == "execution" else None
-    return Found(record, children, output, timelines.whole(store, key) if history else None)
+    return Found(kind, record, children, output, timelines.whole(store, key) if history else None)
+
+
+def _refuse_flags(kind: Kind, run_id: str | None, history: bool) -> None:
+    if history and kind.name != "run":
+        raise InvalidValue("--history", "only a run has one")
+    if run_id is not None and kind.part is None:
+        raise InvalidValue("--run", "must not be given: the ID is enough")
 
 
 def _record(view: View, kind: Kind, key: str, run_id: str | None) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import Bundle, LoadedBundle
 from lastlight_state.maintenance.bundles.records import ON_CONFLICT

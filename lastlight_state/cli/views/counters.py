@@ -9,7 +9,8 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 
 COUNTS = (Column("COUNTER", lambda row: row[0]), Column("BEHIND", lambda row: row[1], right=True))
 SAMPLES = (

@@ -9,7 +9,8 @@ from lastlight_state.cli import consent
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.maintenance import RedactPlan
 from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore

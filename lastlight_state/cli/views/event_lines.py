@@ -10,7 +10,8 @@ from rich.text import Text
 
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.screen import GAP, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import GAP
 from lastlight_state.cli.views.log_sources import POLL_SECONDS
 from lastlight_state.db.records import Page
 from lastlight_state.journal import Event, EventFilter

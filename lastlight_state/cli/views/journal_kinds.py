@@ -13,23 +13,23 @@ from lastlight_state.errors import InvalidValue
 EVENTS = (
     column("SEQ", keep=True, right=True),
     column("TYPE"),
-    column("NODE", "node_id"),
+    column("NODE", "node_id", rank=1),
     column("AT", "occurred_at", keep=True),
     column("PAYLOAD"),
 )
 SIGNALS = (
     column("SEQ", keep=True, right=True),
     column("NAME", "signal_name"),
-    column("CORRELATION", "correlation_id"),
+    column("CORRELATION", "correlation_id", rank=3),
     column("RECEIVED", "received_at", keep=True),
-    column("BY", "received_by"),
-    column("TAKEN BY", "consumed_by"),
+    column("BY", "received_by", rank=2),
+    column("TAKEN BY", "consumed_by", rank=1),
     column("PAYLOAD"),
 )
 FRAMES = (
     column("NUMBER", "frame_no", keep=True, right=True),
     column("AT", "created_at", keep=True),
-    column("STORED", "encoding"),
+    column("STORED", "encoding", rank=1),
     column("BYTES", "full_bytes", right=True),
     column("NOTE"),
 )
@@ -38,25 +38,25 @@ TOOL_CALLS = (
     column("TOOL", "tool_name"),
     column("STATUS"),
     column("NODE", "node_id"),
-    column("ITERATION", right=True),
-    column("ATTEMPT", right=True),
-    column("STARTED", "started_at", keep=True),
+    column("ITERATION", right=True, rank=2),
+    column("ATTEMPT", right=True, rank=3),
+    column("STARTED", "started_at", keep=True, rank=1),
     column("MS", "duration_ms", right=True),
 )
 SANDBOXES = (
-    column("ID", "sandbox_id", keep=True),
-    column("RUN", "run_id", keep=True),
+    column("ID", "sandbox_id", is_id=True),
+    column("RUN", "run_id", is_id=True),
     column("STATUS"),
-    column("RUNTIME"),
-    column("WORKSPACE", "workspace_id"),
+    column("RUNTIME", rank=2),
+    column("WORKSPACE", "workspace_id", rank=1),
     column("UPDATED", "updated_at", keep=True),
 )
 SCORES = (
-    column("ID", keep=True),
-    column("RUN", "run_id", keep=True),
+    column("ID", is_id=True),
+    column("RUN", "run_id", is_id=True),
     column("NODE", "node_id"),
     column("SCORER", "scorer_name"),
-    column("SOURCE"),
+    column("SOURCE", rank=1),
     column("SCORED", "scored_at", keep=True),
     column("SCORE", right=True),
 )

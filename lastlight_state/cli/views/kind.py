@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from lastlight_state.cli.screen import Column
+from lastlight_state.cli.tables import Column
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore, View
@@ -83,6 +83,6 @@ def needed_run(kind: str, run_id: str | None) -> str:
     return run_id
 
 
-def column(title: str, field: str | None = None, **options: bool) -> Column:
+def column(title: str, field: str | None = None, **options: Any) -> Column:
     """A column of a field, that of the title's name unless given."""
     return Column(title, attrgetter(field or title.lower()), **options)

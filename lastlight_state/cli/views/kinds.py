@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lastlight_state.cli.screen import Column
+from lastlight_state.cli.tables import Column
 from lastlight_state.cli.views import journal_kinds, output_kinds, run_kinds, talk_kinds
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.records import Page
@@ -13,12 +13,12 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
 SESSIONS = (
-    column("ID", keep=True),
-    column("PLATFORM"),
+    column("ID", is_id=True),
+    column("PLATFORM", rank=2),
     column("CHANNEL", "channel_id"),
-    column("THREAD", "thread_id"),
+    column("THREAD", "thread_id", rank=3),
     column("USER", "user_id"),
-    column("ACTIVE"),
+    column("ACTIVE", rank=1),
     column("MESSAGES", "message_count", right=True),
     column("UPDATED", "last_activity_at", keep=True),
 )
@@ -26,39 +26,39 @@ MESSAGES = (
     column("ID", keep=True, right=True),
     column("ROLE"),
     column("AT", "timestamp", keep=True),
-    column("TEXT", "preview"),
+    column("TEXT", "preview", below=True),
 )
 CRONS = (
     column("NAME", keep=True),
     column("PATTERN", "effective_pattern"),
-    column("ZONE", "effective_timezone"),
+    column("ZONE", "effective_timezone", rank=3),
     column("ENABLED", "effective_enabled"),
     column("NEXT", "next_run_at", keep=True),
-    column("LAST", "last_run_at", keep=True),
-    column("TARGET"),
+    column("LAST", "last_run_at", keep=True, rank=2),
+    column("TARGET", rank=1),
 )
 FIRES = (
-    column("ID", keep=True),
+    column("ID", is_id=True),
     column("STATUS"),
     column("FOR", "scheduled_for", keep=True),
-    column("STARTED", "started_at", keep=True),
-    column("DISPATCHED", right=True),
+    column("STARTED", "started_at", keep=True, rank=1),
+    column("DISPATCHED", right=True, rank=2),
     column("NOTE"),
 )
 MAILBOXES = (
     column("GROUP", keep=True),
     column("SESSION", keep=True),
-    column("INBOUND", "inbound_bytes", right=True),
-    column("OUTBOUND", "outbound_bytes", right=True),
+    column("INBOUND", "inbound_bytes", right=True, rank=1),
+    column("OUTBOUND", "outbound_bytes", right=True, rank=2),
     column("HEARTBEAT", "heartbeat_at", keep=True),
 )
 RECEIPTS = (
-    column("ID", keep=True),
+    column("ID", is_id=True),
     column("KIND"),
     column("SCOPE"),
     column("STATE"),
     column("STARTED", "started_at", keep=True),
-    column("UPDATED", "updated_at", keep=True),
+    column("UPDATED", "updated_at", keep=True, rank=1),
     Column("ROWS", lambda found: sum(found.counts.values()), right=True),
 )
 

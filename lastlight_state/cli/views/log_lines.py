@@ -8,7 +8,8 @@ from rich.text import Text
 
 from lastlight_state.agent_log import LogLine, LogMessage
 from lastlight_state.agent_log.messages import messages_of
-from lastlight_state.cli.screen import GAP, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import GAP
 
 SHORT = 160
 #: Beyond this a cost is no cost, and its digits would fill the screen.

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 from lastlight_state.agent_log import AgentLog
+from lastlight_state.cli import ids
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.opening import look, settings_of
 from lastlight_state.db.iterating import pages_of
@@ -92,15 +93,14 @@ class _Database(Source):
         return _UntilOver(self, session_id)
 
     def _found(self, store: StateStore) -> tuple[list[str], bool]:
-        executions = store.workflows.executions
         try:
-            ended = store.workflows.runs.get(self._key).status in TERMINAL
+            kind, self._key = ids.resolve(store, self._key, ("run", "execution"))
         except NotFound:
-            try:
-                execution = executions.get(self._key)
-            except NotFound:
-                raise NotFound("run, execution or session", self._key) from None
+            raise NotFound("run, execution or session", self._key) from None
+        if kind == "execution":
+            execution = store.workflows.executions.get(self._key)
             return _session_ids([execution]), execution.outcome != "running"
+        ended = store.workflows.runs.get(self._key).status in TERMINAL
         return _session_ids(_all_of(store, self._key)), ended
 
 

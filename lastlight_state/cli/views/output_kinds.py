@@ -10,12 +10,12 @@ from lastlight_state.db.records import Page
 
 OUTPUTS = (
     column("KEY", keep=True),
-    column("TABLE", "table_name", keep=True),
-    column("KIND"),
+    column("TABLE", "table_name", keep=True, rank=1),
+    column("KIND", rank=2),
     column("UPDATED", "updated_at", keep=True),
 )
 ROWS = (
-    column("RUN", "run_id", keep=True),
+    column("RUN", "run_id", is_id=True),
     column("NODE", "node_id", keep=True),
     column("ITERATION", right=True),
     column("WRITTEN", "updated_at", keep=True),
@@ -27,12 +27,12 @@ INPUTS = (
     column("REASON"),
 )
 CACHE = (
-    column("KEY", "cache_key", keep=True),
+    column("KEY", "cache_key", is_id=True),
     column("WORKFLOW", "workflow_name"),
-    column("NODE", "node_id"),
-    column("OUTPUT", "output_key"),
+    column("NODE", "node_id", rank=2),
+    column("OUTPUT", "output_key", rank=3),
     column("STORED", "created_at", keep=True),
-    column("EXPIRES", "expires_at", keep=True),
+    column("EXPIRES", "expires_at", keep=True, rank=1),
 )
 
 

@@ -5,60 +5,77 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lastlight_state.cli.screen import Column
+from lastlight_state.cli.tables import Column
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 
 RUNS = (
-    column("ID", keep=True),
+    column("ID", is_id=True),
     column("WORKFLOW", "workflow_name"),
     column("STATUS"),
-    column("PHASE", "current_phase"),
-    column("TRIGGER", "trigger_id"),
+    column("PHASE", "current_phase", rank=1),
+    column("TRIGGER", "trigger_id", rank=3),
     column("UPDATED", "updated_at", keep=True),
-    column("COST", "totals.cost_usd", right=True),
+    column("COST", "totals.cost_usd", right=True, rank=2),
 )
 EXECUTIONS = (
-    column("ID", keep=True),
+    column("ID", is_id=True),
     column("SKILL"),
     column("OUTCOME"),
-    column("SESSION", "session_id", keep=True),
+    column("SESSION", "session_id", is_id=True, rank=4),
     column("STARTED", "started_at", keep=True),
     Column(
-        "SECONDS", lambda found: None if found.duration_ms is None else f"{found.duration_ms / 1000:.1f}", right=True
+        "SECONDS",
+        lambda found: None if found.duration_ms is None else f"{found.duration_ms / 1000:.1f}",
+        right=True,
+        rank=2,
     ),
-    column("TURNS", right=True),
-    column("COST", "cost_usd", right=True),
+    column("TURNS", right=True, rank=3),
+    column("COST", "cost_usd", right=True, rank=1),
 )
 APPROVALS = (
-    column("ID", keep=True),
-    column("RUN", "run_id", keep=True),
+    column("ID", is_id=True),
+    column("RUN", "run_id", is_id=True),
     column("GATE"),
     column("STATUS"),
-    column("BY", "answered_by"),
+    column("BY", "answered_by", rank=1),
     column("ASKED", "asked_at", keep=True),
-    column("SUMMARY"),
+    column("SUMMARY", below=True),
 )
 QUESTIONS = (
-    column("ID", keep=True),
-    column("RUN", "run_id", keep=True),
-    column("NODE", "node_id"),
+    column("ID", is_id=True),
+    column("RUN", "run_id", is_id=True),
+    column("NODE", "node_id", rank=2),
     column("KIND"),
     column("ASKED", "asked_at", keep=True),
-    column("EXPIRES", "expires_at", keep=True),
-    column("PROMPT"),
+    column("EXPIRES", "expires_at", keep=True, rank=1),
+    column("PROMPT", below=True),
 )
 #: Those of a run, in every status.
 ASKED = (
-    column("ID", keep=True),
-    column("NODE", "node_id"),
+    column("ID", is_id=True),
+    column("NODE", "node_id", rank=2),
     column("KIND"),
     column("STATUS"),
-    column("BY", "answered_by"),
+    column("BY", "answered_by", rank=1),
     column("ASKED", "asked_at", keep=True),
-    column("PROMPT"),
+    column("PROMPT", below=True),
 )
+
+
+OVERRIDES = (
+    column("WORKFLOW", "name"),
+    column("ENABLED"),
+    column("BY", "updated_by", rank=1),
+    column("SINCE", "updated_at", keep=True),
+    column("REASON", below=True),
+)
+
+
+def _overrides(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("overrides", "status", "since", "run")
+    return store.workflows.overrides.list(**filters.paging)
 
 
 def _runs(store: Store, filters: Filters) -> Page[Any]:
@@ -107,6 +124,7 @@ KINDS = {
     "approvals": Kind(
         "approval", APPROVALS, _approvals, "(no approvals)", lambda store, key: store.workflows.approvals.get(key)
     ),
+    "overrides": Kind("override", OVERRIDES, _overrides, "(no workflow is switched)"),
     "questions": Kind(
         "question",
         QUESTIONS,

@@ -10,30 +10,30 @@ from lastlight_state.conversations import SessionFilter
 from lastlight_state.db.records import Page
 
 SESSIONS = (
-    column("ID", keep=True),
+    column("ID", is_id=True),
     column("NAME"),
     column("STATUS"),
-    column("KIND", "invocation_kind"),
-    column("AGENT", "agent_name"),
-    column("BRANCHES", "branch_count", right=True),
+    column("KIND", "invocation_kind", rank=3),
+    column("AGENT", "agent_name", rank=1),
+    column("BRANCHES", "branch_count", right=True, rank=2),
     column("MESSAGES", "message_count", right=True),
     column("UPDATED", "updated_at", keep=True),
 )
 BRANCHES = (
-    column("ID", keep=True),
+    column("ID", is_id=True),
     column("NAME"),
-    column("PARENT", "parent_branch_id", keep=True),
+    column("PARENT", "parent_branch_id", is_id=True, rank=1),
     column("AT", "forked_at_ord", right=True),
     column("MESSAGES", "length", right=True),
     column("CREATED", "created_at", keep=True),
 )
 TRANSITIONS = (
     column("SEQ", keep=True, right=True),
-    column("BRANCH", "branch_id"),
+    column("BRANCH", "branch_id", is_id=True),
     column("FROM", "previous_status"),
     column("TO", "status"),
     column("REASON", "reason_code"),
-    column("ACTOR"),
+    column("ACTOR", rank=1),
     column("AT", "created_at", keep=True),
 )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
 from lastlight_state.db.iterating import pages_of
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.store import StateStore
@@ -13,8 +14,8 @@ from lastlight_state.store import StateStore
 COLUMNS = (
     Column("AT", lambda entry: entry.at, keep=True),
     Column("SOURCE", lambda entry: entry.source),
-    Column("ACTOR", lambda entry: entry.actor),
-    Column("WHAT", lambda entry: entry.text),
+    Column("ACTOR", lambda entry: entry.actor, rank=1),
+    Column("WHAT", lambda entry: entry.text, below=True),
 )
 #: What the clock said, where that disagrees with the order of what happened.
 CLOCK = Column("CLOCK", lambda entry: entry.clock)
