@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.orm import Session
 
 from lastlight_state.backends import backend_of_engine, open_backend
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
-from lastlight_state.db.joined import hooks_follow, joinable, undo, undone_together
+from lastlight_state.db.joined import joined, undo
 from lastlight_state.db.lent import Loan
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
@@ -185,19 +186,19 @@ class StateStore(Domains):
 
     @block
     def transaction(
-        self, *, connection: Connection | None = None, claim: Claim | None = None, label: str | None = None
+        self, *, connection: Connection | Session | None = None, claim: Claim | None = None, label: str | None = None
     ) -> Iterator[Transaction]:
         """Group calls: commits on leaving, rolls back on any exception.
 
-        ``connection`` joins your own transaction instead, which you commit. ``claim`` is confirmed first, so that what
-        the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is; engine writes to that
-        run present it by themselves. ``label`` names the transaction in the text of errors, in logs and in
-        ``store.metrics``. Raises `NestedTransaction` inside another one of the same thread. The body is
-        not repeated when the database is busy; `run` does that.
+        ``connection``, a session too, joins your own transaction instead, which you commit. ``claim`` is confirmed
+        first, so that what the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is;
+        engine writes to that run present it by themselves. ``label`` names the transaction in the text of errors, in
+        logs and in ``store.metrics``. Raises `NestedTransaction` inside another one of the same thread. The body is not
+        repeated when the database is busy; `run` does that.
         """
         if connection is not None:
-            with self._joined(connection, label, claim) as joined:
-                yield joined
+            with self._joined(connection, label, claim) as transaction:
+                yield transaction
             return
         with self._transaction(self._scope.beginning(Mode.WRITE, label), label, claim) as transaction:
             try:
@@ -292,22 +293,20 @@ class StateStore(Domains):
                 raise
 
     @block
-    def _joined(self, connection: Connection, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
+    def _joined(self, given: Connection | Session, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
         self._scope.refuse_closed()
         if self.settings.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
-        unit = Unit(self.backend, self.backend.join(joinable(connection)))
-        scope = TransactionScope(unit, self.metrics)
         try:
-            with self._scope.inside(), undone_together(connection, unit):
-                yield _held(Transaction(self._context, scope, partial(undo, unit), claim), claim)
+            with joined(self.backend, given, self.metrics) as unit, self._scope.inside():
+                scope = TransactionScope(unit, self.metrics)
+                try:
+                    yield _held(Transaction(self._context, scope, partial(undo, unit), claim), claim)
+                finally:
+                    scope.end()
         except BaseException as error:
             labelled(error, label)
             raise
-        finally:
-            scope.end()
-            self.backend.leave(unit.checkout)
-        hooks_follow(connection, unit, self.metrics)
 
 
 def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = False) -> Backend:

@@ -10,7 +10,10 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.orm import Session
 
+from lastlight_state.backends.base import Backend
 from lastlight_state.backends.sql.endings import ending_word
 from lastlight_state.db.scope import refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
@@ -21,30 +24,61 @@ from lastlight_state.unwinding import Exit, Held, block
 _SAVEPOINT = "lastlight_block"
 
 
-def joinable(connection: object) -> Connection:
-    """Return the connection. Raises `MisuseError` for what is none of SQLAlchemy's, with what to give instead."""
-    given = type(connection)
-    asynchronous = given.__module__.startswith("sqlalchemy.ext.asyncio")
-    if asynchronous or (isinstance(connection, Connection) and connection.dialect.is_async):
+@block
+def joined(backend: Backend, given: Connection | Session, metrics: Metrics) -> Iterator[Unit]:
+    """A unit inside the transaction of what a caller gave. Raises `MisuseError` for what cannot be joined."""
+    connection, session = joinable(given)
+    unit = Unit(backend, backend.join(connection))
+    try:
+        with _undone_together(connection, unit, session):
+            yield unit
+    finally:
+        backend.leave(unit.checkout)
+    _hooks_follow(connection, unit, metrics)
+
+
+def joinable(given: object) -> tuple[Connection, Session | None]:
+    """Return the connection, and the session that it is of. Raises `MisuseError` with what to give instead."""
+    kind = type(given)
+    asynchronous = kind.__module__.startswith("sqlalchemy.ext.asyncio")
+    if asynchronous or (isinstance(given, Connection) and given.dialect.is_async):
         instead = "an asynchronous one cannot be joined; use store.run(work), and Session(bind=tx.connection) in work"
-    elif isinstance(connection, Connection):
-        return connection
-    elif isinstance(connection, Engine):
+    elif isinstance(given, Connection):
+        return given, None
+    elif isinstance(given, Session):
+        return _connection_of(given), given
+    elif isinstance(given, Engine):
         instead = "use `with engine.begin() as connection`"
-    elif hasattr(connection, "get_bind") or hasattr(connection, "registry"):  # a Session, a scoped_session
-        instead = "give session.connection()"
+    elif hasattr(given, "registry"):  # a scoped_session
+        instead = "give session()"
     else:
         instead = "give one that is inside a transaction"
-    raise MisuseError(f"connection= takes a Connection of SQLAlchemy, not {given.__name__}: {instead}")
+    raise MisuseError(f"connection= takes a Connection or Session of SQLAlchemy, not {kind.__name__}: {instead}")
+
+
+def _connection_of(session: Session) -> Connection:
+    try:
+        return session.connection()
+    except InvalidRequestError as error:  # of several databases, or none; one that is told to begin
+        raise MisuseError(f"connection= is a session that gives no connection; give a Connection: {error}") from error
 
 
 @block
-def undone_together(connection: Connection, unit: Unit) -> Iterator[None]:
+def _undone_together(connection: Connection, unit: Unit, session: Session | None) -> Iterator[None]:
     """Undo everything in the block if it raises, even if the caller commits the rest.
 
-    The caller's transaction stays open meanwhile: a commit in the block is refused, which to SQLAlchemy is a commit
-    that failed, so that the transaction is rolled back.
+    A session forgets what it flushed in the block. The caller's transaction stays open meanwhile: a commit in the block
+    is refused, which to SQLAlchemy is a commit that failed, so that the transaction is rolled back.
     """
+    if session is None:
+        yield from _in_a_savepoint(connection, unit)
+        return
+    with session.begin_nested():
+        session.connection()  # only now the savepoint is made
+        yield from _in_a_savepoint(connection, unit)
+
+
+def _in_a_savepoint(connection: Connection, unit: Unit) -> Iterator[None]:
     unit.plain(f"SAVEPOINT {_SAVEPOINT}")
     with _Watch(connection, unit) as watch:
         try:
@@ -129,7 +163,7 @@ class _Watch(Held, AbstractContextManager["_Watch"]):
         raise MisuseError("commit inside a block that joined this transaction: commit after it")
 
 
-def hooks_follow(connection: Connection, unit: Unit, metrics: Metrics) -> None:
+def _hooks_follow(connection: Connection, unit: Unit, metrics: Metrics) -> None:
     """Run the unit's hooks when the caller's transaction is committed, drop them when it is rolled back.
 
     If the caller rolls back to a savepoint, the hooks of the units inside it are dropped.

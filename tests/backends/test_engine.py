@@ -150,6 +150,34 @@ def test_a_connection_goes_back_as_it_came_from_a_transaction_that_was_joined(
             assert habits(driver) == before
 
 
+def test_every_setting_of_a_callers_session_is_back_after_a_unit_and_a_joined_block(
+    postgres_database: Database,
+) -> None:
+    """backends B-113."""
+    engine = sa.create_engine(postgres_database.url, pool_size=1, max_overflow=0)
+
+    def connected(driver: Any, record: Any) -> None:
+        driver.execute("SET statement_timeout = 1234; SET lock_timeout = 55; SET search_path = public, pg_catalog")
+        driver.execute("SET timezone = 'Asia/Tokyo'; SET default_transaction_isolation = 'serializable'")
+        driver.commit()
+
+    def settings() -> dict[str, str]:
+        with borrowed(engine) as driver:
+            return dict(
+                driver.execute("SELECT name, setting FROM pg_settings WHERE name NOT LIKE 'plpgsql.%'").fetchall()
+            )
+
+    sa.event.listen(engine, "connect", connected)
+    before = settings()
+    with postgres_database.open(engine=engine) as store:
+        store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+        undone(store, lambda tx: tx.workflows.runs.list())
+        with engine.begin() as connection, store.transaction(connection=connection) as tx:
+            tx.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+    assert settings() == before
+    engine.dispose()
+
+
 def test_a_statement_that_was_cut_off_does_not_keep_the_caller_from_committing(
     make_engine: Make, database: Database
 ) -> None:

@@ -244,8 +244,9 @@ def test_what_is_no_connection_is_refused_with_what_to_give_instead(store: State
     """backends B-43."""
     asynchronous = sa.create_engine("postgresql+psycopg_async://nobody@127.0.0.1:1/none")
     made: list[tuple[Any, str]] = [
-        (sa.orm.Session(engine), r"not Session: give session\.connection\(\)"),
-        (sa.orm.scoped_session(sa.orm.sessionmaker(engine)), r"give session\.connection\(\)"),
+        (sa.orm.scoped_session(sa.orm.sessionmaker(engine)), r"not scoped_session: give session\(\)"),
+        (sa.orm.Session(), "a session that gives no connection; give a Connection: "),
+        (sa.orm.Session(engine, autobegin=False), r"give a Connection: .*session\.begin\(\)"),
         (engine, r"engine\.begin\(\) as connection"),
         (asynchronous, r"engine\.begin\(\) as connection"),
         (FarConnection(asynchronous), r"store\.run\(work\)"),
@@ -309,26 +310,6 @@ def test_the_label_is_noted_on_the_error(store: StateStore, engine: sa.Engine) -
     ):
         tx.workflows.runs.get("none")
     assert str(raised.value).endswith("(in the transaction 'import')")
-
-
-@pytest.mark.parametrize("pragma", ["foreign_keys", "recursive_triggers"])
-def test_a_sqlite_connection_without_a_pragma_is_refused_by_its_name(
-    state_store: StateStore, state_dir: Any, pragma: str
-) -> None:
-    """backends B-26: inside a transaction it cannot be switched on."""
-    engine = sa.create_engine(f"sqlite:///{state_dir}/lastlight.db")
-    other = {"foreign_keys": "recursive_triggers", "recursive_triggers": "foreign_keys"}[pragma]
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"PRAGMA {other} = ON")
-        connection.commit()
-        with (
-            connection.begin(),
-            pytest.raises(MisuseError, match=f"PRAGMA {pragma} off") as raised,
-            state_store.transaction(connection=connection),
-        ):
-            pass
-        assert raised.value.details == {"pragma": pragma}
-    engine.dispose()
 
 
 def test_a_busy_file_is_named_when_joining(state_store: StateStore, state_dir: Any) -> None:

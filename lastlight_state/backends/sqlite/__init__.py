@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
-from lastlight_state.backends.sqlite import door, files, forms, questions
+from lastlight_state.backends.sqlite import door, files, forms, hosts, questions
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
 from lastlight_state.backends.sqlite.connections import (
     Connections,
@@ -40,7 +39,7 @@ from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import busy_timeout, piece, tried_again
 from lastlight_state.backends.sqlite.reading import fetched
 from lastlight_state.backends.sqlite.shape import shape_of
-from lastlight_state.errors import BackendError, MisuseError, NotSupported, ReadOnlyTransaction, StateError
+from lastlight_state.errors import BackendError, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.unwinding import block
 
 MEMORY = ":memory:"
@@ -188,26 +187,10 @@ class SqliteBackend(Moving, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        driver: Any = connection.connection.dbapi_connection
-        for pragma in ("foreign_keys", "recursive_triggers"):
-            if not driver.execute(f"PRAGMA {pragma}").fetchone()[0]:
-                raise MisuseError(
-                    f"connection= has PRAGMA {pragma} off, and a transaction cannot change it", pragma=pragma
-                )
-        checkout = Checkout.of(driver, Mode.WRITE, owner=connection)
-        checkout.before = driver.cursor()
-        checkout.execute = checkout.before.execute
-        if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
-            try:
-                driver.execute("BEGIN IMMEDIATE")
-            except sqlite3.Error as error:
-                raise translate(error) from error
-        return checkout
+        return hosts.joined(connection)
 
     def leave(self, checkout: Checkout) -> None:
-        """End a statement that was cut off: as long as its rows are not all read, the caller could not commit."""
-        with suppress(sqlite3.Error):  # the caller has closed the connection
-            checkout.before.close()
+        hosts.leave(checkout)
 
     def alive(self, checkout: Checkout) -> bool:
         return checkout.driver is not None and bool(checkout.driver.in_transaction)

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.line import Line
-from lastlight_state.backends.sqlite import files
+from lastlight_state.backends.sqlite import files, hosts
 from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
@@ -154,7 +154,7 @@ class SharedConnection(Connections):
 
 
 class EngineConnections(Connections):
-    """A caller's engine. Each checkout gets our settings; each return gives the driver's own transactions back.
+    """A caller's engine. Each checkout gets the settings that a unit needs; each return puts the caller's back.
 
     On a database in memory readers wait for the writer, because they may share its connection.
     """
@@ -165,7 +165,9 @@ class EngineConnections(Connections):
         path = _file_of(engine)
         self._in_memory = path is None
         carrier = None if path is None else files.file_system(path)
-        self._settings = tuple(pragmas(options, carrier))
+        self._settings = hosts.needed(pragmas(options, carrier))
+        #: The file's journal mode, which stays, is set once.
+        self._once = hosts.once(pragmas(options, carrier))
 
     def recover(self, checkout: Checkout) -> None:
         if self._in_memory:
@@ -191,9 +193,12 @@ class EngineConnections(Connections):
     def _lend_writer(self, checkout: Checkout) -> None:
         owner = self._checkout()
         driver: Any = owner.dbapi_connection
-        checkout.lend(driver, owner=owner, before=driver.isolation_level)
+        checkout.lend(driver, owner=owner)
         try:
-            driver.isolation_level = None
+            checkout.before = hosts.Habits(driver)
+            checkout.before.leave_transactions_to_us(driver)
+            if self._once is not None:
+                self._set_up_once(driver, checkout.before)
             set_up(driver, self._settings, self._options, writes=checkout.mode.writes)
         except BaseException:
             checkout.broken = True
@@ -202,13 +207,14 @@ class EngineConnections(Connections):
             raise
 
     def _take_back_writer(self, checkout: Checkout) -> None:
-        owner, driver = checkout.owner, checkout.driver
+        owner = checkout.owner
         if owner is None:
             return
+        if not checkout.broken:
+            checkout.broken = not checkout.before.put_back(checkout.driver)
         if checkout.broken:
             self._discard(checkout)
         else:
-            driver.isolation_level = checkout.before
             checkout.owner = None
             owner.close()
 
@@ -217,6 +223,13 @@ class EngineConnections(Connections):
             undo(cut_off.driver)
             cut_off.owner.invalidate()
             cut_off.owner = None
+
+    def _set_up_once(self, driver: Any, habits: hosts.Habits) -> None:
+        """Set what stays with the file, and tell the caller of it and of what is missing."""
+        before = hosts.journal_mode(driver)
+        set_up(driver, self._once or (), self._options, writes=False)
+        self._once = None
+        hosts.tell(habits, before, hosts.journal_mode(driver))
 
     def _checkout(self) -> Any:
         try:
