@@ -18,6 +18,7 @@ _KEYS = {
     "messaging": ("messaging_sessions", "id"),
     "session": ("sessions", "id"),
     "cron": ("cron_schedules", "name"),
+    "fire": ("cron_fires", "id"),
     "receipt": ("maintenance_receipts", "id"),
     "score": ("scores", "id"),
     "output": ("output_tables", "key"),
@@ -86,6 +87,7 @@ def _newest(store: StateStore, kinds: Collection[str]) -> Named:
         "question": store.workflows.human_requests.list_pending,
         "messaging": store.messaging.sessions.list,
         "session": store.conversations.sessions.list,
+        "fire": store.schedules.fires.list,
         "receipt": store.receipts.list,
     }
     items = lists[kind](limit=1).items if kind in lists else ()  # type: ignore[operator]

@@ -90,6 +90,10 @@ class Screen:
         """A heading line, and one line for each item, aligned; on a terminal as `lastlight_state.cli.tables` says."""
         return tables.table(self, columns, items)
 
+    def wrapped(self, text: str) -> Iterator[Text]:
+        """Return a text whole, in indented lines as wide as the terminal, or in one where there is none."""
+        return tables.wrapped(Text(printable(text)), self.width, tables.INDENT)
+
     def fields(self, values: dict[str, Any]) -> Iterator[Text]:
         """One line for each name and value, values aligned."""
         width = max((len(name) for name in values), default=0)

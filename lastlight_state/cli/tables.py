@@ -82,7 +82,7 @@ def _fitted(screen: Screen, columns: Sequence[Column], items: Sequence[Any], who
         yield line
         for i in below:
             if row[i].plain != "-":
-                yield from _wrapped(row[i], room, INDENT)
+                yield from wrapped(row[i], room, INDENT)
     if left:
         yield Text(f"(no room for {', '.join(reversed(left))}: a wider terminal, a pipe or --json has them)", "dim")
 
@@ -94,7 +94,7 @@ def blocks(screen: Screen, columns: Sequence[Column], rows: Rows, room: int) -> 
         yield screen.heading(f"-- {number} --")
         for column, cell in zip(columns, row, strict=True):
             whole = column.keep or column.is_id
-            first, *rest = [cell] if whole else _wrapped(cell, max(room - width - len(GAP), LEAST_WIDTH), 0)
+            first, *rest = [cell] if whole else wrapped(cell, max(room - width - len(GAP), LEAST_WIDTH), 0)
             yield Text.assemble((screen.heading(column.title).plain.ljust(width) + GAP, "dim"), first)
             yield from (Text(" " * (width + len(GAP))).append_text(line) for line in rest)
 
@@ -172,9 +172,10 @@ def _cut(cell: Text, width: int) -> Text:
     return Text(set_cell_size(cell.plain, width - 1) + "…", style=cell.style)
 
 
-def _wrapped(cell: Text, room: int, indent: int) -> Iterator[Text]:
-    """Return the whole text in lines that fit, each after so many blanks."""
-    for line in cell.wrap(_MEASURE, max(room - indent, LEAST_WIDTH)) or [cell]:
+def wrapped(cell: Text, room: int | None, indent: int) -> Iterator[Text]:
+    """Return the whole text in lines that fit into the room, if there is any, each after so many blanks."""
+    lines = [cell] if room is None else cell.wrap(_MEASURE, max(room - indent, LEAST_WIDTH))
+    for line in lines or [cell]:
         line.rstrip()
         yield Text(" " * indent).append_text(line)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.cli.calls import STATES, UNKNOWN, Target, fill, lastlight_state
+from support.cli.calls import STATES, UNKNOWN, Said, Target, Terminal, fill, lastlight_state
 
+from lastlight_state.cli.program import run
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import PostgresTemplate, SqliteTemplate
 from lastlight_state.testing.postgres import ThrowawayPostgres
@@ -69,3 +72,21 @@ def filled(backend: str, urls: dict[str, str]) -> dict[str, Target]:
     with StateStore.open(urls["populated"], migrate=True) as store:
         ids = fill(store)
     return {state: Target(url, backend, state, ids if state == "populated" else UNKNOWN) for state, url in urls.items()}
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run the program at a terminal of a width, where somebody answers what it asks."""
+
+    def typed(*words: object, width: int = 80, answer: str = "") -> Said:
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLUMNS", str(width))
+        for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(name, raising=False)
+        out, err, asked = Terminal(), Terminal(), Terminal(answer)
+        for name, stream in (("stdout", out), ("stderr", err), ("stdin", asked)):
+            monkeypatch.setattr(sys, name, stream)
+        code = run([str(word) for word in words])
+        return Said(code, out.getvalue(), err.getvalue())
+
+    return typed

@@ -12,7 +12,7 @@ from lastlight_state.cli.tables import Column
 #: The titles under which numbers stand; and the columns where some do, of a title that names something else elsewhere.
 NUMBERS = """
     ATTEMPT BEHIND BRANCHES BYTES COST COUNT DISPATCHED INBOUND IS ITERATION LINE MESSAGES MS NUMBER OFFSET OUTBOUND
-    MUST_BE RECORDS ROWS SCORE SECONDS SECTIONS SEQ TURNS
+    MUST_BE RESTARTS_LEFT RECORDS ROWS SCORE SECONDS SECTIONS SEQ TURNS
 """.split()
 NUMBERS_HERE = {
     "demo.report.MESSAGES ID",
@@ -22,8 +22,8 @@ NUMBERS_HERE = {
 }
 #: The same for ids, names that are ids, and times, of which a part is of no use.
 WHOLE = """
-    AFTER ASKED AT CREATED EXPIRES FAILED FOR GIVEN GROUP HEARTBEAT ID KEY LAST_SIGN MESSAGE NEXT NUMBER OF PARENT
-    RECEIVED REVISION RUN SCORED SEQ SESSION SINCE STARTED UPDATED WRITTEN
+    AFTER ASKED AT CREATED DUE EXPIRES FAILED FOR GIVEN GROUP HEARTBEAT ID KEY LAST_SIGN MESSAGE NEXT NUMBER OF PARENT
+    RECEIVED REVISION RUN SCORED SEEN SEQ SESSION SINCE STARTED UPDATED WRITTEN
 """.split()
 WHOLE_HERE = {
     "commands.import.KEPT UNIT",
@@ -34,6 +34,7 @@ WHOLE_HERE = {
     "views.output_kinds.CACHE STORED",
     "views.output_kinds.OUTPUTS TABLE",
     "views.output_kinds.ROWS NODE",
+    "views.run_kinds.NODES NODE",
     "views.talk_kinds.TRANSITIONS BRANCH",
 }
 CUT_HERE = {"views.talk_kinds.BRANCHES AT"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
+from support.cli.calls import Terminal
 
 from lastlight_state.cli.screen import Screen, printable_json
 from lastlight_state.cli.tables import Column
@@ -19,11 +20,6 @@ COLUMNS = (
     Column("COUNT", lambda item: item[2], right=True),
 )
 ITEMS = [("0123456789abcdef" * 2, "succeeded", 7), ("x", "東京 " * 40, 12_345)]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)

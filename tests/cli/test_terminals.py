@@ -11,51 +11,20 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
-from cli.test_screen import Terminal
 from rich.cells import cell_len
-from support.cli.calls import Said, lastlight_state
+from support.cli.calls import Terminal, begun, lastlight_state
 from support.filled_store import scene
 
 from lastlight_state.cli.ages import since
-from lastlight_state.cli.program import run
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.tables import Column, shortest
 from lastlight_state.cli.views.kinds import KINDS
-from lastlight_state.store import StateStore
 from lastlight_state.testing import Database
-from lastlight_state.workflows import Gate, NodeRef, Question, RunOptions, Trigger
+from lastlight_state.workflows import Gate, NodeRef, Question
 
 LONG = "Deploy version 12 of the payment service to all regions at once, although two of them are asleep? " * 3
 ITEM = {name: name * 12 for name in "abcd"}
 NOW = datetime(2026, 2, 3, 12, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run the program at a terminal of a width, where somebody answers what it asks."""
-
-    def typed(*words: object, width: int = 80, answer: str = "") -> Said:
-        monkeypatch.setenv("COLUMNS", str(width))
-        out, err, asked = Terminal(), Terminal(), Terminal(answer)
-        for name, stream in (("stdout", out), ("stderr", err), ("stdin", asked)):
-            monkeypatch.setattr(sys, name, stream)
-        code = run([str(word) for word in words])
-        return Said(code, out.getvalue(), err.getvalue())
-
-    return typed
-
-
-def begun(store: StateStore, **options: Any) -> str:
-    return store.workflows.runs.create(
-        "review", trigger=Trigger("t", type="cli"), phase="plan", options=RunOptions(**options)
-    ).id
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
@@ -66,7 +35,7 @@ def test_every_list_fits_the_terminal(database: Database, typed: Any, kind: str,
     with database.open() as store:
         run_id = store.workflows.runs.list(limit=1).items[0].id
         store.workflows.approvals.pause(begun(store), Gate("deploy", LONG))
-    of_run = ["--run", run_id] if kind in ("events", "signals", "frames", "tool-calls", "inputs") else []
+    of_run = ["--run", run_id] if kind in ("nodes", "events", "signals", "frames", "tool-calls", "inputs") else []
     found = typed("ls", kind, "--no-color", "--url", database.url, *of_run, width=width)
     assert found.code == 0
     lines = [line for line in found.out.splitlines() if not line.startswith("more: ")]
@@ -83,28 +52,28 @@ def test_a_question_is_whole_below_its_row(sqlite_database: Database, typed: Any
         assert " ".join(line.strip() for line in lines[1:]) == LONG.strip()
 
 
-def test_columns_leave_by_their_rank_and_are_named() -> None:
+def test_columns_leave_by_their_rank_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-95: what never leaves makes a block of lines of each item instead."""
     columns = [Column(name, itemgetter(name), keep=True, rank=rank) for rank, name in enumerate("abcd")]
-    assert _drawn(columns, 60, [ITEM])[-1] == "a" * 12 + "  " + "b" * 12 + "  " + "c" * 12 + "  " + "d" * 12
-    assert _drawn(columns, 40, [ITEM]) == [
+
+    def drawn(width: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        screen = Screen(stream := Terminal(), colour=False)
+        for line in screen.table(columns, [ITEM]):
+            screen.write(line)
+        return stream.getvalue().splitlines()
+
+    assert drawn(60)[-1] == "a" * 12 + "  " + "b" * 12 + "  " + "c" * 12 + "  " + "d" * 12
+    assert drawn(40) == [
         "a             b             c",
         "aaaaaaaaaaaa  bbbbbbbbbbbb  cccccccccccc",
         "(no room for d: a wider terminal, a pipe or --json has them)",
     ]
-    assert _drawn(columns, 12, [ITEM])[1:] == [
+    assert drawn(12)[1:] == [
         "a" * 12,
         "(no room for b, c, d: a wider terminal, a pipe or --json has them)",
     ]
-    assert _drawn(columns, 11, [ITEM])[:3] == ["-- 1 --", "a  aaaaaaaaaaaa", "b  bbbbbbbbbbbb"]
-
-
-def _drawn(columns: list[Column], width: int, items: list[Any]) -> list[str]:
-    os.environ["COLUMNS"] = str(width)
-    screen = Screen(stream := Terminal(), colour=False)
-    for line in screen.table(columns, items):
-        screen.write(line)
-    return stream.getvalue().splitlines()
+    assert drawn(11)[:3] == ["-- 1 --", "a  aaaaaaaaaaaa", "b  bbbbbbbbbbbb"]
 
 
 @pytest.mark.parametrize(

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from lastlight_state import codec
-from lastlight_state.cli import ids
+from lastlight_state.cli import ids, pending
 from lastlight_state.cli.actors import BY, acting
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.consent import YES, ask
 from lastlight_state.cli.opening import working
+from lastlight_state.cli.pending import Given
 from lastlight_state.cli.plain import plain
-from lastlight_state.errors import AlreadyAnswered, InvalidValue
+from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import Answered, AnsweredRequest
+from lastlight_state.workflows import Answered
 
 _FLAGS = ("--approve", "--reject", "--reply", "--value")
-
-
-class _Given(NamedTuple):
-    """The one flag that was given, and its value."""
-
-    flag: str
-    value: Any
 
 
 @command("answer")
@@ -49,20 +43,15 @@ def run(call: Call, question_id: str, digest: str | None, by: str | None, yes: b
         kind, question_id = ids.resolve(store, question_id, ("approval", "question"))
         if kind == "approval" and given.flag == "--approve" and digest is None:
             digest = _confirmed_digest(call, store, question_id, yes=yes)
-        try:
-            done = _answered(store, question_id, given, digest, acting(by))
-        except AlreadyAnswered as lost:
-            winner = lost.winner
-            lost.args = (f"{lost}: {winner.status} by {winner.answered_by or 'nobody who is named'}",)
-            raise
+        done = pending.answer(store, question_id, given, digest=digest, by=acting(by))
     stored = done.approval if isinstance(done, Answered) else done.request
     data = {"answer": stored, "run": done.run, "repeated": done.repeated}
-    return Answer(data, lambda _: [f"{stored.id}: {stored.status}; run {done.run.id}: {done.run.status}"])
+    return Answer(data, lambda _: [pending.told(done)])
 
 
-def _given(approve: bool, reject: bool, reply: str | None, value: str | None) -> _Given:
+def _given(approve: bool, reject: bool, reply: str | None, value: str | None) -> Given:
     values = (approve or None, reject or None, reply, value)
-    found = [_Given(flag, given) for flag, given in zip(_FLAGS, values, strict=True) if given is not None]
+    found = [Given(flag, given) for flag, given in zip(_FLAGS, values, strict=True) if given is not None]
     if len(found) != 1:
         raise InvalidValue("answer", f"expected one of {', '.join(_FLAGS)}, got {len(found)}")
     return found[0]
@@ -76,27 +65,3 @@ def _confirmed_digest(call: Call, store: StateStore, approval_id: str, *, yes: b
     call.output.note(f"action: {codec.encode_sound(plain(gate.action)).decode()}")
     ask("Approve this action?", yes=yes)
     return gate.action_digest
-
-
-def _answered(
-    store: StateStore, question_id: str, given: _Given, digest: str | None, by: str
-) -> Answered | AnsweredRequest:
-    request = store.workflows.human_requests.find(question_id)
-    if request is not None:
-        return store.workflows.human_requests.answer(question_id, _response(given), by=by)
-    if given.flag == "--value":
-        raise InvalidValue("--value", "is for requests to a person; an approval is approved, rejected or replied to")
-    if given.flag == "--reply":
-        return store.workflows.approvals.answer(question_id, "replied", by=by, response=given.value)
-    decision = "approved" if given.flag == "--approve" else "rejected"
-    return store.workflows.approvals.answer(question_id, decision, by=by, digest=digest)  # type: ignore[arg-type]
-
-
-def _response(given: _Given) -> Any:
-    """What is answered to a request."""
-    if given.flag == "--value":
-        try:
-            return codec.decode(given.value)
-        except ValueError as error:
-            raise InvalidValue("--value", f"is not JSON: {error}") from None
-    return given.value if given.flag == "--reply" else given.flag == "--approve"

@@ -31,6 +31,8 @@ DEFAULT = "sessions"
 @pages.STATUS
 @click.option("--since", metavar="TIME", help="Started since: 2026-02-03T12:00Z, or 24h ago as 24h.")
 @click.option("--project", metavar="NAME", help="Of sessions: only those of this project.")
+@click.option("--workflow", metavar="NAME", help="Of runs, claimable or unhealthy too: only those of this workflow.")
+@click.option("--repo", metavar="NAME", help="Of runs: only those of this repository, owner/name or a name alone.")
 @click.option("--run", "run_id", metavar="ID", help="Only those of this run.")
 @pages.PAGE_TOKEN
 def run(
@@ -39,20 +41,21 @@ def run(
     limit: int,
     status: Sequence[str],
     since: str | None,
-    project: str | None,
     run_id: str | None,
     page_token: str | None,
+    **narrower: str | None,
 ) -> Answer:
     """List records, newest first, a page at a time.
 
-    KIND is sessions, which is the default, runs, executions, approvals, questions, overrides, messaging, crons,
-    mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of events, signals, frames, inputs and
-    tool-calls.
+    KIND is sessions, which is the default, runs, executions, approvals, questions, queue, claimable, unhealthy,
+    overrides, messaging, crons, fires, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of
+    nodes, events, signals, tool-calls, frames and inputs.
     """
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
-    if project is not None and not chosen.by_project:
-        raise InvalidValue("--project", f"{kind} belong to none")
-    filters = Filters(pages.words(status), _moment(since), valid.page_limit(limit), page_token, run_id, project)
+    for flag, value in narrower.items():
+        if value is not None and flag not in chosen.by:
+            raise InvalidValue(f"--{flag}", f"{kind} belong to none")
+    filters = Filters(pages.words(status), _moment(since), valid.page_limit(limit), page_token, run_id, **narrower)
 
     def page_of(store: StateStore) -> Page[Any]:
         if run_id is None:

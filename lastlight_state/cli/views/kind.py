@@ -32,10 +32,16 @@ class Filters:
     page_token: str | None
     run_id: str | None = None
     project: str | None = None
+    workflow: str | None = None
+    repo: str | None = None
 
     @property
     def paging(self) -> dict[str, Any]:
         return {"limit": self.limit, "page_token": self.page_token}
+
+    @property
+    def workflows(self) -> list[str] | None:
+        return None if self.workflow is None else [self.workflow]
 
     @property
     def status(self) -> Any:
@@ -63,7 +69,8 @@ class Kind:
     """How to list a kind, and to get one with its children. ``name`` is its singular, as `show` takes it.
 
     ``get`` finds one by its key alone, ``part`` one of a run by the run and its key there. A kind with neither can
-    only be listed. ``by_project`` says that a list can be that of one project.
+    only be listed. ``by`` names the other flags that
+    narrow its list: ``project``, ``workflow``, ``repo``.
     """
 
     name: str
@@ -73,7 +80,7 @@ class Kind:
     get: Callable[[Store, str], Any] | None = None
     part: Callable[[Store, str, str], Any] | None = None
     children: Callable[[Store, Any], Mapping[str, Page[Any]]] = lambda _, __: {}
-    by_project: bool = False
+    by: tuple[str, ...] = ()
 
 
 def needed_run(kind: str, run_id: str | None) -> str:

@@ -39,6 +39,7 @@ CRONS = (
 )
 FIRES = (
     column("ID", is_id=True),
+    column("CRON", "cron_name"),
     column("STATUS"),
     column("FOR", "scheduled_for", keep=True),
     column("STARTED", "started_at", keep=True, rank=1),
@@ -71,6 +72,12 @@ def _sessions(store: Store, filters: Filters) -> Page[Any]:
 def _crons(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("crons", "since", "run")
     return store.schedules.crons.list(**_cron_state(filters.statuses), **filters.paging)
+
+
+def _fires(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("fires", "run")
+    statuses: Any = filters.statuses
+    return store.schedules.fires.list(status=statuses, since=filters.since, **filters.paging)
 
 
 def _receipts(store: Store, filters: Filters) -> Page[Any]:
@@ -129,6 +136,7 @@ KINDS = {
     "crons": Kind(
         "cron", CRONS, _crons, "(no crons)", lambda store, key: store.schedules.crons.get(key), children=_of_cron
     ),
+    "fires": Kind("fire", FIRES, _fires, "(no fires)", lambda store, key: store.schedules.fires.get(key)),
     "mailboxes": Kind("mailbox", MAILBOXES, _mailboxes, "(no mailboxes)"),
     "receipts": Kind("receipt", RECEIPTS, _receipts, "(no receipts)", lambda store, key: store.receipts.get(key)),
     **journal_kinds.KINDS,

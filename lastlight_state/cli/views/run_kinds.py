@@ -64,6 +64,31 @@ ASKED = (
 )
 
 
+CLAIMABLE = (
+    column("RUN", "run_id", is_id=True),
+    column("WORKFLOW", "workflow_name"),
+    column("KIND"),
+    column("LAST OWNER", "last_owner", rank=2),
+    column("SEEN", "seen_at", keep=True),
+    column("RESTARTS LEFT", "restarts_left", right=True, rank=1),
+)
+UNHEALTHY = (
+    column("ID", is_id=True),
+    column("WORKFLOW", "workflow_name"),
+    column("STATE", "state.state"),
+    column("STARTED", "started_at", keep=True),
+    Column("WHAT IS WRONG", lambda found: ", ".join(found.state.unhealthy), below=True),
+)
+NODES = (
+    column("NODE", "node_id", keep=True),
+    column("ITERATION", right=True),
+    column("STATE"),
+    column("ATTEMPT", "last_attempt", right=True, rank=2),
+    column("LABEL", rank=3),
+    column("WAITS FOR", "waiting_for", rank=1),
+    column("DUE", "wake_at", keep=True, rank=1),
+    column("UPDATED", "updated_at", keep=True),
+)
 OVERRIDES = (
     column("WORKFLOW", "name"),
     column("ENABLED"),
@@ -80,7 +105,34 @@ def _overrides(store: Store, filters: Filters) -> Page[Any]:
 
 def _runs(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("runs", "run")
-    return store.workflows.runs.list(statuses=filters.statuses, since=filters.since, **filters.paging)
+    return store.workflows.runs.list(
+        statuses=filters.statuses,
+        since=filters.since,
+        workflow_names=filters.workflows,
+        repo=filters.repo,
+        **filters.paging,
+    )
+
+
+def _queue(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("the queue", "status", "since", "run")
+    return store.workflows.queue.list(**filters.paging)
+
+
+def _claimable(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("claimable runs", "status", "since", "run")
+    return store.workflows.claims.list_claimable(workflow_names=filters.workflows, **filters.paging)
+
+
+def _unhealthy(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("unhealthy runs", "status", "since", "run")
+    return store.workflows.health.list_unhealthy(workflow_names=filters.workflows, **filters.paging)
+
+
+def _nodes(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("nodes", "since")
+    states: Any = filters.statuses
+    return store.workflows.nodes.list(filters.run("nodes"), states=states, **filters.paging)
 
 
 def _executions(store: Store, filters: Filters) -> Page[Any]:
@@ -113,7 +165,19 @@ def _of_run(store: Store, run: Any) -> Mapping[str, Page[Any]]:
 
 #: By the word that ``ls`` takes.
 KINDS = {
-    "runs": Kind("run", RUNS, _runs, "(no runs)", lambda store, key: store.workflows.runs.get(key), children=_of_run),
+    "runs": Kind(
+        "run",
+        RUNS,
+        _runs,
+        "(no runs)",
+        lambda store, key: store.workflows.runs.get(key),
+        children=_of_run,
+        by=("workflow", "repo"),
+    ),
+    "queue": Kind("queued run", RUNS, _queue, "(nothing is queued)"),
+    "claimable": Kind("claimable run", CLAIMABLE, _claimable, "(no run may be taken)", by=("workflow",)),
+    "unhealthy": Kind("unhealthy run", UNHEALTHY, _unhealthy, "(no unhealthy run on this page)", by=("workflow",)),
+    "nodes": Kind("node", NODES, _nodes, "(no nodes)"),
     "executions": Kind(
         "execution",
         EXECUTIONS,

@@ -58,7 +58,7 @@ KINDS = {
         "(no sessions)",
         lambda store, key: store.conversations.sessions.get(key),
         children=_of_session,
-        by_project=True,
+        by=("project",),
     ),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.tables import GAP, Column
 from lastlight_state.db.iterating import pages_of
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.store import StateStore
@@ -31,3 +31,8 @@ def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
     """The entries as a table."""
     disagrees = any(entry.clock is not None for entry in entries)
     return screen.table((*COLUMNS, CLOCK) if disagrees else COLUMNS, entries)
+
+
+def line(entry: TimelineEntry, screen: Screen) -> str:
+    """One entry as a line."""
+    return GAP.join(screen.shown(value) for value in (entry.at, entry.source, entry.actor, entry.text))

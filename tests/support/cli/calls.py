@@ -17,7 +17,7 @@ from lastlight_state.cli.program import run
 from lastlight_state.cli.redaction import Secrets
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import Gate, Trigger, Usage
+from lastlight_state.workflows import Gate, RunOptions, Trigger, Usage
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,20 @@ def lastlight_state(*words: object) -> Said:
     with redirect_stdout(out), redirect_stderr(err):
         code = run([str(word) for word in words])
     return Said(code, out.getvalue(), err.getvalue())
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def begun(store: StateStore, **options: Any) -> str:
+    """The id of a new run."""
+    return store.workflows.runs.create(
+        "review", trigger=Trigger("t", type="cli"), phase="plan", options=RunOptions(**options)
+    ).id
 
 
 def call_on(url: str) -> Call:

@@ -1,0 +1,143 @@
+"""``inbox``: everything that waits for a person, on one screen, and at a terminal the answers to it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from lastlight_state import codec
+from lastlight_state.cli import ids, pending
+from lastlight_state.cli.actors import BY, acting
+from lastlight_state.cli.ages import since
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.plain import plain
+from lastlight_state.cli.screen import Screen
+from lastlight_state.clock import SYSTEM_CLOCK
+from lastlight_state.db import valid
+from lastlight_state.errors import StateError
+from lastlight_state.store import StateStore
+from lastlight_state.workflows import PendingApproval, PendingRequest
+
+Waiting = PendingApproval | PendingRequest
+#: Characters at which the inboxes of the library cut a text.
+CUT = 500
+
+
+@command("inbox")
+@click.option("--limit", metavar="N", default=20, help="The most gates, and the most requests, 1 to 500.")
+@click.option("--run", "run_id", metavar="ID", help="Only what this run waits for.")
+@BY
+def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
+    """Show what waits for a person, gates and requests, oldest first, each with its whole text.
+
+    At a terminal you are then asked which to answer, by its number. A pipe and --json only get the list.
+    """
+    valid.page_limit(limit)
+    found = look(call, lambda store: _waiting(store, limit, run_id))
+    if call.flags.json or not (sys.stdin.isatty() and sys.stdout.isatty()) or not found:
+        return Answer({"items": found}, lambda screen: _lines(found, screen))
+    for line in _lines(found, call.output.screen):
+        call.output.line(line)
+    with working(call) as store:
+        _converse(call, store, found, acting(by))
+    return Answer()
+
+
+def _waiting(store: StateStore, limit: int, run_id: str | None) -> list[Waiting]:
+    given: dict[str, Any] = {"limit": limit, "order": "oldest"}
+    if run_id is not None:
+        given["run_id"] = ids.whole(store, run_id, "run")
+    gates = store.workflows.approvals.list_pending(**given).items
+    requests = store.workflows.human_requests.list_pending(**given).items
+    return sorted((*gates, *requests), key=lambda one: (one.asked_at, one.id))
+
+
+def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:
+    if not found:
+        yield "(nothing waits for a person)"
+    now = SYSTEM_CLOCK.now()
+    for number, one in enumerate(found, 1):
+        what = one.gate if isinstance(one, PendingApproval) else f"{one.node_id} ({one.kind})"
+        yield screen.heading(f"{number}. {what}: {one.workflow_name}, asked {since(one.asked_at, now)}")
+        text = one.summary if isinstance(one, PendingApproval) else one.prompt
+        yield from screen.wrapped(text)
+        if len(text) >= CUT:
+            yield f"    It goes on: lastlight-state show {one.id} --full"
+        for title, value in _more(one):
+            yield from screen.wrapped(f"{title}: {screen.shown(value)}")
+        yield f"    id {one.id}, run {one.run_id}"
+
+
+def _more(one: Waiting) -> Iterator[tuple[str, Any]]:
+    """What must be seen before it is answered."""
+    if isinstance(one, PendingApproval):
+        if one.action is not None:
+            yield "action", one.action
+        elif one.action_digest is not None:
+            yield "action", f"too large for this list: lastlight-state show approval {one.id} --full"
+    else:
+        if one.options is not None:
+            yield "options", one.options
+        if one.has_schema:
+            yield "form", f"lastlight-state show question {one.id} --full"
+        if one.expires_at is not None:
+            yield "expires", one.expires_at
+
+
+def _converse(call: Call, store: StateStore, found: Sequence[Waiting], by: str) -> None:
+    """Answer what the person chooses, until an empty line."""
+    while text := _asked("Answer which number (empty: none)?"):
+        if not text.isdecimal() or not 1 <= int(text) <= len(found):
+            call.output.note(f"expected a number from 1 to {len(found)}")
+            continue
+        one = found[int(text) - 1]
+        try:
+            given = _answer_of(one)
+            if given is not None:
+                done = pending.answer(store, one.id, given, digest=_digest(one), by=by)
+                call.output.note(pending.told(done))
+        except StateError as error:
+            call.output.note(str(error))
+
+
+def _answer_of(one: Waiting) -> pending.Given | None:
+    """Return what the person says to one, or None for nothing."""
+    if isinstance(one, PendingApproval):
+        if one.kind == "reply":
+            text = _asked("Reply (empty: none):")
+            return pending.Given("--reply", text) if text else None
+        return _yes_or_no("Approve? [y/n, empty: neither]")
+    if one.kind == "confirm":
+        return _yes_or_no("Yes? [y/n, empty: neither]")
+    if one.kind == "text":
+        text = _asked("Answer (empty: none):")
+        return pending.Given("--reply", text) if text else None
+    if isinstance(one.options, list):
+        text = _asked(f"Which option, 1 to {len(one.options)} (empty: none)?")
+        if not text.isdecimal() or not 1 <= int(text) <= len(one.options):
+            return None
+        return pending.Given("--value", codec.encode_sound(plain(one.options[int(text) - 1])).decode())
+    text = _asked("Answer as JSON (empty: none):")
+    return pending.Given("--value", text) if text else None
+
+
+def _digest(one: Waiting) -> str | None:
+    """Return the digest of the action that was on the screen."""
+    return one.action_digest if isinstance(one, PendingApproval) else None
+
+
+def _yes_or_no(question: str) -> pending.Given | None:
+    text = _asked(question).lower()
+    flags = {"y": "--approve", "yes": "--approve", "n": "--reject", "no": "--reject"}
+    return pending.Given(flags[text], True) if text in flags else None
+
+
+def _asked(question: str) -> str:
+    sys.stderr.write(f"{question} ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()

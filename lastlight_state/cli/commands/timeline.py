@@ -1,0 +1,38 @@
+"""``timeline``: everything that happened to a run, and with ``--follow`` what happens. Never writes."""
+
+from __future__ import annotations
+
+import click
+
+from lastlight_state.cli import ids
+from lastlight_state.cli.answers import Answer
+from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.opening import look
+from lastlight_state.cli.views import timelines
+from lastlight_state.maintenance import TimelineEntry
+from lastlight_state.store import StateStore
+
+
+@command("timeline")
+@click.argument("run_id", metavar="RUN")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until the run has ended.")
+def run(call: Call, run_id: str, follow: bool) -> Answer:
+    """Print what happened to a run, oldest first: transitions, questions, executions, inputs, signals and events.
+
+    With --follow each entry is a line of its own, with --json an object; executions are told without it alone.
+    """
+    if follow:
+        return look(call, lambda store: _followed(call, store, run_id))
+
+    def entries(store: StateStore) -> tuple[TimelineEntry, ...]:
+        return timelines.whole(store, ids.whole(store, run_id, "run"))
+
+    found = look(call, entries)
+    return Answer({"items": found}, lambda screen: timelines.lines(found, screen))
+
+
+def _followed(call: Call, store: StateStore, run_id: str) -> Answer:
+    output = call.output
+    for entry in store.maintenance.timeline.follow(ids.whole(store, run_id, "run"), until_end=True):
+        output.line(entry if call.flags.json else timelines.line(entry, output.screen))
+    return Answer()

@@ -1,0 +1,71 @@
+"""Answers to what waits for a person: gates and requests, by id, as flags say them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from lastlight_state import codec
+from lastlight_state.cli.plain import plain
+from lastlight_state.errors import AlreadyAnswered, InvalidValue
+from lastlight_state.store import StateStore
+from lastlight_state.workflows import Answered, AnsweredRequest, HumanRequest
+
+Done = Answered | AnsweredRequest
+Flag = Literal["--approve", "--reject", "--reply", "--value"]
+
+
+class Given(NamedTuple):
+    """The one flag that was given, and its value."""
+
+    flag: str
+    value: Any
+
+
+def answer(store: StateStore, question_id: str, given: Given, *, digest: str | None, by: str) -> Done:
+    """Answer a question. Raises as the library, and names who was first, and the options of a request."""
+    try:
+        request = store.workflows.human_requests.find(question_id)
+        if request is not None:
+            return store.workflows.human_requests.answer(question_id, _response(given, request), by=by)
+        return _approval(store, question_id, given, digest, by)
+    except AlreadyAnswered as lost:
+        winner = lost.winner
+        lost.args = (f"{lost}: {winner.status} by {winner.answered_by or 'nobody who is named'}",)
+        raise
+
+
+def told(done: Done) -> str:
+    """Return one line of what was answered."""
+    stored = done.approval if isinstance(done, Answered) else done.request
+    return f"{stored.id}: {stored.status}; run {done.run.id}: {done.run.status}"
+
+
+def _approval(store: StateStore, approval_id: str, given: Given, digest: str | None, by: str) -> Answered:
+    approvals = store.workflows.approvals
+    if given.flag == "--value":
+        raise InvalidValue("--value", "is for requests to a person; an approval is approved, rejected or replied to")
+    if given.flag == "--reply":
+        return approvals.answer(approval_id, "replied", by=by, response=given.value)
+    if given.flag == "--reject":
+        return approvals.answer(approval_id, "rejected", by=by)
+    return approvals.answer(approval_id, "approved", by=by, digest=digest)
+
+
+def _response(given: Given, request: HumanRequest) -> Any:
+    """Return what is answered to a request. An option that is a text may be given without quotes."""
+    if given.flag != "--value":
+        return given.value if given.flag == "--reply" else given.flag == "--approve"
+    options = request.options if isinstance(request.options, list) else []
+    if given.value in options:
+        return given.value
+    try:
+        found = codec.decode(given.value)
+    except ValueError as error:
+        raise InvalidValue("--value", f"is not JSON: {error}{_choice(options)}") from None
+    if options and found not in options:
+        raise InvalidValue("--value", f"is no option{_choice(options)}")
+    return found
+
+
+def _choice(options: list[Any]) -> str:
+    return f"; the options are {codec.encode_sound(plain(options)).decode()}" if options else ""
