@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
@@ -15,7 +15,33 @@ from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, NodeRef, PhaseEntry, Trigger
 
 
-def operator(by: str, reason: str) -> dict[str, Any]:
+class Operator(TypedDict):
+    """Who acts and why, as columns of a transition."""
+
+    actor: str
+    detail: str
+
+
+class FailureColumns(TypedDict):
+    """A failure's text and details; the details are JSON as text."""
+
+    error: str
+    error_detail: str | None
+
+
+class TriggerColumns(TypedDict):
+    """A trigger as columns of a run or of an execution."""
+
+    trigger_id: str
+    trigger_type: str | None
+    owner: str | None
+    repo: str | None
+    issue_number: int | None
+    triggered_by: str | None
+    trigger_actor_type: str | None
+
+
+def operator(by: str, reason: str) -> Operator:
     """Who acts and why, as columns of a transition."""
     return {
         "actor": valid.identifier("by", by, words.ACTOR),
@@ -86,7 +112,7 @@ def no_success(outcome: str | None, failure: Failure | None, *, instead: str = "
         raise InvalidValue("failure", f"must be None for a success; {instead} says why it stopped")
 
 
-def failure_columns(failure: Failure) -> dict[str, Any]:
+def failure_columns(failure: Failure) -> FailureColumns:
     """A failure's text and details as columns."""
     detail = failure.detail
     return {
@@ -95,7 +121,7 @@ def failure_columns(failure: Failure) -> dict[str, Any]:
     }
 
 
-def trigger_columns(trigger: Trigger) -> dict[str, Any]:
+def trigger_columns(trigger: Trigger) -> TriggerColumns:
     """A trigger as columns of a run."""
     valid.group("trigger", trigger, Trigger)
     owner, repo = repos.normalised(trigger.owner, trigger.repo)

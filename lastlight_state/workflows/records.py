@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.records import Record, made
@@ -35,6 +35,29 @@ class Totals(Record):
 NO_TOTALS = Totals()
 
 
+class RunSummaryRow(TypedDict):
+    """The columns of a `RunSummary`."""
+
+    id: str
+    workflow_name: str
+    status: str
+    status_reason: str | None
+    trigger_id: str
+    trigger_type: str | None
+    owner: str | None
+    repo: str | None
+    issue_number: int | None
+    current_phase: str
+    phase_count: int
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    restart_count: int
+    parent_run_id: str | None
+    triggered_by: str | None
+    cancel_requested_at: datetime | None
+
+
 class RunSummary(Record):
     """A run as lists show it, without large values."""
 
@@ -59,7 +82,7 @@ class RunSummary(Record):
     totals: Totals = NO_TOTALS
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: RunSummaryRow) -> Self:
         if values["owner"] is None:
             values["owner"], values["repo"] = split_legacy(None, values["repo"])
         return made(cls, values)
@@ -87,6 +110,67 @@ class CompletedPhase(Record):
                 "at": _time_of(entry.get("timestamp")),
             },
         )
+
+
+class RunRow(TypedDict):
+    """The columns of a `WorkflowRun`."""
+
+    id: str
+    workflow_name: str
+    trigger_id: str
+    repo: str | None
+    issue_number: int | None
+    current_phase: str
+    phase_history: Any
+    status: str
+    context: Any
+    scratch: Any
+    node_statuses: Any
+    restart_count: int
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    owner: str | None
+    trigger_type: str | None
+    triggered_by: str | None
+    trigger_actor_type: str | None
+    run_key: str | None
+    parent_run_id: str | None
+    max_restarts: int
+    transition_seq: int
+    status_reason: str | None
+    phase_count: int
+    queued_at: datetime | None
+    admitted_at: datetime | None
+    wake_at: datetime | None
+    pause_reason: str | None
+    waiting_for: str | None
+    correlation_id: str | None
+    cancel_requested_at: datetime | None
+    cancel_requested_by: str | None
+    cancel_reason: str | None
+    deadline_at: datetime | None
+    claim_owner: str | None
+    claim_epoch: int
+    claimed_at: datetime | None
+    heartbeat_at: datetime | None
+    lease_expires_at: datetime | None
+    workflow_path: str | None
+    workflow_hash: str | None
+    vcs_type: str | None
+    vcs_root: str | None
+    vcs_revision: str | None
+    app_version: str | None
+    trace_id: str | None
+    span_id: str | None
+    error: str | None
+    error_detail: Any
+
+
+class RunDetailRow(RunRow, total=False):
+    """A run's columns with the states of its nodes."""
+
+    node_states: Any
 
 
 class WorkflowRun(Record):
@@ -149,8 +233,13 @@ class WorkflowRun(Record):
     error_detail: Any
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        values["node_statuses"] = values.pop("node_states", None) or values["node_statuses"]
+    def of_detail(cls, values: RunDetailRow) -> Self:
+        """Return the record of a run that was read with the states of its nodes."""
+        values["node_statuses"] = values.pop("node_states") or values["node_statuses"]
+        return cls.of(values)
+
+    @classmethod
+    def of(cls, values: RunRow) -> Self:
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
         history = values["phase_history"]
         values["phase_history"] = tuple(map(CompletedPhase.of_entry, history if isinstance(history, list) else ()))

@@ -29,7 +29,7 @@ from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim, Wait
 from lastlight_state.workflows.kernel import fence, questions, rows, transitions
 from lastlight_state.workflows.kernel.transitions import Why
-from lastlight_state.workflows.records import RunSummary, WorkflowRun
+from lastlight_state.workflows.records import RunSummary, RunSummaryRow, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
@@ -91,6 +91,13 @@ QUESTION = prepared(
     )
 )
 
+
+class WaitingRow(RunSummaryRow):
+    """A run that waits for a signal."""
+
+    waiting_for: str
+
+
 #: Paused runs that wait for a signal.
 WAITING = Listing(
     "waiting",
@@ -113,6 +120,7 @@ WAITING = Listing(
             )
         },
     ),
+    row=WaitingRow,
 )
 
 

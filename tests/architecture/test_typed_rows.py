@@ -16,6 +16,7 @@ from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, Statement
 from lastlight_state.testing import Database
+from lastlight_state.workflows.claims.lists import Ranges
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,6 +62,8 @@ def _statement(one: Statement[Any] | Family[Any] | Filtered[Any] | Listing[Any])
     match one:
         case Family():
             return one.of(["a"])[0]
+        case Ranges():
+            return one.of({}, False, 1)[0]
         case Filtered():
             return one.of({})[0]
         case Listing():

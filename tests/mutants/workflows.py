@@ -18,8 +18,8 @@ CHANGES = (
     Change(
         "W202",
         _W + "kernel/rows.py",
-        ".where(RUNS.c.id == run_id).with_for_update(key_share=True))",
-        ".where(RUNS.c.id == run_id))",
+        ".where(RUNS.c.id == run_id).with_for_update(key_share=True), row)",
+        ".where(RUNS.c.id == run_id), row)",
         "workflows/test_lost_races.py workflows/test_second_looks.py workflows/runs workflows/approvals/test_races.py",
         "both",
     ),

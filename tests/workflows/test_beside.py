@@ -19,7 +19,7 @@ from lastlight_state.workflows.waits import WAITING
 _REPO = {"owned_repo": {"repo_owner": "o", "repo_name": "r", "qualified": "o/r"}}
 
 #: Lists by filters that no covering index begins with, and the index that shows them.
-LISTS: list[tuple[Listing, Mapping[str, Any], str]] = [
+LISTS: list[tuple[Listing[Any], Mapping[str, Any], str]] = [
     (runs.LIST, {"workflow_names": ["a", "b"]}, "ix_workflow_runs_summary"),
     (runs.LIST, _REPO, "ix_workflow_runs_summary"),
     (runs.LIST, {"owned_repos": [*_REPO.values()] * 2}, "ix_workflow_runs_summary"),
@@ -37,7 +37,7 @@ LISTS: list[tuple[Listing, Mapping[str, Any], str]] = [
 
 @pytest.mark.parametrize(("listing", "given", "index"), LISTS)
 def test_a_list_is_shown_from_a_covering_index(
-    every_backend: StateStore, listing: Listing, given: Mapping[str, Any], index: str
+    every_backend: StateStore, listing: Listing[Any], given: Mapping[str, Any], index: str
 ) -> None:
     """workflows W-100: where large values lie inside the rows."""
     for paged in (False, True):

@@ -10,6 +10,7 @@ from lastlight_state.maintenance.imports.pieces import Into
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, change
 from lastlight_state.workflows import words
 from lastlight_state.workflows.kernel import transitions
+from lastlight_state.workflows.kernel.rows import StatusRow
 from lastlight_state.workflows.tables import RUNS
 
 _MOVES = {"running": transitions.RESUME, "paused": transitions.PAUSE, "queued": transitions.REQUEUE}
@@ -40,6 +41,7 @@ def move(view: Unit, into: Into, growth: Growth, stored: Row, row: Row, names: l
     at = (row["finished_at"] if ended else None) or row["updated_at"]
     how = transitions.END if ended else _MOVES[to]
     reason = row.get("status_reason") or "run.imported"
-    moved = transitions.move(view, how, stored, to, reason=reason, at=at, source="system", **sets)
+    here: StatusRow = {"id": stored["id"], "status": stored["status"]}
+    moved = transitions.move(view, how, here, to, reason=reason, at=at, source="system", **sets)
     if ended:
         view.after_commit(lambda: into.listeners.notify(TERMINAL_TOPIC, moved))

@@ -15,8 +15,8 @@ from lastlight_state.workflows.approvals.records import Answered, Approval
 from lastlight_state.workflows.approvals.statements import QUESTIONS
 from lastlight_state.workflows.kernel import progress, rows
 from lastlight_state.workflows.kernel.progress import Step
+from lastlight_state.workflows.kernel.transitions import Said
 from lastlight_state.workflows.questions import endings
-from lastlight_state.workflows.questions.endings import Said
 
 #: The decisions, and the kind of gate that each of them answers.
 DECISIONS = {"approved": "approve", "rejected": "approve", "replied": "reply"}

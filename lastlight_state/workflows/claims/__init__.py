@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, Generic
+from typing import Generic
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.scope import TransactionScope
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.statements import Statement, Values
 from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound, StateError
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim
@@ -30,7 +30,9 @@ from lastlight_state.workflows.claims import (
 )
 from lastlight_state.workflows.claims.driving import DrivenRun, Reins, W
 from lastlight_state.workflows.claims.records import ClaimableRun, ClaimHolder
+from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
 from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps
+from lastlight_state.workflows.kernel.claims import RenewedRow
 from lastlight_state.workflows.kernel.overdue import Overdue
 
 #: How long a claim is valid without a heartbeat, unless its owner asks for another length.
@@ -86,14 +88,18 @@ class Claims(Repository, Generic[W]):
         ``restart_limit``; `Conflict` ``run_status`` for any other run, also one that is paused until later; `NotFound`.
         """
         now = self._now()
-        values = checks.holding(now, owner, lease)
-        values |= {"run_id": run_id, "expected_epoch": checks.epoch("expected_epoch", expected_epoch)}
-        row = self._once(lambda unit: unit.row(sql.TAKE_FREE, values), repeatable=True)
-        if row is None:
-            self._overdue.expire_of(run_id)
-            contested = values | kinds.moment(now)
-            row = self._writing(lambda unit: takes.take(unit, contested), repeatable=True)
-        return takes.claim_of(row, lease)
+        values: FreeAttempt = {
+            **checks.holding(now, owner, lease),
+            "run_id": run_id,
+            "expected_epoch": checks.epoch("expected_epoch", expected_epoch),
+        }
+        free = self._once(lambda unit: unit.row(sql.TAKE_FREE, values), repeatable=True)
+        if free is not None:
+            return takes.claim_of(free, lease)
+        self._overdue.expire_of(run_id)
+        contested: OneAttempt = {**values, **kinds.moment(now)}
+        taken = self._writing(lambda unit: takes.take(unit, contested), repeatable=True)
+        return takes.claim_of(taken, lease, taken["left_in_flight"])
 
     def try_take(
         self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None
@@ -118,12 +124,12 @@ class Claims(Repository, Generic[W]):
         expired first, which offers their runs.
         """
         now = self._now()
-        values = {**checks.holding(now, owner, lease), **kinds.moment(now), "expected_epoch": None}
+        values: Attempt = {**checks.holding(now, owner, lease), **kinds.moment(now), "expected_epoch": None}
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
         self._overdue.expire(names)
         taken = self._writing(lambda unit: takes.take_next(unit, values, names, limit)) if names != [] else []
-        return tuple(takes.claim_of(row, lease) for row in taken)
+        return tuple(takes.claim_of(row, lease, row["left_in_flight"]) for row in taken)
 
     def wait(
         self, *, timeout: float, workflow_names: Sequence[str] | None = None, poll_interval: float | None = None
@@ -181,8 +187,12 @@ class Claims(Repository, Generic[W]):
         """
         held = checks.claim(claim)
         length = held.lease if lease is None else lease
-        values = {"run_id": held.run_id, "epoch": held.epoch, **checks.holding(self._now(), owner, length)}
-        values |= takes.transferring(held)
+        values = {
+            "run_id": held.run_id,
+            "epoch": held.epoch,
+            **checks.holding(self._now(), owner, length),
+            **takes.transferring(held),
+        }
         row = self._chained(lambda unit: unit.chain(sql.TRANSFER, values))
         if row is None:
             raise self._lost(held)
@@ -246,7 +256,7 @@ class Claims(Repository, Generic[W]):
     def find(self, run_id: str) -> ClaimHolder | None:
         """The holder of a run. None if nobody holds it, or there is no such run."""
         values = {"run_id": valid.sought("run_id", run_id)}
-        return self._find(ClaimHolder, sql.FIND, values)
+        return self._find(ClaimHolder.of, sql.FIND, values)
 
     def _awaited(
         self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float | None
@@ -255,7 +265,7 @@ class Claims(Repository, Generic[W]):
         sought = lists.Claimable(shared.frozen_workflows(workflow_names))
         return awaiting.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
-    def _holding(self, statement: Statement, claim: Claim, values: dict[str, Any], lease: timedelta) -> Claim:
+    def _holding(self, statement: Statement[RenewedRow], claim: Claim, values: Values, lease: timedelta) -> Claim:
         """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:
@@ -272,5 +282,5 @@ class Claims(Repository, Generic[W]):
         values = {"run_id": claim.run_id, "epoch": claim.epoch}
         return self._reading(lambda unit: unit.row(sql.ENDED_BY_HOLDER, values)) is not None
 
-    def _give_up(self, values: dict[str, Any], reason: str) -> bool:
+    def _give_up(self, values: GivingUp, reason: str) -> bool:
         return self._writing(lambda unit: takes.give_up(unit, self._listeners, values, reason))

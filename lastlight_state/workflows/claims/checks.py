@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
@@ -19,7 +19,30 @@ _LAST_EPOCH = 2**63 - 1
 _SHORTEST_LEASE = timedelta(milliseconds=1)
 
 
-def holding(now: datetime, owner: str, lease: timedelta) -> dict[str, Any]:
+class Holding(TypedDict):
+    """The parameters of a claim that begins now."""
+
+    at: datetime
+    claim_owner: str
+    lease_expires_at: datetime
+
+
+class Renewal(TypedDict):
+    """When a renewed lease ends, and until when its ``due_at`` may lie without being moved."""
+
+    lease_expires_at: datetime
+    move_due_before: datetime
+
+
+class Presented(Renewal):
+    """The parameters of a claim to renew from now on."""
+
+    run_id: str
+    epoch: int
+    at: datetime
+
+
+def holding(now: datetime, owner: str, lease: timedelta) -> Holding:
     """The parameters of a claim that begins now."""
     return {
         "at": now,
@@ -70,7 +93,7 @@ def claims(values: Sequence[Claim]) -> dict[str, Claim]:
     return {each.run_id: each for each in (*unsound, *sound)}
 
 
-def presented(held: Claim, now: datetime) -> dict[str, Any]:
+def presented(held: Claim, now: datetime) -> Presented:
     """The parameters of a claim to renew from now on."""
     return {
         "run_id": held.run_id,
@@ -80,7 +103,7 @@ def presented(held: Claim, now: datetime) -> dict[str, Any]:
     }
 
 
-def renewal(now: datetime, lease: timedelta) -> dict[str, datetime]:
+def renewal(now: datetime, lease: timedelta) -> Renewal:
     """Return when a lease ends that is renewed now, and until when its ``due_at`` may lie without being moved.
 
     A third of a lease is the time to the next renewal of a block: what is due later is looked at in time.

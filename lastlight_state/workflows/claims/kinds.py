@@ -8,7 +8,7 @@ that has come, and no question blocks it.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -68,6 +68,14 @@ class Judged:
 LOOKED_UP = Judged(LEASE_END)
 
 
-def moment(now: datetime, grace: timedelta = timedelta(0)) -> dict[str, Any]:
+class Moment(TypedDict):
+    """The parameters of these conditions."""
+
+    at: datetime
+    lease_over: datetime
+    foreign_silent: datetime
+
+
+def moment(now: datetime, grace: timedelta = timedelta(0)) -> Moment:
     """The parameters of these conditions. A lease that ends exactly ``now`` is alive; ``grace`` prolongs all leases."""
     return {"at": now, "lease_over": to_millis(now - grace), "foreign_silent": to_millis(now - GRACE - grace)}

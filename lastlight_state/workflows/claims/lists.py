@@ -7,10 +7,10 @@ write to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import sqlalchemy as sa
 
@@ -19,17 +19,55 @@ from lastlight_state.db.beside import Narrow
 from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Page
-from lastlight_state.db.statements import number
+from lastlight_state.db.statements import RowT, number
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, Window, parted, placed, window
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.arguments import Provenance
 from lastlight_state.workflows.claims import kinds
-from lastlight_state.workflows.claims.kinds import DUE, LOOKED_UP, OFFERED, PAUSED, Judged
+from lastlight_state.workflows.claims.kinds import DUE, LOOKED_UP, OFFERED, PAUSED, Judged, Moment
 from lastlight_state.workflows.claims.records import ClaimableRun
 from lastlight_state.workflows.kernel import leases, live, sweeps
-from lastlight_state.workflows.kernel.claims import KEPT
+from lastlight_state.workflows.kernel.claims import KEPT, KeptRow
 from lastlight_state.workflows.tables import LEASES, RUNS
+
+
+class CandidateRow(TypedDict):
+    """A run that may be taken, and its last sign of life."""
+
+    id: str
+    seen_at: datetime
+
+
+class SoundRow(KeptRow):
+    """The same with what a take reads."""
+
+    seen_at: datetime
+
+
+class ClaimableRow(TypedDict):
+    """The columns that a `ClaimableRun` is made of."""
+
+    id: str
+    workflow_name: str
+    claim_epoch: int
+    claim_owner: str | None
+    previous_owner: str | None
+    restart_count: int
+    max_restarts: int
+    cancel_requested_at: datetime | None
+    workflow_path: str | None
+    workflow_hash: str | None
+    vcs_type: str | None
+    vcs_root: str | None
+    vcs_revision: str | None
+    app_version: str | None
+    trace_id: str | None
+    span_id: str | None
+    heartbeat_at: datetime | None
+    kind: str
+    seen_at: datetime
+
 
 _PROVENANCE = tuple(Provenance.__dataclass_fields__)
 _SHOWN = (
@@ -54,7 +92,7 @@ Names = Sequence[str] | None
 
 
 def page(
-    unit: Unit, now: dict[str, Any], grace: timedelta, names: Names, limit: int, page_token: str | None
+    unit: Unit, now: Moment, grace: timedelta, names: Names, limit: int, page_token: str | None
 ) -> Page[ClaimableRun]:
     """A page of claimable runs, those at their restart limit included. ``now`` is `moment` with this ``grace``."""
     asked = ["claimable", grace.total_seconds(), names]
@@ -64,12 +102,12 @@ def page(
     return Page(items=items, next_page_token=token, damaged=damaged)
 
 
-def candidates(unit: Unit, now: dict[str, Any], names: Names, after: list[Any] | None, limit: int) -> Window:
+def candidates(unit: Unit, now: Moment, names: Names, after: list[Any] | None, limit: int) -> Window[CandidateRow]:
     """The next ``limit`` runs that may be taken, after this key."""
     return _window(unit, TAKEN_NEXT, now, names, after, limit)
 
 
-def spent(unit: Unit, now: dict[str, Any], names: Names, limit: int) -> sweeps.Found:
+def spent(unit: Unit, now: Moment, names: Names, limit: int) -> sweeps.Found:
     """The ids of the abandoned runs that nobody is to go on with, those that were silent for longest first."""
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
     rows, in_all = unit.sound(statement, {**now, **given})
@@ -100,15 +138,15 @@ _Shown: TypeAlias = Callable[[Judged, sa.ColumnElement[Any]], Sequence[Any]]
 _Meant: TypeAlias = Callable[[Judged], sa.ColumnElement[bool]]
 
 
-class Ranges(Filtered):
+class Ranges(Filtered[RowT]):
     """A statement over both. ``meant`` is the condition on running runs; due paused runs may be left out.
 
     Its filter is ``workflow_name``, of the row beside a run or of the run; `of` also takes whether it goes on after a
     key, and the limit.
     """
 
-    def __init__(self, shown: _Shown, meant: _Meant, *, due: bool = True) -> None:
-        super().__init__(self._apart, self._beside, workflow_name=tuple)
+    def __init__(self, row: type[RowT], shown: _Shown, meant: _Meant, *, due: bool = True) -> None:
+        super().__init__(self._apart, self._beside, row, workflow_name=tuple)
         self._shown = shown
         self._meant = meant
         self._due = due
@@ -164,26 +202,29 @@ def _merged(running: sa.Select[Any], waiting: sa.Select[Any], limit: int) -> sa.
 
 
 LISTED = Ranges(
+    ClaimableRow,
     lambda judged, heartbeat_at: (*_SHOWN, heartbeat_at, judged.kind),
     lambda judged: sa.or_(OFFERED, judged.abandoned),
 )
-TAKEN_NEXT = Ranges(lambda *_: (RUNS.c.id,), lambda judged: judged.takeable)
+TAKEN_NEXT = Ranges(CandidateRow, lambda *_: (RUNS.c.id,), lambda judged: judged.takeable)
 #: The same with what a take reads: a run in which that is damaged is not taken.
-SOUND_NEXT = Ranges(lambda *_: KEPT, lambda judged: judged.takeable)
-SPENT = Ranges(lambda *_: (RUNS.c.id,), lambda judged: judged.spent, due=False)
+SOUND_NEXT = Ranges(SoundRow, lambda *_: KEPT, lambda judged: judged.takeable)
+SPENT = Ranges(CandidateRow, lambda *_: (RUNS.c.id,), lambda judged: judged.spent, due=False)
 
 
-def _window(unit: Unit, ranges: Ranges, now: dict[str, Any], names: Names, key: list[Any] | None, limit: int) -> Window:
-    values = now if key is None else {**now, **pages.after_values(key)}
+def _window(
+    unit: Unit, ranges: Ranges[RowT], now: Moment, names: Names, key: list[Any] | None, limit: int
+) -> Window[RowT]:
+    after = {} if key is None else pages.after_values(key)
 
-    def read(size: int) -> Placed:
+    def read(size: int) -> Placed[RowT]:
         statement, given = ranges.of({"workflow_name": names}, key is not None, size)
-        return placed(unit.readable(statement, {**values, **given}), _KEY)
+        return placed(unit.readable(statement, {**now, **after, **given}), _KEY)
 
     return window(read, limit)
 
 
-def _claimable(row: dict[str, Any]) -> ClaimableRun:
+def _claimable(row: ClaimableRow) -> ClaimableRun:
     left = max(row["max_restarts"] - row["restart_count"], 0)
     return ClaimableRun.of(
         {
@@ -198,6 +239,10 @@ def _claimable(row: dict[str, Any]) -> ClaimableRun:
             "restarts_left": left,
             "at_limit": row["kind"] == "abandoned" and not left and row["cancel_requested_at"] is None,
             "cancel_requested": row["cancel_requested_at"] is not None,
-            "provenance": Provenance(**{name: row[name] for name in _PROVENANCE}),
+            "provenance": _provenance(row),
         }
     )
+
+
+def _provenance(row: Mapping[str, Any]) -> Provenance:
+    return Provenance(**{name: row[name] for name in _PROVENANCE})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Self, TypedDict
 
 from lastlight_state.db.records import Record
 from lastlight_state.workflows.arguments import Provenance
@@ -30,6 +30,17 @@ class ClaimableRun(Record):
     provenance: Provenance
 
 
+class ClaimHolderRow(TypedDict):
+    """What a `ClaimHolder` is made of."""
+
+    run_id: str
+    owner: str
+    epoch: int
+    claimed_at: datetime | None
+    heartbeat_at: datetime | None
+    lease_expires_at: datetime | None
+
+
 class ClaimHolder(Record):
     """Who holds a run, since when, and until when without another heartbeat. For display; it does not permit writes."""
 
@@ -39,3 +50,7 @@ class ClaimHolder(Record):
     claimed_at: datetime | None
     heartbeat_at: datetime | None
     lease_expires_at: datetime | None
+
+    @classmethod
+    def of(cls, values: ClaimHolderRow) -> Self:
+        return super().of(values)

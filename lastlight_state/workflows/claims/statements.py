@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -13,13 +14,52 @@ from lastlight_state.db.base import later_of
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, bind, constant, prepared
 from lastlight_state.workflows.claims.kinds import ASKED_TO_CANCEL, DUE, FREE, LOOKED_UP, PAUSED, RUNNING, Judged
-from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, HELD, KEPT, SAVED_ONCE, TAKEN
+from lastlight_state.workflows.claims.records import ClaimHolderRow
+from lastlight_state.workflows.kernel.claims import (
+    CLAIMED,
+    FIRST_TAKEN,
+    HELD,
+    KEPT,
+    SAVED_ONCE,
+    TAKEN,
+    ClaimedRow,
+    KeptRow,
+    RenewedRow,
+)
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
 from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.kernel.live import beside
-from lastlight_state.workflows.kernel.rows import STATE, locking
+from lastlight_state.workflows.kernel.rows import STATE, LockedRun, locking
 from lastlight_state.workflows.kernel.transitions import WAKE_REASON, recorded
 from lastlight_state.workflows.tables import EXECUTIONS, LEASES, RUNS, TRANSITIONS
+
+
+class JudgedRun(LockedRun):
+    """A locked run that somebody wants to take, with what decides whether it may be taken."""
+
+    lease_expires_at: datetime | None
+    wake_at: datetime | None
+    kind: str | None
+
+
+class FreeRun(KeptRow):
+    """A locked run that nobody else was locking, and its last sign of life."""
+
+    seen_at: datetime
+
+
+class TakenRun(LockedRun):
+    """A locked run that is to be put back as it was before it was taken."""
+
+    previous_status: str | None
+
+
+class LeftRow(TypedDict):
+    """How many executions of a run are in flight."""
+
+    workflow_run_id: str
+    left_in_flight: int
+
 
 _expected = bind("expected_epoch", RUNS.c.claim_epoch)
 _as_expected = sa.or_(_expected.is_(None), RUNS.c.claim_epoch == _expected)
@@ -32,7 +72,9 @@ _this_claim = (
 )
 
 #: Takes a run that nobody holds. Changes no counter, writes no transition.
-TAKE_FREE = prepared(sa.update(RUNS).where(_this_run, _as_expected, FREE).values(**FIRST_TAKEN).returning(*CLAIMED))
+TAKE_FREE = prepared(
+    sa.update(RUNS).where(_this_run, _as_expected, FREE).values(**FIRST_TAKEN).returning(*CLAIMED), ClaimedRow
+)
 
 
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
@@ -62,7 +104,7 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 #: Takes locked runs of every kind. The statement that decides a takeover also counts it as a restart, unless somebody
 #: has asked to cancel the run.
-TAKE = Family("run", _take)
+TAKE = Family("run", _take, ClaimedRow)
 
 
 def _left_in_flight(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
@@ -71,7 +113,7 @@ def _left_in_flight(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 
 #: How many executions of each run are in flight. Runs without one are absent.
-LEFT_IN_FLIGHT = Family("run", _left_in_flight)
+LEFT_IN_FLIGHT = Family("run", _left_in_flight, LeftRow)
 
 #: A holder takes its own run again. A release still restores the run as it was before the first take.
 RETAKE = prepared(
@@ -83,10 +125,11 @@ RETAKE = prepared(
         bind("at", RUNS.c.lease_expires_at) <= LEASE_END,
     )
     .values(**HELD, **SAVED_ONCE)
-    .returning(*CLAIMED)
+    .returning(*CLAIMED),
+    ClaimedRow,
 )
 
-LOCK = locking(LEASE_END.label("lease_expires_at"), RUNS.c.wake_at, LOOKED_UP.kind)
+LOCK = locking(JudgedRun, LEASE_END.label("lease_expires_at"), RUNS.c.wake_at, LOOKED_UP.kind)
 #: Locks the lease of a locked run, after which nobody renews it.
 LOCK_LEASE = prepared(
     sa.select(LEASES.c.run_id).where(LEASES.c.run_id == sa.bindparam("run_id")).with_for_update(key_share=True)
@@ -104,7 +147,7 @@ def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 
 #: Locks the first of these runs, skipping those that others are locking.
-LOCK_FREE = Family("run", _lock_free)
+LOCK_FREE = Family("run", _lock_free, FreeRun)
 
 
 def _of_run(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
@@ -139,7 +182,8 @@ HEARTBEAT = prepared(
     .values(
         **_renewed(bind("lease_expires_at", LEASES.c.lease_expires_at), bind("move_due_before", LEASES.c.due_at)),
     )
-    .returning(*_RENEWED)
+    .returning(*_RENEWED),
+    RenewedRow,
 )
 #: Hands the run to ``:claim_owner`` and records that.
 TRANSFER = recorded(
@@ -151,6 +195,7 @@ TRANSFER = recorded(
         updated_at=later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at)),
     )
     .returning(*CLAIMED),
+    ClaimedRow,
     from_status=constant("running"),
 )
 
@@ -178,13 +223,14 @@ HEARTBEAT_MANY = prepared(
     sa.update(LEASES)
     .where(LEASES.c.run_id == _locked.c.run_id)
     .values(**_renewed(_locked.c.lease_end, _locked.c.move_due_before))
-    .returning(*_RENEWED)
+    .returning(*_RENEWED),
+    RenewedRow,
 )
 
 #: The state of the runs of lost claims, for their errors.
-LOOK = prepared(sa.select(*STATE).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)))
+LOOK = prepared(sa.select(*STATE).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)), LockedRun)
 
-LOCK_HELD = locking(RUNS.c.previous_status)
+LOCK_HELD = locking(TakenRun, RUNS.c.previous_status)
 
 FIND = prepared(
     sa.select(
@@ -194,7 +240,8 @@ FIND = prepared(
         RUNS.c.claimed_at,
         HEARTBEAT_AT.label("heartbeat_at"),
         LEASE_END.label("lease_expires_at"),
-    ).where(_this_run, RUNS.c.claim_owner.is_not(None))
+    ).where(_this_run, RUNS.c.claim_owner.is_not(None)),
+    ClaimHolderRow,
 )
 
 #: A change of the run's status that the holder of this epoch has made, other than by taking the run: a held run is

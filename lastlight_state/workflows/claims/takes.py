@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import Row
 from lastlight_state.errors import ClaimLost, Conflict, CorruptData, LostRace
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, lists, statements as sql
+from lastlight_state.workflows.claims.checks import Holding
+from lastlight_state.workflows.claims.kinds import Moment
+from lastlight_state.workflows.claims.lists import CandidateRow
+from lastlight_state.workflows.claims.statements import JudgedRun
 from lastlight_state.workflows.kernel import fence, rows, transitions
+from lastlight_state.workflows.kernel.claims import ClaimedRow, RenewedRow
 
 #: Candidates read beyond those wanted, because others may be taking the first ones.
 _SPARE = 50
@@ -26,7 +30,57 @@ _SPARE = 50
 _MOST = 500
 
 
-def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
+class Attempt(Holding, Moment):
+    """The parameters of a take."""
+
+    expected_epoch: int | None
+
+
+class FreeAttempt(Holding):
+    """The parameters of a take of one run that nobody may hold."""
+
+    run_id: str
+    expected_epoch: int | None
+
+
+class OneAttempt(FreeAttempt, Moment):
+    """The parameters of a take of one run that somebody may hold."""
+
+
+class GivingUp(Moment):
+    """The parameters of the end of one run that nobody is to go on with."""
+
+    run_id: str
+
+
+class Transferring(TypedDict):
+    """What the transition of a hand-over says."""
+
+    reason: str
+    actor: str
+    detail: None
+    source: str
+    to_status: str
+    presented_epoch: int
+
+
+class TakenRow(ClaimedRow):
+    """A claim on a run, and how many executions an earlier holder left in flight."""
+
+    left_in_flight: int
+
+
+class _Numbered(TypedDict):
+    id: str
+    transition_seq: int
+
+
+class _Together(TypedDict):
+    at: datetime
+    claims: str
+
+
+def claim_of(row: RenewedRow, lease: timedelta, left_in_flight: int = 0) -> Claim:
     """The claim of a row that a statement of claims returned."""
     return Claim.of(
         {
@@ -38,18 +92,24 @@ def claim_of(row: dict[str, Any], lease: timedelta) -> Claim:
             "lease_expires_at": row["lease_expires_at"],
             "restart_count": row["restart_count"],
             "cancel_requested": row["cancel_requested_at"] is not None,
-            "left_in_flight": row.get("left_in_flight", 0),
+            "left_in_flight": left_in_flight,
         }
     )
 
 
-def transferring(claim: Claim) -> dict[str, Any]:
+def transferring(claim: Claim) -> Transferring:
     """Return what the transition of a hand-over says."""
-    said = {"reason": "claim.transferred", "actor": claim.owner, "detail": None, "source": "supervisor"}
-    return {**said, "to_status": "running", "presented_epoch": claim.epoch}
+    return {
+        "reason": "claim.transferred",
+        "actor": claim.owner,
+        "detail": None,
+        "source": "supervisor",
+        "to_status": "running",
+        "presented_epoch": claim.epoch,
+    }
 
 
-def take(unit: Unit, values: dict[str, Any]) -> dict[str, Any]:
+def take(unit: Unit, values: OneAttempt) -> TakenRow:
     """Take one run of any kind. Raises `NotFound`, `LostRace`, `Conflict` ``run_status`` or ``restart_limit``."""
     locked = unit.row(sql.LOCK, values)
     if locked is None:
@@ -60,7 +120,7 @@ def take(unit: Unit, values: dict[str, Any]) -> dict[str, Any]:
     again = unit.row(sql.RETAKE, values)
     if again is None:
         raise _refusal(unit.row(sql.LOCK, values) or locked, values)  # the lease may have been renewed meanwhile
-    return again
+    return {**again, "left_in_flight": 0}
 
 
 def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -> None:
@@ -75,7 +135,7 @@ def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -
     )  # fmt: skip
 
 
-def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: str) -> bool:
+def give_up(unit: Unit, listeners: Listeners, values: GivingUp, reason: str) -> bool:
     """End a run if nobody holds it and nobody is to go on with it. Returns whether it did.
 
     A run that somebody asked to cancel is cancelled; one at its restart limit fails.
@@ -97,13 +157,13 @@ def give_up(unit: Unit, listeners: Listeners, values: dict[str, Any], reason: st
     return True
 
 
-def take_next(unit: Unit, values: dict[str, Any], names: lists.Names, limit: int) -> list[dict[str, Any]]:
+def take_next(unit: Unit, values: Attempt, names: lists.Names, limit: int) -> list[TakenRow]:
     """Take the runs of these workflows, or of all, that were silent for longest.
 
     Skips those that others are locking or that cannot be read.
     """
     size = min(limit + _SPARE, _MOST)
-    taken: list[dict[str, Any]] = []
+    taken: list[TakenRow] = []
     last = None
     while len(taken) < limit:
         found = lists.candidates(unit, values, names, last, size)
@@ -114,9 +174,11 @@ def take_next(unit: Unit, values: dict[str, Any], names: lists.Names, limit: int
     return taken
 
 
-def _take_free(unit: Unit, candidates: Sequence[Row], values: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+def _take_free(
+    unit: Unit, candidates: Sequence[CandidateRow | CorruptData], values: Attempt, limit: int
+) -> list[TakenRow]:
     """Take the first ``limit`` of these runs that nobody is locking. Those that cannot be read stay as they are."""
-    taken: list[dict[str, Any]] = []
+    taken: list[TakenRow] = []
     left = [row["id"] for row in unit.passing(candidates)]
     while left and len(taken) < limit:
         statement, ids = sql.LOCK_FREE.of(left)
@@ -130,7 +192,7 @@ def _take_free(unit: Unit, candidates: Sequence[Row], values: dict[str, Any], li
     return taken
 
 
-def _take_locked(unit: Unit, locked: Sequence[dict[str, Any]], values: dict[str, Any]) -> list[dict[str, Any]]:
+def _take_locked(unit: Unit, locked: Sequence[_Numbered], values: Attempt) -> list[TakenRow]:
     """Take the locked runs that may be taken, in their order, and record the takes."""
     if not locked:
         return []
@@ -151,7 +213,7 @@ def _left_in_flight(unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
     return {row["workflow_run_id"]: row["left_in_flight"] for row in unit.rows(statement, values)}
 
 
-def _refusal(row: dict[str, Any], values: dict[str, Any]) -> Conflict:
+def _refusal(row: JudgedRun, values: OneAttempt) -> Conflict:
     """The error for a locked run that cannot be taken."""
     expected = values["expected_epoch"]
     if row["status"] != "running":
@@ -167,12 +229,16 @@ def _refusal(row: dict[str, Any], values: dict[str, Any]) -> Conflict:
     )
 
 
-def together(held: Mapping[str, Claim], now: datetime) -> dict[str, Any]:
+def together(held: Mapping[str, Claim], now: datetime) -> _Together:
     """The parameters of the statement that renews these claims from now on."""
     leases = {claim.lease for claim in held.values()}
-    renewals = {lease: {name: iso_text(at) for name, at in checks.renewal(now, lease).items()} for lease in leases}
+    renewals = {lease: _written(checks.renewal(now, lease)) for lease in leases}
     presented = [{"run_id": claim.run_id, "epoch": claim.epoch, **renewals[claim.lease]} for claim in held.values()]
     return {"at": now, "claims": _document(presented)}
+
+
+def _written(renewal: Mapping[str, Any]) -> dict[str, str]:
+    return {name: iso_text(at) for name, at in renewal.items()}
 
 
 def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
@@ -186,6 +252,6 @@ def missing(claim: Claim) -> ClaimLost:
     return ClaimLost(claim.run_id, presented=claim.epoch, current_epoch=0, held_by=None, status="missing")
 
 
-def _document(claims: list[dict[str, Any]]) -> str:
+def _document(claims: Sequence[Mapping[str, Any]]) -> str:
     """Claims as the one parameter of a statement."""
     return codec.encode_bytes("claims", claims).decode()

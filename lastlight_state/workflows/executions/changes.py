@@ -23,6 +23,7 @@ from lastlight_state.workflows.kernel import (
     rows,
 )
 from lastlight_state.workflows.kernel.progress import Step
+from lastlight_state.workflows.kernel.rows import HeldRow
 from lastlight_state.workflows.words import NodeState
 
 
@@ -156,7 +157,7 @@ def _permit(unit: Unit, row: dict[str, Any], claim: Claim | None) -> None:
     rows.expect(run, ("running",))
 
 
-def _fence(run: dict[str, Any] | None, execution: Execution, claim: Claim | None) -> None:
+def _fence(run: HeldRow | None, execution: Execution, claim: Claim | None) -> None:
     if run is not None:
         fence.check(run, claim)
     elif claim is not None:

@@ -14,7 +14,14 @@ from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
-from lastlight_state.workflows.checks import failure_columns, no_success, node_columns, presented, trigger_columns
+from lastlight_state.workflows.checks import (
+    TriggerColumns,
+    failure_columns,
+    no_success,
+    node_columns,
+    presented,
+    trigger_columns,
+)
 from lastlight_state.workflows.executions.lists import ANY_OUTCOME
 from lastlight_state.workflows.executions.statements import COUNTERS, GIVEN
 from lastlight_state.workflows.money import cost_of, mirrored
@@ -57,7 +64,7 @@ def in_a_run(trigger: Trigger | None) -> None:
         raise InvalidValue("trigger", "must be None together with run_id: the trigger is that of the run")
 
 
-def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> dict[str, Any]:
+def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> TriggerColumns:
     """The trigger as columns of an execution without a run, which can have neither node nor claim."""
     if trigger is None:
         raise InvalidValue("trigger", "missing: an execution without run_id needs a trigger")

@@ -20,7 +20,7 @@ from lastlight_state.settings import Limits
 from lastlight_state.workflows.executions import changes, statements as sql
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.kernel import fence, progress, rows
-from lastlight_state.workflows.kernel.progress import Step
+from lastlight_state.workflows.kernel.progress import LockedScratch, Step
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.words import LIVE
 
@@ -68,7 +68,7 @@ def carry(unit: Unit, run_id: str, output: LoopOutput, limits: Limits) -> None:
     _store(unit, row, output, limits)
 
 
-def _store(unit: Unit, row: dict[str, Any], output: LoopOutput, limits: Limits) -> None:
+def _store(unit: Unit, row: LockedScratch, output: LoopOutput, limits: Limits) -> None:
     fence.check(row, output.save.claim)
     rows.expect(row, LIVE)
     loop = {**_stored(row, output.key), **output.state, POINTER: output.execution_id}
@@ -76,7 +76,7 @@ def _store(unit: Unit, row: dict[str, Any], output: LoopOutput, limits: Limits) 
     output.save.attempt(unit)
 
 
-def _stored(row: dict[str, Any], key: str) -> dict[str, Any]:
+def _stored(row: LockedScratch, key: str) -> dict[str, Any]:
     scratch = row["scratch"] or {}
     if not isinstance(scratch, dict):
         raise CorruptData("workflow_runs", row["id"], "scratch", problem="must be an object")

@@ -23,7 +23,8 @@ from lastlight_state.workflows.kernel.executions import (
 )
 from lastlight_state.workflows.kernel.fence import FENCE, RUN_FENCE
 from lastlight_state.workflows.kernel.nodes import AT, KEY, NO_WAIT, TOUCHED
-from lastlight_state.workflows.kernel.rows import locking
+from lastlight_state.workflows.kernel.progress import LockedScratch
+from lastlight_state.workflows.kernel.rows import LockedRun, locking
 from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS
 from lastlight_state.workflows.words import UNKNOWN_TRIGGER
 
@@ -225,8 +226,8 @@ SAVE_OUTPUT = _changing(FENCE, output_text=_param("output_text"))
 _run_here = sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
 
 #: Locks the run of an execution. Returns no row if it has none.
-LOCK_RUN = locking(run=_run_here)
-LOCK_SCRATCH = locking(RUNS.c.scratch, run=_run_here)
+LOCK_RUN = locking(LockedRun, run=_run_here)
+LOCK_SCRATCH = locking(LockedScratch, RUNS.c.scratch, run=_run_here)
 
 GET = prepared(sa.select(*COLUMNS).where(HERE))
 FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))

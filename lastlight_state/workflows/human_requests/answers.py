@@ -13,8 +13,8 @@ from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.human_requests import statements as sql
 from lastlight_state.workflows.human_requests.records import AnsweredRequest, HumanRequest
 from lastlight_state.workflows.kernel import fence, rows, transitions
+from lastlight_state.workflows.kernel.transitions import Said
 from lastlight_state.workflows.questions import endings
-from lastlight_state.workflows.questions.endings import Said
 
 
 @dataclass(frozen=True)

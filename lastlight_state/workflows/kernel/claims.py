@@ -8,7 +8,8 @@ and a release puts that back. A transfer leaves them alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -17,7 +18,36 @@ from lastlight_state.db.statements import bind
 from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.tables import RUNS
 
-#: What statements of claims return: the claim, and the number of the transition that recorded it.
+
+class RenewedRow(TypedDict):
+    """A claim as its renewal returns it."""
+
+    id: str
+    claim_owner: str | None
+    claim_epoch: int
+    claimed_at: datetime | None
+    lease_expires_at: datetime | None
+    restart_count: int
+    cancel_requested_at: datetime | None
+
+
+class ClaimedRow(RenewedRow):
+    """A claim, and the number of the transition that recorded it."""
+
+    transition_seq: int
+
+
+class KeptRow(TypedDict):
+    """What a take keeps or counts up."""
+
+    id: str
+    claim_epoch: int
+    restart_count: int
+    cancel_requested_at: datetime | None
+    transition_seq: int
+
+
+#: What statements of claims return: the columns of a `ClaimedRow`.
 CLAIMED = (
     RUNS.c.id,
     RUNS.c.claim_owner,

@@ -8,7 +8,7 @@ statement changed nothing, it is repeated under the run's lock, and what is foun
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -19,6 +19,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, LostRace, StateError
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.kernel import rows
+from lastlight_state.workflows.kernel.rows import HeldRow
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.words import LIVE
 
@@ -51,7 +52,7 @@ PERMITTED = sa.and_(RUNS.c.id == bind("run_id", RUNS.c.id), among(RUNS.c.status,
 PERMITTED_RUN = sa.select(RUNS.c.id).where(PERMITTED).with_for_update(key_share=True).scalar_subquery()
 
 
-def check(row: dict[str, Any], claim: Claim | None) -> None:
+def check(row: HeldRow, claim: Claim | None) -> None:
     """Raise `ClaimLost` unless the claim holds the locked run ``row``, or nobody holds it and there is no claim."""
     presented = None if claim is None else valid.group("claim", claim, Claim).epoch
     current = None if row["claim_owner"] is None else row["claim_epoch"]
@@ -60,7 +61,7 @@ def check(row: dict[str, Any], claim: Claim | None) -> None:
         raise claim_lost(row, presented)
 
 
-def claim_lost(row: dict[str, Any], presented: int | None) -> ClaimLost:
+def claim_lost(row: HeldRow, presented: int | None) -> ClaimLost:
     """The error for a claim that does not hold the run, or for a missing one."""
     return ClaimLost(
         row["id"],

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.db.base import later_of
-from lastlight_state.db.statements import bind, prepared
+from lastlight_state.db.statements import Row, Statement, bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import CorruptData, PayloadTooLarge
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.kernel import fence, rows
-from lastlight_state.workflows.kernel.rows import locking
+from lastlight_state.workflows.kernel.rows import LockedRun, locking
 from lastlight_state.workflows.records import RunProgress
 from lastlight_state.workflows.tables import RUNS
 
@@ -35,13 +35,29 @@ def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str
     return data.decode()
 
 
-LOCK_PHASES = locking(RUNS.c.phase_history)
-LOCK_SCRATCH = locking(RUNS.c.scratch)
-LOCK_BOTH = locking(RUNS.c.phase_history, RUNS.c.scratch)
+class LockedPhases(LockedRun):
+    """A locked run with its history."""
+
+    phase_history: Any
+
+
+class LockedScratch(LockedRun):
+    """A locked run with its scratch."""
+
+    scratch: Any
+
+
+class LockedBoth(LockedPhases, LockedScratch):
+    """A locked run with its history and scratch."""
+
+
+LOCK_PHASES = locking(LockedPhases, RUNS.c.phase_history)
+LOCK_SCRATCH = locking(LockedScratch, RUNS.c.scratch)
+LOCK_BOTH = locking(LockedBoth, RUNS.c.phase_history, RUNS.c.scratch)
 
 _this_run = RUNS.c.id == sa.bindparam("run_id")
 _updated = {"updated_at": later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at))}
-_phase: dict[str, Any] = {
+_phase: Mapping[str, Any] = {
     "phase_history": sa.bindparam("phase_history"),
     "phase_count": sa.bindparam("phase_count"),
     "current_phase": sa.bindparam("phase"),
@@ -51,7 +67,7 @@ PUT_PHASE = prepared(sa.update(RUNS).where(_this_run).values(**_phase, **_update
 PUT_SCRATCH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_updated))
 PUT_BOTH = prepared(sa.update(RUNS).where(_this_run).values(scratch=sa.bindparam("scratch"), **_phase, **_updated))
 
-_LOCKS = {
+_LOCKS: Mapping[tuple[bool, bool], Statement[Any]] = {
     (True, True): LOCK_BOTH,
     (True, False): LOCK_PHASES,
     (False, True): LOCK_SCRATCH,
@@ -89,23 +105,25 @@ def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
     return _taken(unit, lock(unit, step), step, limits)
 
 
-def lock(unit: Unit, step: Step) -> dict[str, Any]:
+def lock(unit: Unit, step: Step) -> LockedRun:
     """Lock the run; returns its state with the columns that the step changes. Raises `NotFound`."""
-    return rows.lock(unit, step.run_id, _LOCKS[step.parts])
+    locked: LockedRun = rows.lock(unit, step.run_id, _LOCKS[step.parts])
+    return locked
 
 
-def add(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> None:
+def add(unit: Unit, row: LockedRun, step: Step, limits: Limits) -> None:
     """Apply a step to the row that `lock` returned for it. The caller has checked its fence and its status."""
     if any(step.parts):
         _taken(unit, row, step, limits)
 
 
-def _taken(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> RunProgress:
-    values: dict[str, Any] = {"run_id": step.run_id, "at": step.at}
+def _taken(unit: Unit, row: LockedRun, step: Step, limits: Limits) -> RunProgress:
+    values: Row = {"run_id": step.run_id, "at": step.at}
     if step.entry is not None:
-        history = _history(row, step.entry, limits)
-        values |= {"phase_history": history, "phase": step.entry["phase"], "phase_count": len(row["phase_history"]) + 1}
-    scratch = None if step.patch is None else _merged(row, step, limits)
+        phases = cast(LockedPhases, row)
+        values["phase_history"] = _history(phases, step.entry, limits)
+        values |= {"phase": step.entry["phase"], "phase_count": len(phases["phase_history"]) + 1}
+    scratch = None if step.patch is None else _merged(cast(LockedScratch, row), step, limits)
     if scratch is not None:
         values["scratch"] = scratch
     unit.change(_PUTS[step.parts], values)
@@ -119,7 +137,7 @@ def _taken(unit: Unit, row: Mapping[str, Any], step: Step, limits: Limits) -> Ru
     )
 
 
-def _history(row: Mapping[str, Any], entry: dict[str, Any], limits: Limits) -> str:
+def _history(row: LockedPhases, entry: dict[str, Any], limits: Limits) -> str:
     history = row["phase_history"]
     if not isinstance(history, list):
         raise CorruptData("workflow_runs", row["id"], "phase_history", problem="must be an array")
@@ -131,7 +149,7 @@ def _history(row: Mapping[str, Any], entry: dict[str, Any], limits: Limits) -> s
     return data.decode()
 
 
-def _merged(row: Mapping[str, Any], step: Step, limits: Limits) -> str:
+def _merged(row: LockedScratch, step: Step, limits: Limits) -> str:
     stored = row["scratch"]
     if stored is not None and not isinstance(stored, dict):
         raise CorruptData("workflow_runs", row["id"], "scratch", problem="must be an object")

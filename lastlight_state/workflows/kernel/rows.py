@@ -7,22 +7,53 @@ A statement that locks and counts at once would count with a snapshot that is ol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, TypedDict, TypeVar, overload
 
 import sqlalchemy as sa
 
 from lastlight_state.db import valid
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
-from lastlight_state.db.statements import Statement, prepared
+from lastlight_state.db.statements import RowT, Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
 from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.kernel.nodes import states_of
-from lastlight_state.workflows.records import WorkflowRun
+from lastlight_state.workflows.records import RunDetailRow, WorkflowRun
 from lastlight_state.workflows.tables import RUNS
 
 T = TypeVar("T")
+
+
+class StatusRow(TypedDict):
+    """Which run, and its status."""
+
+    id: str
+    status: str
+
+
+class HeldRow(StatusRow):
+    """A run's status, and who holds the run."""
+
+    claim_owner: str | None
+    claim_epoch: int
+
+
+class LockedRun(HeldRow):
+    """What every lock of a run's row returns."""
+
+    transition_seq: int
+    phase_count: int
+    current_phase: str
+    pause_reason: str | None
+    restart_count: int
+    max_restarts: int
+    cancel_requested_at: datetime | None
+    updated_at: datetime
+
+
+LockedT = TypeVar("LockedT", bound=LockedRun)
 
 #: Columns that only statements use: what a release restores, and the digest by which `ensure` compares calls.
 _INNER = ("previous_", "create_digest")
@@ -33,7 +64,7 @@ NEW_COLUMNS = tuple(column for column in RUNS.c if not column.name.startswith(_I
 #: The columns of a `WorkflowRun`.
 COLUMNS: tuple[sa.ColumnElement[Any], ...] = tuple(_RENEWED.get(column.name, column) for column in NEW_COLUMNS)
 
-#: What every lock of a run's row returns.
+#: The columns of a `LockedRun`.
 STATE = (
     RUNS.c.id,
     RUNS.c.status,
@@ -50,20 +81,30 @@ STATE = (
 )
 
 
-def locking(*more: sa.ColumnElement[Any], run: sa.ColumnElement[Any] | None = None) -> Statement:
+def locking(
+    row: type[LockedT], *more: sa.ColumnElement[Any], run: sa.ColumnElement[Any] | None = None
+) -> Statement[LockedT]:
     """The statement that locks the row of ``:run_id``, or of ``run``; it returns `STATE` and ``more`` columns."""
     run_id = sa.bindparam("run_id") if run is None else run
-    return prepared(sa.select(*STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True))
+    return prepared(sa.select(*STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True), row)
 
 
-LOCK = locking()
+LOCK = locking(LockedRun)
 #: A whole run, with the states of its nodes.
 DETAIL = (*COLUMNS, states_of(RUNS.c.id))
-GET = prepared(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")))
+GET = prepared(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")), RunDetailRow)
 EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")))
 
 
-def lock(unit: Unit, run_id: str, statement: Statement = LOCK) -> dict[str, Any]:
+@overload
+def lock(unit: Unit, run_id: str) -> LockedRun: ...
+
+
+@overload
+def lock(unit: Unit, run_id: str, statement: Statement[LockedT]) -> LockedT: ...
+
+
+def lock(unit: Unit, run_id: str, statement: Statement[Any] = LOCK) -> Any:
     """Lock a run's row; returns its state. Raises `NotFound`."""
     row = unit.row(statement, {"run_id": run_id})
     if row is None:
@@ -78,8 +119,8 @@ def expect_one(unit: Unit, run_id: str) -> None:
 
 
 def page_of(
-    listing: Listing,
-    make: Callable[[dict[str, Any]], T],
+    listing: Listing[RowT],
+    make: Callable[[RowT], T],
     limit: int,
     page_token: str | None,
     *,
@@ -104,13 +145,13 @@ def page_of(
 
 def get(unit: Unit, run_id: str) -> WorkflowRun:
     """The whole run. Raises `NotFound`."""
-    run = unit.find(WorkflowRun, GET, {"run_id": run_id})
+    run = unit.find(WorkflowRun.of_detail, GET, {"run_id": run_id})
     if run is None:
         raise valid.not_found("workflow_run", run_id)
     return run
 
 
-def expect(row: dict[str, Any], allowed: Sequence[str]) -> None:
+def expect(row: StatusRow, allowed: Sequence[str]) -> None:
     """Raise `Conflict` ``run_status`` unless the run has one of these statuses."""
     if row["status"] not in allowed:
         raise wrong_status(row["id"], row["status"], allowed)
@@ -126,7 +167,7 @@ def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
     )
 
 
-def restart_limit(row: dict[str, Any]) -> Conflict:
+def restart_limit(row: LockedRun) -> Conflict:
     """The error for a run that has used up its restarts."""
     count, most = row["restart_count"], row["max_restarts"]
     return Conflict(

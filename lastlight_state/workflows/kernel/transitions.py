@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import sqlalchemy as sa
 
@@ -17,14 +17,14 @@ from lastlight_state.db.base import later_of
 from lastlight_state.db.chains import Chain, from_head
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.runs import TERMINAL_TOPIC
-from lastlight_state.db.statements import Family, bind
+from lastlight_state.db.statements import Family, RowT, bind
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
 from lastlight_state.workflows.arguments import Claim, Wait
 from lastlight_state.workflows.kernel import executions, nodes, questions
 from lastlight_state.workflows.kernel.claims import END_CLAIM, PUT_BACK
-from lastlight_state.workflows.kernel.rows import COLUMNS
-from lastlight_state.workflows.records import WorkflowRun
+from lastlight_state.workflows.kernel.rows import COLUMNS, StatusRow
+from lastlight_state.workflows.records import RunRow, WorkflowRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import TERMINAL, Outcome, RunStatus, Source
 
@@ -34,11 +34,21 @@ Why = Literal["gate", "timer", "signal", "operator"]
 #: The reason of a run that was woken because its time had come.
 WAKE_REASON = "run.resumed.timer"
 
+
+class Said(TypedDict):
+    """Who changed a run, when and how; for its transition."""
+
+    at: datetime
+    source: Source
+    actor: str | None
+    detail: str
+
+
 _NOTHING = Wait()
 _NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_for": None, "correlation_id": None}
 
 
-def recorded(head: Any, *, from_status: sa.ColumnElement[Any]) -> Chain:
+def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) -> Chain[RowT]:
     """The chain of ``head``, which inserts or changes a run and returns its row, and of its transition."""
     return Chain(
         head,
@@ -55,15 +65,16 @@ def recorded(head: Any, *, from_status: sa.ColumnElement[Any]) -> Chain:
             "claim_epoch": bind("presented_epoch", TRANSITIONS.c.claim_epoch),
             "at": bind("at", TRANSITIONS.c.at),
         },
+        row=row,
     )
 
 
-def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
+def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
     """A change from ``:from_status`` to ``:to_status``, if the conditions hold."""
     return _noting(*conditions, status=sa.bindparam("to_status"), status_reason=sa.bindparam("reason"), **sets)
 
 
-def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
+def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
     """A change that is recorded, from ``:from_status``, and leaves the status to ``sets``."""
     at = bind("at", RUNS.c.updated_at)
     head = (
@@ -76,7 +87,7 @@ def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain:
         )
         .returning(*COLUMNS)
     )
-    return recorded(head, from_status=bind("from_status", TRANSITIONS.c.from_status))
+    return recorded(head, RunRow, from_status=bind("from_status", TRANSITIONS.c.from_status))
 
 
 PAUSE = _moving(
@@ -177,8 +188,8 @@ _RECORD_TAKES = Family("run", _recorded_takes)
 
 def move(
     unit: Unit,
-    how: Chain,
-    row: Mapping[str, Any],
+    how: Chain[RunRow],
+    row: StatusRow,
     to: str,
     *,
     reason: str,
@@ -216,7 +227,7 @@ def move(
 def end(
     unit: Unit,
     listeners: Listeners,
-    row: Mapping[str, Any],
+    row: StatusRow,
     to: RunStatus,
     *,
     error: str | None = None,
@@ -250,7 +261,7 @@ def record_takes(unit: Unit, run_ids: Sequence[str], at: datetime) -> None:
 
 def pause(
     unit: Unit,
-    row: dict[str, Any],
+    row: StatusRow,
     why: Why,
     *,
     at: datetime,

@@ -72,7 +72,7 @@ class Lookups(Repository):
 
     def list_children(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
         """A page of the children of a run, newest first. Raises `NotFound` for an unknown run."""
-        read = rows.page_of(sql.CHILDREN, dict, limit, page_token, run_id=run_id)
+        read = rows.page_of(sql.CHILDREN, lambda row: row, limit, page_token, run_id=run_id)
 
         def work(unit: Unit) -> Page[RunSummary]:
             page = read(unit)

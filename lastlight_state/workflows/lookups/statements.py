@@ -16,6 +16,7 @@ from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.lookups.filters import FilterShape, conditions
 from lastlight_state.workflows.lookups.records import RunAncestor
+from lastlight_state.workflows.records import RunSummaryRow
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY as RUN_SUMMARY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
 
@@ -42,18 +43,19 @@ def _beside(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
 
 
 @lru_cache(maxsize=64)
-def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement:
+def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement[RunSummaryRow]:
     """The first run of a trigger in this order."""
     plain, beside = (
         runs(shape, *RUN_SUMMARY).order_by(*_FIRST[order]).limit(number(1)) for runs in (_of_trigger, _beside)
     )
-    return Statement(plain, beside)
+    return Statement(plain, beside, row=RunSummaryRow)
 
 
 @lru_cache(maxsize=64)
-def latest_by_workflow(shape: FilterShape) -> Statement:
+def latest_by_workflow(shape: FilterShape) -> Statement[RunSummaryRow]:
     """The newest run of a trigger in each of its workflows."""
-    return Statement(*(_newest_of_each(runs, shape) for runs in (_of_trigger, _beside)))
+    plain, beside = (_newest_of_each(runs, shape) for runs in (_of_trigger, _beside))
+    return Statement(plain, beside, row=RunSummaryRow)
 
 
 def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> sa.Select[Any]:
@@ -77,6 +79,7 @@ CHILDREN = Listing(
     filters={"run_id": _c.parent_run_id == bind("run_id", _c.parent_run_id)},
     through="ix_workflow_runs_parent",
     covering=replace(COVERED, found_by={"run_id": Narrow("ix_workflow_runs_parent", ("parent_run_id",))}),
+    row=RunSummaryRow,
 )
 
 _PARENT = RUNS.alias("parent")

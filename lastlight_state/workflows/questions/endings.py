@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.listeners import Listeners
@@ -16,20 +16,13 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.workflows import words
 from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.kernel.questions import blocking
+from lastlight_state.workflows.kernel.rows import LockedRun
+from lastlight_state.workflows.kernel.transitions import Said
 from lastlight_state.workflows.questions.rows import Q, QuestionRows
 from lastlight_state.workflows.records import WorkflowRun
 
 
-class Said(TypedDict):
-    """Who closed a question, when and how; for the transition of its run."""
-
-    at: Any
-    source: words.Source
-    actor: str | None
-    detail: str
-
-
-def go_on(unit: Unit, row: dict[str, Any], said: Said, *, reason: str) -> WorkflowRun:
+def go_on(unit: Unit, row: LockedRun, said: Said, *, reason: str) -> WorkflowRun:
     """Offer a run to any worker if it was paused for gates and no question blocks it.
 
     Other runs stay as they are, and a note of them has this reason.
@@ -40,7 +33,7 @@ def go_on(unit: Unit, row: dict[str, Any], said: Said, *, reason: str) -> Workfl
     return transitions.move(unit, transitions.RESUME, row, "running", reason="run.resumed.gate", **said)
 
 
-def fail(unit: Unit, listeners: Listeners, row: dict[str, Any], error: str, *, reason: str, said: Said) -> WorkflowRun:
+def fail(unit: Unit, listeners: Listeners, row: LockedRun, error: str, *, reason: str, said: Said) -> WorkflowRun:
     """Fail a live run because of a question, and close everything else that belongs to it."""
     return transitions.end(unit, listeners, row, "failed", error=_cut(error, words.ERROR), reason=reason, **said)
 
@@ -76,7 +69,7 @@ def expire(
     return [question["id"] for question in expired]
 
 
-def _after(unit: Unit, listeners: Listeners, row: dict[str, Any], expired: list[dict[str, Any]], said: Said) -> None:
+def _after(unit: Unit, listeners: Listeners, row: LockedRun, expired: list[dict[str, Any]], said: Said) -> None:
     failing = next((question for question in expired if question["policy"] == "fail"), None)
     if failing is None:
         go_on(unit, row, said, reason=words.QUESTION_EXPIRED)

@@ -15,6 +15,7 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.kernel import fence, progress, rows, transitions
 from lastlight_state.workflows.kernel.progress import Step
+from lastlight_state.workflows.kernel.rows import LockedRun
 from lastlight_state.workflows.questions.rows import Q, QuestionRows
 
 
@@ -62,7 +63,7 @@ def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: 
     return question
 
 
-def _insert(unit: Unit, row: dict[str, Any], opening: Opening[Q], allowed: Sequence[str], claim: Claim | None) -> Q:
+def _insert(unit: Unit, row: LockedRun, opening: Opening[Q], allowed: Sequence[str], claim: Claim | None) -> Q:
     fence.check(row, claim)
     rows.expect(row, allowed)
     expires_at = opening.values["expires_at"]

@@ -23,7 +23,7 @@ from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, Los
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.kernel import nodes
 from lastlight_state.workflows.kernel.questions import pending as is_pending
-from lastlight_state.workflows.kernel.rows import locking
+from lastlight_state.workflows.kernel.rows import LockedRun, locking
 from lastlight_state.workflows.questions.records import AskedQuestion
 from lastlight_state.workflows.tables import RECORD_NAMES, RUNS, shown
 from lastlight_state.workflows.words import NodeState
@@ -73,7 +73,7 @@ class QuestionRows(Generic[Q]):
         self._record: type[Q] = record
         self._shape = shape
         self._get = prepared(sa.select(*every).where(this_one))
-        self._lock = locking(run=sa.select(shape.run_id).where(this_one).scalar_subquery())
+        self._lock = locking(LockedRun, run=sa.select(shape.run_id).where(this_one).scalar_subquery())
         self._insert = prepared(
             sa.insert(table)
             .values(status="pending", **{name: bind(name, table.c[name]) for name in shape.given})
@@ -109,7 +109,7 @@ class QuestionRows(Generic[Q]):
             raise valid.not_found(self._shape.name, question_id)
         return found
 
-    def locked(self, unit: Unit, question_id: str) -> tuple[dict[str, Any], Q]:
+    def locked(self, unit: Unit, question_id: str) -> tuple[LockedRun, Q]:
         """The locked row of a question's run, and the question read after that lock. Raises `NotFound`.
 
         The run of a question never changes, so the lock may find it in a subquery.

@@ -24,6 +24,7 @@ from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.claims.takes import claim_of
 from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps, transitions
 from lastlight_state.workflows.kernel.overdue import Overdue
+from lastlight_state.workflows.kernel.rows import StatusRow
 from lastlight_state.workflows.queue import admissions, checks, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
@@ -52,7 +53,7 @@ class Queue(Repository):
         now = self._now()
 
         def work(unit: Unit) -> WorkflowRun:
-            queued = {"id": run_id, "status": "queued"}
+            queued: StatusRow = {"id": run_id, "status": "queued"}
             return transitions.move(
                 unit, transitions.ADMIT, queued, "running", reason="run.admitted", at=now, source="supervisor",
                 lease_expires_at=now + GRACE,
@@ -61,7 +62,9 @@ class Queue(Repository):
         try:
             return self._chained(work)
         except LostRace:
-            found = self._one(WorkflowRun, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id).status
+            found = self._one(
+                WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id
+            ).status
         raise LostRace(f"run {run_id!r} must be queued, it is {found}", expected="queued", found=found)
 
     def admit_next(

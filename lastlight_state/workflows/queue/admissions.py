@@ -8,35 +8,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import CorruptData
+from lastlight_state.workflows.claims.checks import Holding
 from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.kernel import transitions
+from lastlight_state.workflows.kernel.claims import ClaimedRow
 from lastlight_state.workflows.queue import statements as sql
-
-Row = dict[str, Any]
+from lastlight_state.workflows.queue.statements import NextRow
 
 _LOCK = "admission"
 
 
-def admit_at_once(unit: Unit, cap: int, holder: Row, limit: int, names: Sequence[str] | None) -> list[Row]:
+def admit_at_once(unit: Unit, cap: int, holder: Holding, limit: int, names: Sequence[str] | None) -> list[ClaimedRow]:
     """Do what `admit_next` does without caps of workflows, in one message to the server."""
     statement, given = sql.ADMIT.of({"of": names})
     return unit.locked_rows(_LOCK, statement, {**given, **holder, "cap": cap, "limit": limit})
 
 
 def admit_next(
-    unit: Unit, cap: int, caps: Mapping[str, int], holder: Row, limit: int, names: Sequence[str] | None
-) -> list[Row]:
+    unit: Unit, cap: int, caps: Mapping[str, int], holder: Holding, limit: int, names: Sequence[str] | None
+) -> list[ClaimedRow]:
     """Admit and take the first runs in line while fewer than the caps are running. Returns their rows, in order."""
     unit.named_lock(_LOCK)
     room = min(limit, cap - _running(unit, cap, names))
     if room <= 0:
         return []
     rooms = _rooms(unit, caps)
-    taken: list[Row] = []
+    taken: list[ClaimedRow] = []
     size = room
     while True:
         full = [name for name, left in rooms.items() if left <= 0]
@@ -99,7 +99,7 @@ def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:
     return {name: cap - running.get(name, 0) for name, cap in caps.items()}
 
 
-def _fitting(found: Sequence[Row], rooms: dict[str, int]) -> list[str]:
+def _fitting(found: Sequence[NextRow], rooms: dict[str, int]) -> list[str]:
     """The ids of those rows for which their workflow has room, which they take up."""
     fitting = []
     for row in found:
@@ -111,7 +111,7 @@ def _fitting(found: Sequence[Row], rooms: dict[str, int]) -> list[str]:
     return fitting
 
 
-def _take(unit: Unit, holder: Row, run_ids: Sequence[str]) -> list[Row]:
+def _take(unit: Unit, holder: Holding, run_ids: Sequence[str]) -> list[ClaimedRow]:
     """Admit and take locked runs. Returns their rows, in this order."""
     if not run_ids:
         return []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -15,8 +16,9 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant
 from lastlight_state.workflows.kernel import transitions
-from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, KEPT
-from lastlight_state.workflows.kernel.rows import locking
+from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRow, KeptRow
+from lastlight_state.workflows.kernel.rows import LockedRun, locking
+from lastlight_state.workflows.records import RunSummaryRow
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
 
@@ -31,6 +33,38 @@ _limit = sa.bindparam("limit", type_=sa.Integer)
 _due = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at <= _at)
 _enabled = RUNS.c.workflow_name.not_in(sa.select(OVERRIDES.c.name).where(OVERRIDES.c.enabled == sa.false()))
 
+
+class QueuedRow(RunSummaryRow):
+    """A run in the line."""
+
+    queued_at: datetime
+
+
+class QueuedRun(LockedRun):
+    """A locked run with its place in the line."""
+
+    queued_at: datetime | None
+
+
+class NextRow(KeptRow):
+    """The first run that may be admitted: what an admission reads."""
+
+    workflow_name: str
+
+
+class RunningRow(TypedDict):
+    """How many runs of a workflow are running."""
+
+    workflow_name: str
+    running: int
+
+
+class OverdueRow(TypedDict):
+    """A run that was queued for too long."""
+
+    id: str
+
+
 LIST = Listing(
     "queue",
     (*SUMMARY, RUNS.c.queued_at),
@@ -39,6 +73,7 @@ LIST = Listing(
     always=_in_line,
     through=_INDEX,
     covering=replace(COVERED, found_by={"": Narrow(_INDEX, only=RUNS.c.status == constant("queued"))}),
+    row=QueuedRow,
 )
 
 
@@ -73,12 +108,14 @@ def _next(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
 
 #: Locks the first runs that may be admitted, of the workflows ``of`` and not of those in ``full``. Rows locked by
 #: others are skipped: to wait for them while holding locks could be a deadlock.
-NEXT = Filtered(_next, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in)
+NEXT = Filtered(_next, None, NextRow, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in)
 
 
 #: The first run that may be admitted, of the workflows ``of`` and not of those in ``full``. Locks nothing.
 FIRST = Filtered(
     lambda conditions: _first(_NEEDED, _enabled, _due, *conditions),
+    None,
+    NextRow,
     of=RUNS.c.workflow_name.in_,
     full=RUNS.c.workflow_name.not_in,
 )
@@ -91,10 +128,10 @@ def _count_each(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 
 #: How many runs of each of these workflows are running. Workflows without one are absent.
-COUNT_EACH = Family("workflow_name", _count_each)
+COUNT_EACH = Family("workflow_name", _count_each, RunningRow)
 
 
-_ADMITTED: dict[str, Any] = {
+_ADMITTED: Mapping[str, Any] = {
     **FIRST_TAKEN,
     "status": "running",
     "status_reason": "run.admitted",
@@ -110,7 +147,7 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 
 #: Admits locked runs and claims them for ``:claim_owner``.
-TAKE = Family("run", _take)
+TAKE = Family("run", _take, ClaimedRow)
 
 
 def _admit(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Executable:
@@ -127,11 +164,13 @@ def _admit(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Executable:
 
 
 #: Admits the first runs in line, of the workflows ``of``, while fewer than ``:cap`` of these run, and claims them.
-ADMIT = Filtered(_admit, of=RUNS.c.workflow_name.in_)
+ADMIT = Filtered(_admit, None, ClaimedRow, of=RUNS.c.workflow_name.in_)
 
 #: The first runs in line that were queued before ``:cutoff``, of the workflows ``of``.
 OVERDUE = Filtered(
     lambda conditions: _first((RUNS.c.id,), RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at), *conditions),
+    None,
+    OverdueRow,
     of=RUNS.c.workflow_name.in_,
 )
-LOCK = locking(RUNS.c.queued_at)
+LOCK = locking(QueuedRun, RUNS.c.queued_at)

@@ -22,9 +22,11 @@ from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, PhaseEntry, RunOptions, Trigger
 from lastlight_state.workflows.kernel import fence, progress, rows, transitions
 from lastlight_state.workflows.kernel.progress import Step
+from lastlight_state.workflows.kernel.rows import LockedRun
 from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummary, WorkflowRun
 from lastlight_state.workflows.runs import cancels, checks, creation, lists, statements as sql
 from lastlight_state.workflows.runs.cancels import Cancel
+from lastlight_state.workflows.runs.statements import NewRun
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.runs.resume import ResumeView
@@ -98,7 +100,7 @@ class Runs(Repository):
 
     def get(self, run_id: str) -> WorkflowRun:
         """The whole run. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
-        return self._one(WorkflowRun, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
+        return self._one(WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def get_resume(self, run_id: str) -> ResumeView:
         """Return what an engine needs to resume a run, all of one moment. Raises as `get`."""
@@ -264,7 +266,7 @@ class Runs(Repository):
     def _cancel(self, cancel: Cancel) -> WorkflowRun:
         return self._writing(lambda unit: cancels.carry_out(unit, self._listeners, cancel))
 
-    def _insert(self, row: dict[str, Any], insert: Callable[[], T | None]) -> T:
+    def _insert(self, row: NewRun, insert: Callable[[], T | None]) -> T:
         """Return what ``insert`` inserted. If it inserted nothing, raise the reason."""
         try:
             made = insert()
@@ -277,7 +279,7 @@ class Runs(Repository):
         return made
 
 
-def _finished_already(unit: Unit, row: dict[str, Any], status: str, claim: Claim | None) -> WorkflowRun:
+def _finished_already(unit: Unit, row: LockedRun, status: str, claim: Claim | None) -> WorkflowRun:
     """The stored run if this end is repeated. Any other end of an ended run is an error."""
     ended_by = unit.value(sql.ENDED_BY, {"run_id": row["id"], "status": row["status"]})
     own = claim is None or valid.group("claim", claim, Claim).run_id == row["id"]

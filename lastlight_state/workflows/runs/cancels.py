@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows import words
+from lastlight_state.workflows.checks import Operator
 from lastlight_state.workflows.kernel import rows, transitions
+from lastlight_state.workflows.kernel.rows import LockedRun
+from lastlight_state.workflows.kernel.transitions import Said
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.runs import statements as sql
 
@@ -21,7 +23,7 @@ class Cancel:
     """The arguments of a cancel. With ``ask`` a running run is left to its holder, who sees the request."""
 
     run_id: str
-    said: dict[str, Any]
+    said: Operator
     at: datetime
     tree: bool
     ask: bool
@@ -52,11 +54,11 @@ def _tree(unit: Unit, root: str) -> Iterator[str]:
         seen.update(found)
 
 
-def _one(unit: Unit, listeners: Listeners, row: dict[str, Any], cancel: Cancel) -> WorkflowRun:
+def _one(unit: Unit, listeners: Listeners, row: LockedRun, cancel: Cancel) -> WorkflowRun:
     if row["status"] == "cancelled" and not cancel.ask:
         return rows.get(unit, row["id"])
     rows.expect(row, words.LIVE)
-    said = {**cancel.said, "at": cancel.at, "source": "operator"}
+    said: Said = {**cancel.said, "at": cancel.at, "source": "operator"}
     if cancel.ask and row["status"] == "running":
         if row["cancel_requested_at"] is not None:
             return rows.get(unit, row["id"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
@@ -16,9 +16,17 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Failure, Provenance, RunOptions, Trigger
 from lastlight_state.workflows.checks import failure_columns, no_success, scratch_patch, trigger_columns
 from lastlight_state.workflows.kernel.progress import encoded_scratch
-from lastlight_state.workflows.runs.statements import new_row
+from lastlight_state.workflows.runs.statements import NewRun, ProvenanceColumns, RunFacts, new_row
 
 _ANY_SIZE = 2**40
+
+
+class Ending(TypedDict):
+    """How a run ends: its reason code, error text and details."""
+
+    reason: str
+    error: str | None
+    error_detail: str | None
 
 
 def new_run(
@@ -30,28 +38,27 @@ def new_run(
     context: Any,
     scratch: dict[str, Any] | None,
     options: RunOptions,
-) -> dict[str, Any]:
-    """The parameters of a new run's row."""
+) -> NewRun:
+    """The row of a new run."""
     valid.group("options", options, RunOptions)
     patch = scratch_patch(scratch)
     if valid.flag("offered", options.offered) and options.status == "queued":
         raise InvalidValue("offered", "a queued run is offered when it is admitted: leave offered out, or the status")
-    return new_row(
-        now,
-        offered=options.offered,
-        id=new_id() if options.id is None else valid.identifier("id", options.id, words.ID),
-        workflow_name=valid.identifier("workflow_name", workflow_name, words.WORKFLOW_NAME),
-        current_phase=valid.identifier("phase", phase, words.PHASE),
-        status=valid.word("status", options.status, ("queued", "running")),
-        context=None if context is None else codec.encode("context", context, max_bytes=limits.context),
-        scratch=None if patch is None else encoded_scratch(patch, limits),
-        parent_run_id=valid.optional("parent_run_id", options.parent_run_id, words.ID),
-        max_restarts=valid.number("max_restarts", options.max_restarts, most=100),
-        wake_at=None if options.not_before is None else aware_utc("not_before", options.not_before),
-        deadline_at=None if options.deadline_at is None else aware_utc("deadline_at", options.deadline_at),
+    facts: RunFacts = {
+        "id": new_id() if options.id is None else valid.identifier("id", options.id, words.ID),
+        "workflow_name": valid.identifier("workflow_name", workflow_name, words.WORKFLOW_NAME),
+        "current_phase": valid.identifier("phase", phase, words.PHASE),
+        "status": valid.word("status", options.status, ("queued", "running")),
+        "context": None if context is None else codec.encode("context", context, max_bytes=limits.context),
+        "scratch": None if patch is None else encoded_scratch(patch, limits),
+        "parent_run_id": valid.optional("parent_run_id", options.parent_run_id, words.ID),
+        "max_restarts": valid.number("max_restarts", options.max_restarts, most=100),
+        "wake_at": None if options.not_before is None else aware_utc("not_before", options.not_before),
+        "deadline_at": None if options.deadline_at is None else aware_utc("deadline_at", options.deadline_at),
         **trigger_columns(trigger),
         **_provenance(options.provenance),
-    )
+    }
+    return new_row(now, facts, offered=options.offered)
 
 
 def create_digest(row: Mapping[str, Any], context: Any) -> str:
@@ -68,7 +75,7 @@ def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any],
     return checked, tuple(valid.content("remove", key, _ANY_SIZE) for key in valid.several("remove", remove))
 
 
-def ending(status: str, failure: Failure | None, reason: str | None) -> dict[str, Any]:
+def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
     """How a run ends: its reason code, error text and details."""
     valid.word("status", status, words.TERMINAL)
     stop = None if failure is None else valid.group("failure", failure, Failure).stop_reason
@@ -79,6 +86,7 @@ def ending(status: str, failure: Failure | None, reason: str | None) -> dict[str
     return {"reason": code, **failure_columns(failure)}
 
 
-def _provenance(provenance: Provenance) -> dict[str, Any]:
+def _provenance(provenance: Provenance) -> ProvenanceColumns:
     given = vars(valid.group("provenance", provenance, Provenance))
-    return {name: valid.optional(f"provenance.{name}", value, 2_000) for name, value in given.items()}
+    checked = {name: valid.optional(f"provenance.{name}", value, 2_000) for name, value in given.items()}
+    return cast(ProvenanceColumns, checked)

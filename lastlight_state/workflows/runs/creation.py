@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
 from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.records import EnsuredRun, WorkflowRun
 from lastlight_state.workflows.runs import statements as sql
+from lastlight_state.workflows.runs.statements import NewRun
 
 
-def find_or_insert(unit: Unit, row: dict[str, Any]) -> EnsuredRun | None:
+def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
     """The run with the key of ``row``, inserted if it is missing. None if the statement inserted nothing."""
     unit.named_lock(f"run_key:{row['workflow_name']}:{row['run_key']}")
     found = find(unit, row)
@@ -21,26 +20,27 @@ def find_or_insert(unit: Unit, row: dict[str, Any]) -> EnsuredRun | None:
     return None if made is None else EnsuredRun.of({"run": made, "created": True})
 
 
-def find(unit: Unit, row: dict[str, Any]) -> EnsuredRun | None:
+def find(unit: Unit, row: NewRun) -> EnsuredRun | None:
     """The run with the key of ``row``, or None. Raises `AlreadyExists` if it was created with another content."""
     found = unit.row(sql.FIND_KEY, row)
     if found is None:
         return None
-    if found.pop("create_digest") != row["create_digest"]:
+    if found["create_digest"] != row["create_digest"]:
         raise AlreadyExists(
             "workflow_run", found["id"], problem="has this key with another content", run_key=row["run_key"]
         )
-    return EnsuredRun.of({"run": WorkflowRun.of(found), "created": False})
+    del found["create_digest"]
+    return EnsuredRun.of({"run": WorkflowRun.of_detail(found), "created": False})
 
 
-def insert(unit: Unit, row: dict[str, Any]) -> WorkflowRun | None:
+def insert(unit: Unit, row: NewRun) -> WorkflowRun | None:
     """Insert a run; returns it as a later read would. None if the statement inserted nothing."""
     stated = {name: value for name, value in row.items() if value is not None}
     made = unit.chain(sql.create(frozenset(stated)), stated | sql.first_transition(row))
     return None if made is None else WorkflowRun.of(made)
 
 
-def refusal(unit: Unit, row: dict[str, Any]) -> StateError:
+def refusal(unit: Unit, row: NewRun) -> StateError:
     """The error for a run that the statement did not insert."""
     parent = row["parent_run_id"]
     if parent is None or unit.row(sql.IS_DISABLED, row) is not None:

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from lastlight_state.db import pages, valid
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import DamagedRow, Page
 from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import Placed, Row, parted, window
+from lastlight_state.db.windows import Placed, parted, window
+from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import summed
-from lastlight_state.workflows.records import NO_TOTALS, RunSummary, Totals
+from lastlight_state.workflows.records import NO_TOTALS, RunSummary, RunSummaryRow, Totals
 from lastlight_state.workflows.runs import statements as sql
 from lastlight_state.workflows.words import TERMINAL
+
+ListedT = TypeVar("ListedT", bound=RunSummaryRow)
+
+
+class SummedRun(RunSummaryRow, total=False):
+    """The columns of a summary with its totals."""
+
+    totals: Totals
+
 
 _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 
 
 def page_of_runs(
-    listing: Listing, given: Mapping[str, Any], limit: int, page_token: str | None
+    listing: Listing[ListedT], given: Mapping[str, Any], limit: int, page_token: str | None
 ) -> Callable[[Unit], Page[RunSummary]]:
     """The work that reads a page of a list of runs, with their totals: two statements, to be viewed. Checks the limit.
 
@@ -53,13 +63,15 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
     return _page(unit, items, token, damaged)
 
 
-def _ranked(unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | None, limit: int) -> Placed:
+def _ranked(
+    unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | None, limit: int
+) -> Placed[RunSummaryRow]:
     """The next runs after this key in the group of this rank, then those of the groups that follow.
 
     Each group is a range of an index, read after the one before it; nothing is sorted.
     """
-    rows: list[Row] = []
-    places: list[tuple[int, int, Placed]] = []
+    rows: list[RunSummaryRow | CorruptData] = []
+    places: list[tuple[int, int, Placed[RunSummaryRow]]] = []
     while rank < len(_RANKS) and len(rows) < limit:
         statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
         asked = {**chosen, "statuses": statuses}
@@ -84,27 +96,28 @@ def _position(asked: Any, page_token: str | None) -> tuple[int, list[Any] | None
     return (0, None) if position is None else (position[0], position[1:])
 
 
-def _columns(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in RUN_SUMMARY}
+def _columns(row: Mapping[str, Any]) -> RunSummaryRow:
+    return cast(RunSummaryRow, {name: row[name] for name in RUN_SUMMARY})
 
 
-def _as_it_is(row: dict[str, Any]) -> dict[str, Any]:
+def _as_it_is(row: RunSummaryRow) -> RunSummaryRow:
     return row
 
 
 def _page(
-    unit: Unit, rows: Sequence[dict[str, Any]], token: str | None, damaged: tuple[DamagedRow, ...] = ()
+    unit: Unit, rows: Sequence[RunSummaryRow], token: str | None, damaged: tuple[DamagedRow, ...] = ()
 ) -> Page[RunSummary]:
     return Page.of({"items": summaries(unit, rows), "next_page_token": token, "damaged": damaged})
 
 
-def summaries(unit: Unit, rows: Sequence[dict[str, Any]]) -> tuple[RunSummary, ...]:
+def summaries(unit: Unit, rows: Sequence[RunSummaryRow]) -> tuple[RunSummary, ...]:
     """The summaries of at most 500 rows. Their totals take one more statement."""
     if not rows:
         return ()
     statement, values = sql.TOTALS.of([row["id"] for row in rows])
     totals = {found["workflow_run_id"]: _totals(found) for found in unit.rows(statement, values)}
-    for row in rows:
+    summed_rows = cast(Sequence[SummedRun], rows)
+    for row in summed_rows:
         row["totals"] = totals.get(row["id"], NO_TOTALS)
     return tuple(map(RunSummary.of, rows))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -15,11 +15,13 @@ from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.workflows import repos
+from lastlight_state.workflows.checks import TriggerColumns
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import SUMS, of_runs
 from lastlight_state.workflows.kernel.live import BY_LIVE_STATUS
-from lastlight_state.workflows.kernel.rows import DETAIL, NEW_COLUMNS, locking
+from lastlight_state.workflows.kernel.rows import DETAIL, NEW_COLUMNS, LockedRun, locking
 from lastlight_state.workflows.kernel.transitions import recorded
+from lastlight_state.workflows.records import RunDetailRow, RunRow, RunSummaryRow
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE, LIVE
 
@@ -36,7 +38,7 @@ _parent_takes_children = sa.and_(
 
 
 @lru_cache(maxsize=256)
-def create(names: frozenset[str]) -> Chain:
+def create(names: frozenset[str]) -> Chain[RunRow]:
     """The statement that inserts a run with these columns, and its first transition.
 
     It inserts nothing if the workflow is switched off, or the parent is missing or cancelled. It locks the parent's row
@@ -48,7 +50,20 @@ def create(names: frozenset[str]) -> Chain:
     if "parent_run_id" in names:
         values = values.where(_parent_takes_children).with_for_update(key_share=True, of=_PARENT)
     head = sa.insert(RUNS).from_select(stated, values).returning(*NEW_COLUMNS)
-    return recorded(head, from_status=sa.null())
+    return recorded(head, RunRow, from_status=sa.null())
+
+
+class KeyedRun(RunDetailRow, total=False):
+    """A run that was found by its key, and the digest of what it was created with."""
+
+    create_digest: str | None
+
+
+class EndedRun(LockedRun):
+    """A locked run that may be restarted."""
+
+    workflow_name: str
+    error: str | None
 
 
 IS_DISABLED = prepared(
@@ -60,11 +75,12 @@ FIND_KEY = prepared(
     sa.select(*DETAIL, RUNS.c.create_digest).where(
         RUNS.c.workflow_name == sa.bindparam("workflow_name"),
         RUNS.c.run_key == sa.bindparam("run_key"),
-    )
+    ),
+    KeyedRun,
 )
 
 #: Locks a run that may be restarted.
-LOCK_ENDED = locking(RUNS.c.workflow_name, RUNS.c.error)
+LOCK_ENDED = locking(EndedRun, RUNS.c.workflow_name, RUNS.c.error)
 
 SET_TRACE = prepared(
     sa.update(RUNS)
@@ -103,7 +119,7 @@ COVERED = Covering(
 )
 
 
-def _listed(covering: Covering, *, leading: str | None = None, walked: Sequence[str] = ()) -> Listing:
+def _listed(covering: Covering, *, leading: str | None = None, walked: Sequence[str] = ()) -> Listing[RunSummaryRow]:
     return Listing(
         "runs",
         SUMMARY,
@@ -120,6 +136,7 @@ def _listed(covering: Covering, *, leading: str | None = None, walked: Sequence[
         several={"owned_repos": repos.either_spelling(RUNS), "any_repos": repos.any_spelling(RUNS)},
         through=covering.index,
         covering=covering,
+        row=RunSummaryRow,
     )
 
 
@@ -129,7 +146,7 @@ LIST = _listed(COVERED, walked=("statuses",))
 LIVE_LIST = _listed(replace(COVERED, found_by={"": BY_LIVE_STATUS}), leading="statuses")
 
 
-def listing_of(chosen: Mapping[str, Any]) -> Listing:
+def listing_of(chosen: Mapping[str, Any]) -> Listing[RunSummaryRow]:
     """The list for these filters."""
     statuses = chosen.get("statuses")
     return LIST if statuses is None or not set(statuses) <= set(LIVE) else LIVE_LIST
@@ -148,32 +165,85 @@ _tree = _children.union(sa.select(RUNS.c.id).where(RUNS.c.parent_run_id == _chil
 #: A run and its descendants by ascending id. A cycle of parents ends, because UNION keeps each id once.
 TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id))
 
-#: What a new run has unless its creator says otherwise.
-_BLANK: dict[str, Any] = {
-    **dict.fromkeys(column.name for column in RUNS.c),
-    "phase_history": "[]",
-    "restart_count": 0,
-    "phase_count": 0,
-    "transition_seq": 1,
-    "claim_epoch": 0,
-    "status_reason": "run.created",
-}
+
+class ProvenanceColumns(TypedDict):
+    """Where a run came from: its workflow's file, the code and the trace."""
+
+    workflow_path: str | None
+    workflow_hash: str | None
+    vcs_type: str | None
+    vcs_root: str | None
+    vcs_revision: str | None
+    app_version: str | None
+    trace_id: str | None
+    span_id: str | None
 
 
-def new_row(now: datetime, *, offered: bool, **facts: Any) -> dict[str, Any]:
-    """A new run's row. Columns that are not in ``facts`` get their defaults. An ``offered`` one has no grace."""
+class RunFacts(TriggerColumns, ProvenanceColumns):
+    """What the creator of a run says of it."""
+
+    id: str
+    workflow_name: str
+    current_phase: str
+    status: str
+    context: str | None
+    scratch: str | None
+    parent_run_id: str | None
+    max_restarts: int
+    wake_at: datetime | None
+    deadline_at: datetime | None
+
+
+class NewRun(RunFacts):
+    """The row of a new run. Columns that are not in it, or None, keep their defaults."""
+
+    phase_history: str
+    restart_count: int
+    phase_count: int
+    transition_seq: int
+    claim_epoch: int
+    status_reason: str
+    started_at: datetime
+    updated_at: datetime
+    queued_at: datetime | None
+    lease_expires_at: datetime | None
+    run_key: str | None
+    create_digest: str | None
+
+
+class FirstTransition(TypedDict):
+    """The parameters of the transition that records a run's creation."""
+
+    to_status: str
+    reason: str
+    detail: None
+    actor: str | None
+    source: str
+    presented_epoch: None
+    at: datetime
+
+
+def new_row(now: datetime, facts: RunFacts, *, offered: bool) -> NewRun:
+    """A new run's row. An ``offered`` one has no grace."""
     queued = facts["status"] == "queued"
     return {
-        **_BLANK,
+        "phase_history": "[]",
+        "restart_count": 0,
+        "phase_count": 0,
+        "transition_seq": 1,
+        "claim_epoch": 0,
+        "status_reason": "run.created",
         "started_at": now,
         "updated_at": now,
         "queued_at": now if queued else None,
         "lease_expires_at": None if queued or offered else now + GRACE,
+        "run_key": None,
+        "create_digest": None,
         **facts,
     }
 
 
-def first_transition(row: Mapping[str, Any]) -> dict[str, Any]:
+def first_transition(row: NewRun) -> FirstTransition:
     """The parameters of the transition that records a run's creation."""
     return {
         "to_status": row["status"],

@@ -80,7 +80,7 @@ def _make_scans_dear(raw: Any) -> None:
 def plan_of_page(
     database: Database,
     store: StateStore,
-    listing: Listing,
+    listing: Listing[Any],
     chosen: dict[str, Any],
     *,
     paged: bool = False,
@@ -96,7 +96,7 @@ def plan_of_page(
     return plan_of(database, store, listing.statement(chosen, paged=paged), values, in_order=in_order)
 
 
-def sql_of_page(store: StateStore, listing: Listing, chosen: dict[str, Any], *, paged: bool = False) -> str:
+def sql_of_page(store: StateStore, listing: Listing[Any], chosen: dict[str, Any], *, paged: bool = False) -> str:
     """The SQL of a page of a list."""
     return listing.statement(chosen, paged=paged).on(store.backend).sql
 

@@ -127,13 +127,13 @@ def hold(raw: Raw, many: int, name: str, database: Database) -> None:
     )
 
 
-def looks() -> Iterator[tuple[lists.Ranges, list[str] | None]]:
+def looks() -> Iterator[tuple[lists.Ranges[Any], list[str] | None]]:
     for ranges in (lists.TAKEN_NEXT, lists.SOUND_NEXT, lists.LISTED, lists.SPENT):
         yield ranges, None
         yield ranges, ["deploy"]
 
 
-def cost(database: Database, store: StateStore, ranges: lists.Ranges, names: list[str] | None) -> int:
+def cost(database: Database, store: StateStore, ranges: lists.Ranges[Any], names: list[str] | None) -> int:
     """The pages that Postgres reads for the statement, or the steps of SQLite's machine, in hundreds."""
     now = database.clock.now()
     statement, values = ranges.of({"workflow_name": names}, False, 51)

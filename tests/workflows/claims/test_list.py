@@ -16,7 +16,7 @@ from support.workflows.steps import Raw, all_pages, started
 
 from lastlight_state import StateStore
 from lastlight_state.clock import iso_text
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.statements import Family, Statement
 from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ClaimableRun, Provenance
@@ -212,7 +212,7 @@ def test_a_heartbeat_writes_one_narrow_row_and_its_index(fresh_database: Databas
     assert frames <= 4
 
 
-def indexes_written(raw: Raw, store: StateStore, statement: Statement) -> set[str]:
+def indexes_written(raw: Raw, store: StateStore, statement: Statement[Any]) -> set[str]:
     """The table and the indexes that SQLite writes for this statement."""
     compiled = statement.on(store.backend)
     code = raw(f"EXPLAIN {compiled.sql}", *[None] * compiled.sql.count("?"))
@@ -249,13 +249,14 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
         (lists.SPENT, set()),
     ):
         for paged, names in ((False, None), (True, None), (True, ["deploy"])):
-            statement, given = ranges.of({"workflow_name": names}, paged, 51)
-            found = plan_of(database, every_backend, statement, {**values, **given}, in_order=True)
+            look, given = ranges.of({"workflow_name": names}, paged, 51)
+            found = plan_of(database, every_backend, look, {**values, **given}, in_order=True)
             assert not found.scans_the_table, found
             assert by_index(found) - due == indexes | shown_by, found
             assert "ix_run_leases_due" in by_index(found), found
-    by_id = [sql.TAKE_FREE, sql.RETAKE, sql.LOCK, sql.HEARTBEAT, sql.TRANSFER.head, sql.FIND]
-    for family in (sql.TAKE, sql.LOCK_FREE, queue_statements.TAKE):
+    by_id: list[Statement[Any]] = [sql.TAKE_FREE, sql.RETAKE, sql.LOCK, sql.HEARTBEAT, sql.TRANSFER.head, sql.FIND]
+    families: tuple[Family[Any], ...] = (sql.TAKE, sql.LOCK_FREE, queue_statements.TAKE)
+    for family in families:
         for some in (2, 100):
             statement, run_ids = family.of(["r20", "r40"] * (some // 2))
             by_id.append(statement)
@@ -264,8 +265,8 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
         found = plan_of(database, every_backend, statement, values, in_order=True)
         assert not re.search(r"Seq Scan|SCAN (workflow_runs|run_leases)", found.text), found
         assert by_index(found) <= {KEY[raw.name], LEASE_KEY[raw.name], *shown_by}, found
-    statement, run_ids = sql.LEFT_IN_FLIGHT.of(["r20", "r40"])
-    found = plan_of(database, every_backend, statement, {**values, **run_ids}, in_order=True)
+    left, run_ids = sql.LEFT_IN_FLIGHT.of(["r20", "r40"])
+    found = plan_of(database, every_backend, left, {**values, **run_ids}, in_order=True)
     assert ("(workflow_run_id=?" if raw.name == "sqlite" else "Index") in found.text, found
 
 

@@ -16,6 +16,7 @@ from support.workflows.plans import plan_of, plan_of_page
 from support.workflows.steps import Raw, started, together
 
 from lastlight_state import StateStore
+from lastlight_state.db.statements import Statement
 from lastlight_state.errors import BackendBusy, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Claim, WorkflowRun
@@ -205,7 +206,7 @@ def test_every_statement_goes_by_what_is_queued(long_line: StateStore, database:
     chosen, names = sql.NEXT.of({"of": ["on", "w1"], "full": ["w1"]})
     overdue, of_on = sql.OVERDUE.of({"of": ["on"]})
     first, _ = sql.FIRST.of({"of": ["on"]})
-    statements = [
+    statements: list[tuple[Statement[Any], Any]] = [
         (everyone, {"at": at, "limit": 1}),
         (chosen, {"at": at, "limit": 1, **names}),
         (overdue, {"cutoff": at, "limit": 500, **of_on}),
