@@ -33,6 +33,12 @@ if TYPE_CHECKING:
         Member as Member,
         Sent as Sent,
     )
+    from lastlight_state.conversations.life_records import (
+        Change as Change,
+        NormalizedState as NormalizedState,
+        StaleSession as StaleSession,
+        Transition as Transition,
+    )
     from lastlight_state.conversations.lifecycle import Lifecycle
     from lastlight_state.conversations.lineage import Lineage
     from lastlight_state.conversations.message_types import MessageTypes
@@ -45,7 +51,6 @@ if TYPE_CHECKING:
         BranchLink as BranchLink,
         BranchMessage as BranchMessage,
         BranchSummary as BranchSummary,
-        Change as Change,
         ConversationSession as ConversationSession,
         ForkPoint as ForkPoint,
         Link as Link,
@@ -54,13 +59,10 @@ if TYPE_CHECKING:
         MessageSummary as MessageSummary,
         MessageType as MessageType,
         MessageUse as MessageUse,
-        NormalizedState as NormalizedState,
         Progression as Progression,
         ProgressionUse as ProgressionUse,
         SaveReport as SaveReport,
         SessionSummary as SessionSummary,
-        StaleSession as StaleSession,
-        Transition as Transition,
     )
     from lastlight_state.conversations.sessions import Sessions
     from lastlight_state.conversations.state import exit_code as exit_code, status_of_exit_code as status_of_exit_code
@@ -83,9 +85,10 @@ public(
         "exchange.records": "Delivery Member Sent",
         "vectors.arguments": "NewChunk",
         "vectors.records": "Chunk ChunkSummary ChunkText VectorHit VectorNamespace",
-        "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary Change ConversationSession "
-        "ForkPoint Link Message MessageHit MessageSummary MessageType MessageUse NormalizedState Progression "
-        "ProgressionUse SaveReport SessionSummary StaleSession Transition",
+        "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession "
+        "ForkPoint Link Message MessageHit MessageSummary MessageType MessageUse Progression "
+        "ProgressionUse SaveReport SessionSummary",
+        "life_records": "Change NormalizedState StaleSession Transition",
         "state": "exit_code status_of_exit_code",
     },
     "Conversations",

@@ -8,6 +8,7 @@ from typing import Any
 from lastlight_state.conversations import checks
 from lastlight_state.conversations.kernel import branching, lineage as lines
 from lastlight_state.conversations.records import Ancestor, Branch, BranchSummary, ForkPoint
+from lastlight_state.conversations.shown import BranchSummaryRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.listing import Listing
@@ -22,6 +23,7 @@ _b = BRANCHES.c
 FORKS = Listing(
     "branches.forks",
     branching.SUMMARY,
+    row=BranchSummaryRow,
     order=(_b.created_at, _b.id),
     filters={"parent_branch_id": _b.parent_branch_id == bind("parent_branch_id", _b.parent_branch_id)},
     descending=False,
@@ -51,18 +53,23 @@ class Lineage(Repository):
         checks.metadata("node_metadata", node_metadata)
         given = branching.origin_in("node_metadata", node_metadata)
         branching.refuse_other_origin("node_metadata", given, parent_branch_id, at)
-        row = {
+        row: branching.ForkDraft = {
             "id": new_id() if branch_id is None else valid.identifier("branch_id", branch_id),
             "created_at": now,
             "created_at_unix": None,
             "user": None,
             "name": checks.name("name", name),
             "session_id": checks.name("session_id", session_id),
-            "parent_branch_id": valid.sought("parent_branch_id", parent_branch_id),
+            "progression_id": None,
             "system_msg_id": None,
+            "parent_branch_id": valid.sought("parent_branch_id", parent_branch_id),
+            "forked_at_ord": None,
+            "fork_depth": 0,
+            "status": None,
+            "started_at": None,
+            "ended_at": None,
             "node_metadata": node_metadata,
             "extra": None,
-            **branching.UNSTATED,
             **branching.hints(node_metadata),
         }
         start = None if at is None else valid.number("at", at)

@@ -6,7 +6,18 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import packing, runtime, words
-from lastlight_state.conversations.rows import SessionRow
+from lastlight_state.conversations.rows import ProgressionRow
+from lastlight_state.conversations.shown import (
+    BranchLinkRow,
+    BranchSummaryRow,
+    LinkRow,
+    MessageSummaryRow,
+    PlaceRow,
+    SessionSummaryRow,
+    WholeBranchRow,
+    WholeMessageRow,
+    WholeSessionRow,
+)
 from lastlight_state.db import valid
 from lastlight_state.db.records import Record
 
@@ -36,6 +47,10 @@ class MessageSummary(Record):
     revision: int
     revised_at: datetime | None
 
+    @classmethod
+    def of(cls, values: MessageSummaryRow) -> Self:
+        return super().of(values)
+
 
 class Message(MessageSummary):
     """A whole message. ``embedding`` is a tuple of numbers of 32 bits."""
@@ -47,7 +62,7 @@ class Message(MessageSummary):
     embedding: tuple[float, ...] | None
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: WholeMessageRow) -> Self:  # type: ignore[override]
         if values["embedding"] is not None:
             values["embedding"] = packing.unpack(values["embedding"])
         return super().of(values)
@@ -93,6 +108,10 @@ class Progression(Record):
     node_metadata: dict[str, Any] | None
     extra: dict[str, Any] | None
 
+    @classmethod
+    def of(cls, values: ProgressionRow) -> Self:
+        return super().of(values)
+
     @property
     def size(self) -> int:
         """The number of its own links."""
@@ -105,12 +124,20 @@ class Link(Record):
     ord: int
     message_id: str
 
+    @classmethod
+    def of(cls, values: LinkRow) -> Self:
+        return super().of(values)
+
 
 class ProgressionUse(Record):
     """A progression that holds a message, and where."""
 
     progression_id: str
     ord: int
+
+    @classmethod
+    def of(cls, values: PlaceRow) -> Self:
+        return super().of(values)
 
 
 class Appended(Record):
@@ -166,12 +193,9 @@ class SessionSummary(Record):
     message_count: int
     branch_count: int
 
-
-class WholeSessionRow(SessionRow):
-    """What a `ConversationSession` is made of."""
-
-    message_count: int
-    branch_count: int
+    @classmethod
+    def of(cls, values: SessionSummaryRow) -> Self:
+        return super().of(values)
 
 
 class ConversationSession(SessionSummary):
@@ -183,7 +207,7 @@ class ConversationSession(SessionSummary):
     artifact_verification: dict[str, Any] | None
 
     @classmethod
-    def of(cls, values: WholeSessionRow) -> Self:
+    def of(cls, values: WholeSessionRow) -> Self:  # type: ignore[override]
         return super().of(values)
 
 
@@ -209,12 +233,20 @@ class BranchSummary(Record):
     agent_name: str | None
     length: int
 
+    @classmethod
+    def of(cls, values: BranchSummaryRow) -> Self:
+        return super().of(values)
+
 
 class Branch(BranchSummary):
     """A whole branch. The configuration of its agent is in ``node_metadata``."""
 
     node_metadata: dict[str, Any] | None
     extra: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, values: WholeBranchRow) -> Self:  # type: ignore[override]
+        return super().of(values)
 
 
 class BranchLink(Record):
@@ -223,6 +255,10 @@ class BranchLink(Record):
     ord: int
     branch_id: str
     message_id: str
+
+    @classmethod
+    def of(cls, values: BranchLinkRow) -> Self:
+        return super().of(values)
 
 
 class BranchMessage(Record):
@@ -269,66 +305,3 @@ class ForkPoint(Record):
 
     branch_id: str
     ord: int
-
-
-class Transition(Record):
-    """A change of status: the ``seq``-th of its session. With ``branch_id`` it is the status of that branch."""
-
-    id: str
-    session_id: str
-    branch_id: str | None
-    seq: int
-    previous_status: str | None
-    status: str
-    reason_code: str
-    source: str
-    actor: str | None
-    created_at: datetime
-    reason_summary: str | None
-    evidence: Any
-
-
-class StaleSession(Record):
-    """A running session without a recent sign of life. ``last_sign`` is the last one, or else its creation."""
-
-    id: str
-    owner: str | None
-    last_sign: datetime
-
-
-class NormalizedState(Record):
-    """How a session stands, derived when it is asked for.
-
-    ``lifecycle`` is the status, or ``unknown``; ``outcome`` that of a session that has ended. ``last_sign`` is the last
-    sign of life: heartbeat, message or start. ``reason`` is the last change of the session's status.
-    """
-
-    session_id: str
-    lifecycle: str
-    outcome: str | None
-    health: words.Health
-    delivery: words.DeliveryState
-    severity: words.Severity
-    tone: words.Tone
-    last_sign: datetime | None
-    reason: Transition | None
-    evaluated_at: datetime
-    policy_version: int
-
-
-class Change(Record):
-    """An entry of a session's feed: the ``seq``-th change, of which ``kind``, and what it is about.
-
-    ``ord`` and ``count``: from which position on, and how many messages were appended.
-    """
-
-    session_id: str
-    seq: int
-    kind: str
-    branch_id: str | None
-    progression_id: str | None
-    message_id: str | None
-    ord: int | None
-    count: int | None
-    at: datetime
-    details: dict[str, Any] | None

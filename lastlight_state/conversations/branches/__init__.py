@@ -25,17 +25,16 @@ from lastlight_state.conversations.records import (
     BranchSummary,
     Message,
 )
+from lastlight_state.conversations.shown import BranchMessageRow
 from lastlight_state.db import pages, valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.statements import Row, RowT, Statement, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import parted
-from lastlight_state.errors import AlreadyExists
+from lastlight_state.errors import AlreadyExists, CorruptData
 
 T = TypeVar("T")
-
-Row = dict[str, Any]
 
 #: A branch of which nothing is known.
 _PLAIN = NewBranch()
@@ -70,7 +69,7 @@ class Branches(Repository):
         known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def look(unit: Unit) -> Branch:
-            found = unit.find(Branch, branching.GET, {"branch_id": row["id"]})
+            found = unit.find(Branch.of, branching.GET, {"branch_id": row["id"]})
             if found is None:
                 return making.created(unit, self._listeners, known, row, system, now, locks=locks)
             if fields := _differing(found, row):
@@ -83,11 +82,11 @@ class Branches(Repository):
     def get(self, branch_id: str) -> Branch:
         """The branch. Raises `NotFound`."""
         values = {"branch_id": valid.sought("branch_id", branch_id)}
-        return self._one(Branch, branching.GET, values, kind=words.BRANCH, key=branch_id)
+        return self._one(Branch.of, branching.GET, values, kind=words.BRANCH, key=branch_id)
 
     def find(self, branch_id: str) -> Branch | None:
         """The branch, or None."""
-        return self._find(Branch, branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
+        return self._find(Branch.of, branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
         """A page of a session's branches, the oldest first."""
@@ -179,8 +178,8 @@ class Branches(Repository):
 
     def _pages(
         self,
-        statement: Statement,
-        make: Callable[[Row], T],
+        statement: Statement[RowT],
+        make: Callable[[RowT], T],
         branch_id: str,
         from_ord: int,
         limit: int,
@@ -195,7 +194,7 @@ class Branches(Repository):
             line = lineage.line_of(unit, found, first)
             until = min(first + limit, lineage.length_of(line))
             wanted = lineage.positions(line, first, until)
-            rows = unit.readable(statement, lineage.placed(wanted)).rows if wanted else []
+            rows = unit.readable(statement, lineage.placed(wanted)).rows if wanted else list[RowT | CorruptData]()
             lineage.refuse_gaps(found, wanted, len(rows))
             items, damaged = parted(rows, make)
             token = pages.encode_token(asked, [until]) if until < lineage.length_of(line) else None
@@ -210,8 +209,8 @@ class Branches(Repository):
         def change(unit: Unit) -> Branch:
             session_id = appending.head(unit, branch_id)["session_id"]
             sessions.locked(unit, session_id)
-            stored = unit.row(sql.STATE, {"branch_id": branch_id}) or {}
-            changes = changed(stored.get("node_metadata"))
+            stored = unit.row(sql.STATE, {"branch_id": branch_id})
+            changes = changed(None if stored is None else stored["node_metadata"])
             if changes:
                 unit.row(sql.update(frozenset(changes)), {**changes, "branch_id": branch_id})
                 sessions.move(unit, self._listeners, session_id, now, news("branch.updated", branch_id=branch_id))
@@ -220,12 +219,12 @@ class Branches(Repository):
         return self._writing(change, repeatable=True)
 
 
-def _message(row: Row) -> BranchMessage:
-    place = {"ord": row.pop("ord"), "branch_id": row.pop("branch_id")}
-    return BranchMessage.of({**place, "message": Message.of(row)})
+def _message(row: BranchMessageRow) -> BranchMessage:
+    ord_, branch_id = row.pop("ord"), row.pop("branch_id")
+    return BranchMessage.of({"ord": ord_, "branch_id": branch_id, "message": Message.of(row)})
 
 
-def _differing(found: Branch, row: Row) -> builtins.list[str]:
+def _differing(found: Branch, row: Values) -> builtins.list[str]:
     """The fields that the caller gives and that are stored otherwise."""
     given = ("session_id", "user", "name", "progression_id", "system_msg_id", *branching.HINTS)
     fields = [name for name in given if row[name] is not None and getattr(found, name) != row[name]]

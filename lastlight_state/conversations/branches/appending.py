@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.branches import statements as sql
@@ -16,14 +15,13 @@ from lastlight_state.conversations.kernel import lineage, orders, sessions, stor
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.records import Appended
+from lastlight_state.conversations.shown import MessageDraft
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 
-Row = dict[str, Any]
 
-
-def head(unit: Unit, branch_id: str) -> Row:
+def head(unit: Unit, branch_id: str) -> sql.BranchHead:
     """The session, the order, the parent and the pool of a branch. Raises `NotFound`."""
     found = unit.row(sql.HEAD, {"branch_id": branch_id})
     if found is None:
@@ -36,7 +34,7 @@ def append(
     listeners: Listeners,
     known: KnownClasses,
     branch_id: str,
-    given: Sequence[Row | str],
+    given: Sequence[MessageDraft | str],
     *,
     skips: bool,
     now: datetime,
@@ -59,13 +57,15 @@ def append(
         added[pool] = orders.unheld(new, held.get(pool, set()))
     orders.extend(unit, locked, added)
     if new:
-        place = {"ord": locked[own]["next_ord"], "count": len(new)}
-        told = news("messages.appended", branch_id=branch_id, progression_id=own, **place)
+        first = locked[own]["next_ord"]
+        told = news("messages.appended", branch_id=branch_id, progression_id=own, first=first, count=len(new))
         sessions.move_on(unit, listeners, branch["session_id"], now, told, first=new[0], last=new[-1])
     return orders.appended(locked[own], new, ids)
 
 
-def _segments(unit: Unit, branch_id: str, branch: Row, locked: Mapping[str, Row]) -> dict[str, int]:
+def _segments(
+    unit: Unit, branch_id: str, branch: sql.BranchHead, locked: Mapping[str, orders.OrderHead]
+) -> dict[str, int]:
     """The orders that a branch's history is made of, and below which position of each."""
     if branch["parent_branch_id"] is None:
         return {branch["progression_id"]: locked[branch["progression_id"]]["next_ord"]}

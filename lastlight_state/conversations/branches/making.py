@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -9,28 +10,32 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewBranch
 from lastlight_state.conversations.branches import appending, statements as sql
 from lastlight_state.conversations.kernel import branching, orders, sessions, storing
+from lastlight_state.conversations.kernel.branching import BranchDraft, ForkDraft
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.metadata import FORK_KEYS
 from lastlight_state.conversations.records import Branch
+from lastlight_state.conversations.rows import BranchRow
+from lastlight_state.conversations.shown import MessageDraft
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.ids import new_id
 
-Row = dict[str, Any]
-
 HINTS = dict.fromkeys(branching.HINTS, checks.name)
 
 
-def row_of(session_id: str, branch: Any, now: datetime, where: str = "branch") -> tuple[Row, Row | str | None]:
+def row_of(
+    session_id: str, branch: Any, now: datetime, where: str = "branch"
+) -> tuple[BranchDraft, MessageDraft | str | None]:
     """The parameters of a branch, its metadata not encoded yet, and its system message."""
     given = valid.group(where, branch, NewBranch)
     created, exact = checks.created(f"{where}.created_at", given.created_at, now)
     checks.metadata(f"{where}.node_metadata", given.node_metadata)
     system = None if given.system is None else storing.drafts(f"{where}.system", [given.system], now)[0]
-    row = {
+    known, told = branching.hints(given.node_metadata), checks.fields(where, given, HINTS)
+    row: BranchDraft = {
         "id": new_id() if given.id is None else valid.identifier(f"{where}.id", given.id),
         "created_at": created,
         "created_at_unix": exact,
@@ -42,11 +47,14 @@ def row_of(session_id: str, branch: Any, now: datetime, where: str = "branch") -
         "parent_branch_id": None,
         "forked_at_ord": None,
         "fork_depth": 0,
+        "status": None,
+        "started_at": None,
+        "ended_at": None,
+        "provider": known["provider"] if told["provider"] is None else told["provider"],
+        "model": known["model"] if told["model"] is None else told["model"],
+        "agent_name": known["agent_name"] if told["agent_name"] is None else told["agent_name"],
         "node_metadata": given.node_metadata,
         "extra": checks.others(f"{where}.extra", given.extra),
-        **branching.UNSTATED,
-        **branching.hints(given.node_metadata),
-        **{name: told for name, told in checks.fields(where, given, HINTS).items() if told is not None},
     }
     return row, system
 
@@ -55,8 +63,8 @@ def created(
     unit: Unit,
     listeners: Listeners,
     known: KnownClasses,
-    row: Row,
-    system: Row | str | None,
+    row: BranchDraft,
+    system: MessageDraft | str | None,
     now: datetime,
     *,
     locks: sessions.Locks,
@@ -75,7 +83,7 @@ def created(
         sessions.put_all(unit, listeners, known, [system], now, locks=locks, own=session_id)
         sessions.pool_messages(unit, pool, [storing.id_of(system)])
     if origin is not None:
-        values = {**row, "parent_branch_id": origin[0]}
+        values: ForkDraft = {**row, "parent_branch_id": origin[0]}
         where = "branch.node_metadata.forked_at_ord"
         return branching.fork(unit, listeners, values, at=origin[1], where=where, now=now)
     if own is None:
@@ -83,9 +91,8 @@ def created(
         orders.create(unit, orders.fresh(own, (row["created_at"], row["created_at_unix"])))
     else:
         orders.locked(unit, given)
-    return branching.insert_branch(
-        unit, listeners, {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}, now
-    )
+    complete: BranchRow = {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}
+    return branching.insert_branch(unit, listeners, complete, now)
 
 
 def system_replaced(
@@ -93,7 +100,7 @@ def system_replaced(
     listeners: Listeners,
     known: KnownClasses,
     branch_id: str,
-    given: Row | str,
+    given: MessageDraft | str,
     now: datetime,
     *,
     locks: sessions.Locks,
@@ -103,7 +110,8 @@ def system_replaced(
     locks.first(unit, branch["session_id"])
     sessions.locked(unit, branch["session_id"])
     own = orders.locked(unit, sorted({branch["progression_id"], branch["pool"]}))[branch["progression_id"]]
-    former = (unit.row(sql.STATE, {"branch_id": branch_id}) or {})["system_msg_id"]
+    [state] = unit.rows(sql.STATE, {"branch_id": branch_id})
+    former = state["system_msg_id"]
     new = storing.id_of(given)
     sessions.put_all(unit, listeners, known, [given], now, locks=locks, own=branch["session_id"])
     at = {"progression_id": own["id"], "ord": own["start_ord"]}
@@ -122,12 +130,12 @@ def system_replaced(
     return branching.get(unit, branch_id)
 
 
-def metadata(value: dict[str, Any] | None) -> str | None:
+def metadata(value: Mapping[str, Any] | None) -> str | None:
     """The metadata of a branch, encoded."""
     return checks.metadata("node_metadata", value)
 
 
-def kept(stored: dict[str, Any] | None, given: dict[str, Any] | None) -> str | None:
+def kept(stored: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> str | None:
     """New metadata, with the keys of a fork that the stored ones have."""
     fork = {key: stored[key] for key in FORK_KEYS if stored and key in stored}
     return metadata({**(given or {}), **fork} if fork else given)

@@ -17,7 +17,8 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.changes import statements as sql
 from lastlight_state.conversations.kernel.feeds import TOPIC
 from lastlight_state.conversations.kernel.watching import GONE, watch_for
-from lastlight_state.conversations.records import Change, SessionSummary
+from lastlight_state.conversations.life_records import Change
+from lastlight_state.conversations.records import SessionSummary
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
 from lastlight_state.db.iterating import iterate, pages_of

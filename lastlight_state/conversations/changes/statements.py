@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lastlight_state.conversations.kernel.summaries import SUMMARY
+from lastlight_state.conversations.rows import SessionChangeRow
+from lastlight_state.conversations.shown import SessionSummaryRow
 from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, number, prepared
@@ -15,6 +17,7 @@ _OF = _c.session_id == bind("session_id", _c.session_id)
 LIST = Listing(
     "session_changes",
     tuple(CHANGES.columns),
+    row=SessionChangeRow,
     order=(_c.seq,),
     filters={"session_id": _OF, "after_seq": _c.seq > bind("after_seq", _c.seq)},
     descending=False,
@@ -23,6 +26,7 @@ LIST = Listing(
 UPDATED = Listing(
     "sessions_updated",
     SUMMARY,
+    row=SessionSummaryRow,
     order=(SESSIONS.c.updated_at, SESSIONS.c.id),
     filters={"since": SESSIONS.c.updated_at >= bind("since", SESSIONS.c.updated_at)},
     descending=False,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TypedDict
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
@@ -30,11 +30,18 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.db.watch import NOTHING_YET, Watch, watch_of
 from lastlight_state.errors import ClaimLost
 
-Row = dict[str, Any]
-
 #: How long a reader has what it took, unless it says.
 _LEASE = timedelta(seconds=60)
 _LEAST, _MOST = timedelta(milliseconds=1), timedelta(days=30)
+
+
+class These(TypedDict):
+    """Some deliveries of an inbox, and who says something of them."""
+
+    owner: str
+    reader: str
+    ords: str
+    at: datetime
 
 
 class Exchange(Repository):
@@ -110,7 +117,9 @@ class Exchange(Repository):
 
         def take(unit: Unit) -> list[Delivery]:
             ords = [row["ord"] for row in unit.rows(free, {**given, **wanted})]
-            rows, _ = unit.sound(sql.TAKE, {**given, "until": until, "ords": _listed(ords)}) if ords else ([], 0)
+            if not ords:
+                return []
+            rows, _ = unit.sound(sql.TAKE, {**given, "until": until, "ords": _listed(ords)})
             return [Delivery.of(row) for row in sorted(rows, key=lambda row: row["ord"])]
 
         return self._writing(take)
@@ -192,11 +201,11 @@ class Exchange(Repository):
         given = {"channel": valid.sought("channel", channel)}
         return self._page(sql.MEMBER_LIST, Member.of, given, limit, page_token)
 
-    def _named(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[Row, list[int]]:
+    def _named(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[These, list[int]]:
         named = [ords] if isinstance(ords, int) else valid.several("ords", ords)
         valid.at_most("ords", named, valid.PAGE_LIMIT)
         found = [valid.number("ords", one) for one in dict.fromkeys(named)]
-        given = {
+        given: These = {
             "owner": valid.sought("owner", owner),
             "reader": valid.identifier("reader", reader),
             "ords": _listed(found),
@@ -216,7 +225,7 @@ class Exchange(Repository):
         return arrivals(_watch_for(self._scope), owner, seconds, interval, known=known, woken=woken)
 
 
-def _refuse_foreign(owner: str, row: Row, reader: str, now: datetime) -> None:
+def _refuse_foreign(owner: str, row: sql.HeldDelivery, reader: str, now: datetime) -> None:
     """Raise `ClaimLost` for a delivery that another reader has acknowledged, or has now."""
     if row["acked_at"] is not None:
         holder, status = row["acked_by"], "acknowledged"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Self
 
+from lastlight_state.conversations.rows import ExchangeDeliveryRow
+from lastlight_state.conversations.shown import MemberRow
 from lastlight_state.db.records import Record
 
 
@@ -34,6 +37,10 @@ class Delivery(Record):
     acked_at: datetime | None
     acked_by: str | None
 
+    @classmethod
+    def of(cls, values: ExchangeDeliveryRow) -> Self:
+        return super().of(values)
+
 
 class Member(Record):
     """Who gets what is published on a channel, from when on."""
@@ -41,3 +48,7 @@ class Member(Record):
     channel: str
     member: str
     joined_at: datetime
+
+    @classmethod
+    def of(cls, values: MemberRow) -> Self:
+        return super().of(values)

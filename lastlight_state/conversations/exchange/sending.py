@@ -15,13 +15,13 @@ from lastlight_state.conversations.exchange import statements as sql
 from lastlight_state.conversations.exchange.records import Sent
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.rows import ExchangeDeliveryRow
+from lastlight_state.conversations.shown import MessageDraft
 from lastlight_state.conversations.tables import DELIVERIES
 from lastlight_state.db import valid
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
-
-Row = dict[str, Any]
 
 
 def owners(where: str, given: Any) -> list[str]:
@@ -37,7 +37,9 @@ def ordered(names: Any) -> list[str]:
     return sorted(set(names), key=str.encode)
 
 
-def letter(message: NewMessage, now: datetime, *, recipient: str | None = None, channel: str | None = None) -> Row:
+def letter(
+    message: NewMessage, now: datetime, *, recipient: str | None = None, channel: str | None = None
+) -> MessageDraft:
     """The parameters of a message with the recipient that is its only owner, or with the channel that it is sent on."""
     body = storing.draft("message", message, now)
     if body["recipient"] not in (None, recipient):
@@ -47,7 +49,7 @@ def letter(message: NewMessage, now: datetime, *, recipient: str | None = None, 
     return {**body, "recipient": recipient, "channel": channel if channel is not None else body["channel"]}
 
 
-def stored(unit: Unit, known: KnownClasses, body: Row) -> Row:
+def stored(unit: Unit, known: KnownClasses, body: MessageDraft) -> MessageDraft:
     """Store the message unless it is there; its parameters, with the sender and channel that are stored.
 
     Raises `AlreadyExists` for another one; recipients are not compared.
@@ -56,7 +58,7 @@ def stored(unit: Unit, known: KnownClasses, body: Row) -> Row:
     return {**body, "sender": there.sender, "channel": there.channel}
 
 
-def delivered(unit: Unit, body: Row, to: Sequence[str], now: datetime) -> Sent:
+def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) -> Sent:
     """Put a stored message into these inboxes, but for those that have it."""
     values = {"owners": as_list([{"id": owner} for owner in to]), "message_id": body["id"], "at": now}
     placed = {row["owner"]: row["ord"] for row in (unit.rows(sql.PLACE, values) if to else ())}
@@ -74,15 +76,18 @@ def members(unit: Unit, channel: str, *, but: str | None) -> list[str]:
     return ordered(row["member"] for row in unit.rows(sql.CURRENT, {"channel": channel}) if row["member"] != but)
 
 
-def delivery(owner: str, position: int, body: Row, now: datetime) -> Row:
+def delivery(owner: str, position: int, body: MessageDraft, now: datetime) -> ExchangeDeliveryRow:
     """The parameters of an open delivery."""
     return {
-        **dict.fromkeys(("taken_by", "taken_until", "acked_at", "acked_by")),
         "owner": owner,
         "ord": position,
         "message_id": body["id"],
         "sender": body["sender"],
         "channel": body["channel"],
         "delivered_at": now,
+        "taken_by": None,
+        "taken_until": None,
         "takes": 0,
+        "acked_at": None,
+        "acked_by": None,
     }

@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.kernel.storing import SUMMARY
+from lastlight_state.conversations.rows import ExchangeDeliveryRow
+from lastlight_state.conversations.shown import MemberRow, MessageSummaryRow
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS, MESSAGES
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import listed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, number, prepared
+
+
+class PlacedRow(TypedDict):
+    """An inbox, and the position that a delivery gets there."""
+
+    owner: str
+    ord: int
+
+
+class InboxHead(TypedDict):
+    """An inbox, and its last position."""
+
+    owner: str
+    last_ord: int
+
+
+class FreeRow(TypedDict):
+    """The position of a delivery that may be taken."""
+
+    ord: int
+
+
+class HeldDelivery(TypedDict):
+    """Who has a delivery."""
+
+    ord: int
+    taken_by: str | None
+    taken_until: datetime | None
+    takes: int
+    acked_at: datetime | None
+    acked_by: str | None
+
+
+class CurrentMember(TypedDict):
+    """A member of a channel."""
+
+    member: str
+
 
 _i, _d, _c, _m = INBOXES.c, DELIVERIES.c, MEMBERS.c, MESSAGES.c
 
@@ -40,16 +81,18 @@ PLACE = prepared(
         index_elements=[_i.owner],
         set_={"next_ord": _i.next_ord + number(1)},
         where=~sa.exists().where(_d.owner == _this_inbox, _d.message_id == bind("message_id", _d.message_id)),
-    ).returning(_i.owner, (_i.next_ord - number(1)).label("ord"))
+    ).returning(_i.owner, (_i.next_ord - number(1)).label("ord")),
+    PlacedRow,
 )
 DELIVER = prepared(sa.insert(DELIVERIES).values({column.name: bind(column.name, column) for column in _d}))
 
-HEADS = prepared(sa.select(_i.owner, (_i.next_ord - number(1)).label("last_ord")).where(_AMONG_OWNERS))
+HEADS = prepared(sa.select(_i.owner, (_i.next_ord - number(1)).label("last_ord")).where(_AMONG_OWNERS), InboxHead)
 
 _FILTERS: dict[str, sa.ColumnElement[bool]] = {name: _d[name] == bind(name, _d[name]) for name in ("owner", "sender")}
 INBOX = Listing(
     "exchange_inbox",
     tuple(_d),
+    row=ExchangeDeliveryRow,
     order=(_d.ord,),
     filters={
         **_FILTERS,
@@ -62,6 +105,7 @@ INBOX = Listing(
 DELIVERED = Listing(
     "exchange_deliveries",
     tuple(_d),
+    row=ExchangeDeliveryRow,
     order=(_d.owner,),
     filters={"message_id": _d.message_id == bind("message_id", _d.message_id)},
     descending=False,
@@ -69,6 +113,7 @@ DELIVERED = Listing(
 OUTBOX = Listing(
     "exchange_outbox",
     SUMMARY,
+    row=MessageSummaryRow,
     order=(_m.created_at, _m.id),
     filters={"sender": _m.sender == bind("sender", _m.sender)},
 )
@@ -85,7 +130,7 @@ _FREE: Any = (
     .with_for_update(skip_locked=True)
 )
 #: The first deliveries that nobody has, without those that somebody is taking now: of all senders, or of one.
-FREE, FREE_OF_SENDER = prepared(_FREE), prepared(_FREE.where(_FILTERS["sender"]))
+FREE, FREE_OF_SENDER = prepared(_FREE, FreeRow), prepared(_FREE.where(_FILTERS["sender"]), FreeRow)
 TAKE = prepared(
     sa.update(DELIVERIES)
     .where(*_THESE)
@@ -94,13 +139,15 @@ TAKE = prepared(
         taken_until=bind("until", _d.taken_until),
         takes=_d.takes + number(1),
     )
-    .returning(*_d)
+    .returning(*_d),
+    ExchangeDeliveryRow,
 )
 LOCK_THESE = prepared(
     sa.select(_d.ord, _d.taken_by, _d.taken_until, _d.takes, _d.acked_at, _d.acked_by)
     .where(*_THESE)
     .order_by(_d.ord)
-    .with_for_update()
+    .with_for_update(),
+    HeldDelivery,
 )
 ACK = prepared(
     sa.update(DELIVERIES)
@@ -127,10 +174,11 @@ LEAVE = prepared(
     .where(_CHANNEL, _c.member == bind("member", _c.member), _c.left_at.is_(None))
     .values(left_at=bind("left_at", _c.left_at))
 )
-CURRENT = prepared(sa.select(_c.member).where(_CHANNEL, _c.left_at.is_(None)))
+CURRENT = prepared(sa.select(_c.member).where(_CHANNEL, _c.left_at.is_(None)), CurrentMember)
 MEMBER_LIST = Listing(
     "exchange_members",
     (_c.channel, _c.member, _c.joined_at),
+    row=MemberRow,
     order=(_c.member,),
     filters={"channel": _CHANNEL},
     always=(_c.left_at.is_(None),),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -15,6 +16,8 @@ from lastlight_state.conversations.kernel import orders, sessions
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.metadata import FORK_KEYS
 from lastlight_state.conversations.records import Branch
+from lastlight_state.conversations.rows import BranchRow
+from lastlight_state.conversations.shown import WholeBranchRow
 from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
@@ -23,7 +26,50 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.ids import new_id
 
-Row = dict[str, Any]
+
+class BranchParameters(TypedDict):
+    """What the row of a new branch has before it is known where it comes from; its metadata are not encoded yet."""
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    user: str | None
+    name: str | None
+    progression_id: str | None
+    system_msg_id: str | None
+    forked_at_ord: int | None
+    fork_depth: int
+    status: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    provider: str | None
+    model: str | None
+    agent_name: str | None
+    node_metadata: Any
+    extra: str | None
+
+
+class BranchDraft(BranchParameters):
+    """A new branch of a session."""
+
+    session_id: str
+    parent_branch_id: str | None
+
+
+class ForkDraft(BranchParameters):
+    """A new branch that has a parent, and is in the parent's session unless it names another."""
+
+    session_id: str | None
+    parent_branch_id: str
+
+
+class Hints(TypedDict):
+    """Which model answers."""
+
+    provider: str | None
+    model: str | None
+    agent_name: str | None
+
 
 _b, _p = BRANCHES.c, PROGRESSIONS.c
 _LARGE = ("node_metadata", "extra")
@@ -35,7 +81,7 @@ _LENGTH = sa.select(_p.next_ord).where(_p.id == _b.progression_id).scalar_subque
 SUMMARY = [*(column for column in BRANCHES.columns if column.name not in _LARGE), _LENGTH]
 COLUMNS = [*SUMMARY, *(_b[name] for name in _LARGE)]
 
-GET = prepared(sa.select(*COLUMNS).where(_b.id == bind("branch_id", _b.id)))
+GET = prepared(sa.select(*COLUMNS).where(_b.id == bind("branch_id", _b.id)), WholeBranchRow)
 _INSERT = prepared(
     insert(BRANCHES)
     .values({column.name: bind(column.name, column) for column in BRANCHES.columns})
@@ -46,13 +92,15 @@ _INSERT = prepared(
 #: replacement of the order waits for the fork, or the fork for it.
 _LENGTH_LOCKED = prepared(sa.select(_p.next_ord).where(_p.id == bind("id", _p.id)).with_for_update(read=True))
 
-#: A branch of which no status was stated.
-UNSTATED = dict.fromkeys(("status", "started_at", "ended_at"))
 
-
-def hints(metadata: dict[str, Any] | None) -> Row:
+def hints(metadata: Mapping[str, Any] | None) -> Hints:
     """The hints that metadata hold: names under the same keys. Anything else there is no hint."""
-    return {name: _hint((metadata or {}).get(name)) for name in HINTS}
+    given = metadata or {}
+    return {
+        "provider": _hint(given.get("provider")),
+        "model": _hint(given.get("model")),
+        "agent_name": _hint(given.get("agent_name")),
+    }
 
 
 def _hint(value: Any) -> str | None:
@@ -63,23 +111,24 @@ def _hint(value: Any) -> str | None:
 
 def get(unit: Unit, branch_id: str) -> Branch:
     """The branch. Raises `NotFound`."""
-    found = unit.find(Branch, GET, {"branch_id": branch_id})
+    found = unit.find(Branch.of, GET, {"branch_id": branch_id})
     if found is None:
         raise valid.not_found(words.BRANCH, branch_id)
     return found
 
 
-def insert_branch(unit: Unit, listeners: Listeners, row: Row, now: datetime) -> Branch:
+def insert_branch(unit: Unit, listeners: Listeners, row: BranchRow, now: datetime) -> Branch:
     """Insert a branch into a session that this unit has locked, and say that the session changed."""
     if unit.value(_INSERT, row) is None:
         stored = get(unit, row["id"])
         raise AlreadyExists(words.BRANCH, row["id"], session_id=stored.session_id)
     kind: words.ChangeKind = "branch.created" if row["parent_branch_id"] is None else "branch.forked"
-    sessions.move(unit, listeners, row["session_id"], now, news(kind, branch_id=row["id"], ord=row["forked_at_ord"]))
+    told = news(kind, branch_id=row["id"], first=row["forked_at_ord"])
+    sessions.move(unit, listeners, row["session_id"], now, told)
     return get(unit, row["id"])
 
 
-def fork(unit: Unit, listeners: Listeners, row: Row, *, at: int | None, where: str, now: datetime) -> Branch:
+def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, where: str, now: datetime) -> Branch:
     """Insert a branch that inherits the first ``at`` positions of its parent's history, by default all of it.
 
     A constant number of statements, whatever the length of the history and the number of ancestors.
@@ -94,14 +143,17 @@ def fork(unit: Unit, listeners: Listeners, row: Row, *, at: int | None, where: s
     progression_id = new_id()
     orders.create(unit, orders.fresh(progression_id, (row["created_at"], row["created_at_unix"]), start=start))
     origin = {"parent_branch_id": parent.id, "forked_at_ord": start}
-    values = {
+    values: BranchRow = {
         **row,
-        **origin,
+        "parent_branch_id": parent.id,
+        "forked_at_ord": start,
         "session_id": session_id,
         "progression_id": progression_id,
         "system_msg_id": parent.system_msg_id if row["system_msg_id"] is None else row["system_msg_id"],
         "fork_depth": parent.fork_depth + 1,
-        **{name: getattr(parent, name) if row[name] is None else row[name] for name in HINTS},
+        "provider": parent.provider if row["provider"] is None else row["provider"],
+        "model": parent.model if row["model"] is None else row["model"],
+        "agent_name": parent.agent_name if row["agent_name"] is None else row["agent_name"],
         "node_metadata": codec.encode(
             "node_metadata", {**(row["node_metadata"] or {}), **origin}, max_bytes=words.METADATA
         ),
@@ -109,7 +161,7 @@ def fork(unit: Unit, listeners: Listeners, row: Row, *, at: int | None, where: s
     return insert_branch(unit, listeners, values, now)
 
 
-def origin_in(where: str, metadata: dict[str, Any] | None) -> tuple[str, int] | None:
+def origin_in(where: str, metadata: Mapping[str, Any] | None) -> tuple[str, int] | None:
     """The parent and the fork point that metadata name, or None. Only one of the two is `InvalidValue`."""
     given = [key for key in FORK_KEYS if metadata and metadata.get(key) is not None]
     if not metadata or not given:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
+from lastlight_state.conversations.rows import MessageTypeRow
 from lastlight_state.conversations.tables import TYPES
 from lastlight_state.conversations.words import UNKNOWN_CLASS, UNKNOWN_TYPE
 from lastlight_state.db.indexes import AmongFew
@@ -23,7 +24,8 @@ _LOCK = "conversation_message_types"
 _KNOWN = prepared(
     sa.select(_c.type_id, _c.lion_class).where(
         AmongFew(_c.lion_class, sa.select(member_of(listed("names").c.value, "name")))
-    )
+    ),
+    MessageTypeRow,
 )
 _ADD = prepared(
     sa.insert(TYPES)

@@ -5,20 +5,33 @@ So numbers have no gaps and are in the order of the commits: who has read number
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict, cast
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.conversations import words
-from lastlight_state.conversations.records import Change
+from lastlight_state.conversations.life_records import Change
+from lastlight_state.conversations.rows import SessionChangeRow
 from lastlight_state.conversations.tables import CHANGES
 from lastlight_state.db.chains import Chain, from_head, inserted
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import Values, bind
+from lastlight_state.db.statements import Row, Values, bind
 from lastlight_state.db.unit import Unit
 
-Row = dict[str, Any]
+
+class Told(TypedDict):
+    """What an entry of a feed says: the parameters of `fed`."""
+
+    told_kind: words.ChangeKind
+    told_branch_id: str | None
+    told_progression_id: str | None
+    told_message_id: str | None
+    told_ord: int | None
+    told_count: int | None
+    told_details: str | None
+
 
 #: What those are told who subscribe to changes.
 TOPIC = "conversations.changes"
@@ -35,18 +48,33 @@ def fed(head: Any) -> Chain:
     return Chain(head, into=CHANGES, values={**sessions, **values, "at": bind("at", _c.at)}, returning=tuple(_c))
 
 
-def news(kind: words.ChangeKind, *, details: dict[str, Any] | None = None, **about: Any) -> Row:
-    """Return what an entry says: the parameters of `fed`."""
-    told = {"kind": kind, **dict.fromkeys(_ABOUT), **about}
-    text = None if details is None else codec.encode("details", details, max_bytes=words.DETAILS)
-    return {**{f"told_{name}": value for name, value in told.items()}, "told_details": text}
+def news(
+    kind: words.ChangeKind,
+    *,
+    branch_id: str | None = None,
+    progression_id: str | None = None,
+    message_id: str | None = None,
+    first: int | None = None,
+    count: int | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Told:
+    """Return what an entry says. ``first`` is the position that it is about, or from which on."""
+    return {
+        "told_kind": kind,
+        "told_branch_id": branch_id,
+        "told_progression_id": progression_id,
+        "told_message_id": message_id,
+        "told_ord": first,
+        "told_count": count,
+        "told_details": None if details is None else codec.encode("details", details, max_bytes=words.DETAILS),
+    }
 
 
-def feed(unit: Unit, listeners: Listeners, change: Chain, values: Values, told: Row) -> Row | None:
+def feed(unit: Unit, listeners: Listeners, change: Chain, values: Values, told: Told) -> Row | None:
     """Run the chain; what its head returned. Those who subscribed are told after the commit."""
     head = unit.chain(change, {**values, **told})
     if head is None:
         return None
-    entry = Change.of(inserted(head))
+    entry = Change.of(cast(SessionChangeRow, inserted(head)))
     unit.after_commit(lambda: listeners.notify(TOPIC, entry))
     return head

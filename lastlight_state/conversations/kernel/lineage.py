@@ -8,12 +8,14 @@ whole history.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
+from lastlight_state.conversations.kernel.orders import OrderMessage
+from lastlight_state.conversations.shown import BranchLinkRow
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.listed import as_list, listed
@@ -22,6 +24,25 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import CorruptData
 
 _b, _p, _l = BRANCHES.c, PROGRESSIONS.c, LINKS.c
+
+
+class LineRow(TypedDict):
+    """A branch of a line, and what it contributes to its history."""
+
+    id: str
+    progression_id: str
+    parent_branch_id: str | None
+    forked_at_ord: int | None
+    until: int
+    room: int
+
+
+class Position(TypedDict):
+    """Which order has a position of a history."""
+
+    id: str
+    branch_id: str
+    ord: int
 
 
 class Segment(NamedTuple):
@@ -64,7 +85,7 @@ def _line() -> Any:
     return sa.select(*line.c).order_by(line.c.room.desc())
 
 
-_LINE = prepared(_line())
+_LINE = prepared(_line(), LineRow)
 
 _positions = listed("positions")
 _AT = sa.and_(
@@ -74,13 +95,14 @@ _AT = sa.and_(
 #: The links at some positions, with the branch of each; joined to messages by who reads bodies.
 PLACES = _positions.join(LINKS, _AT)
 BRANCH_ID = member_of(_positions.c.value, "branch_id").label("branch_id")
-ORDER = prepared(sa.select(_l.ord, BRANCH_ID, _l.message_id).select_from(PLACES).order_by(_l.ord))
+ORDER = prepared(sa.select(_l.ord, BRANCH_ID, _l.message_id).select_from(PLACES).order_by(_l.ord), BranchLinkRow)
 
 _OWN = prepared(
     sa.select(_l.message_id)
     .where(_l.progression_id == bind("progression_id", _l.progression_id))
     .where(_l.ord >= bind("start", _l.ord), _l.ord < bind("until", _l.ord))
-    .order_by(_l.ord)
+    .order_by(_l.ord),
+    OrderMessage,
 )
 
 
@@ -103,7 +125,7 @@ def length_of(line: Sequence[Segment]) -> int:
     return line[0].until
 
 
-def positions(line: Sequence[Segment], first: int, until: int) -> list[dict[str, Any]]:
+def positions(line: Sequence[Segment], first: int, until: int) -> list[Position]:
     """Which order has each position from ``first`` to below ``until`` of a line's history."""
     return [
         {"id": segment.progression_id, "branch_id": segment.branch_id, "ord": ord_}
@@ -112,7 +134,7 @@ def positions(line: Sequence[Segment], first: int, until: int) -> list[dict[str,
     ]
 
 
-def placed(given: Sequence[dict[str, Any]]) -> dict[str, str]:
+def placed(given: Sequence[Position]) -> dict[str, str]:
     """The parameters of statements about positions."""
     return {"positions": as_list(given)}
 
@@ -130,7 +152,7 @@ def whole_order(unit: Unit, branch_id: str) -> list[str]:
     return found
 
 
-def refuse_gaps(branch_id: str, wanted: Sequence[dict[str, Any]], found: int) -> None:
+def refuse_gaps(branch_id: str, wanted: Sequence[Position], found: int) -> None:
     """Raise `CorruptData` where a position of the history has no message."""
     _refuse_gaps(branch_id, len(wanted), found)
 

@@ -7,13 +7,15 @@ holds stays true until the links are stored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.records import Appended
+from lastlight_state.conversations.rows import ProgressionLinkRow
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
@@ -21,7 +23,34 @@ from lastlight_state.db.statements import bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import NotFound
 
-Row = dict[str, Any]
+
+class OrderHead(TypedDict):
+    """An order as a unit that locks it finds it."""
+
+    id: str
+    start_ord: int
+    next_ord: int
+    version: int
+
+
+class NewOrder(TypedDict):
+    """The row of an order without links."""
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    name: str | None
+    node_metadata: str | None
+    extra: str | None
+    start_ord: int
+    next_ord: int
+
+
+class OrderMessage(TypedDict):
+    """A link of an order."""
+
+    message_id: str
+
 
 _p, _l, _b = PROGRESSIONS.c, LINKS.c, BRANCHES.c
 
@@ -31,7 +60,8 @@ _LOCK = prepared(
     sa.select(_p.id, _p.start_ord, _p.next_ord, _p.version)
     .where(AmongFew(_p.id, sa.select(member_of(_wanted.c.value, "id"))))
     .order_by(_p.id)
-    .with_for_update()
+    .with_for_update(),
+    OrderHead,
 )
 _INSERT = prepared(
     sa.insert(PROGRESSIONS).values(
@@ -62,18 +92,20 @@ INHERITED = prepared(
 )
 #: All links of an order, however many.
 LINKED = prepared(
-    sa.select(_l.message_id).where(_l.progression_id == bind("progression_id", _l.progression_id)).order_by(_l.ord)
+    sa.select(_l.message_id).where(_l.progression_id == bind("progression_id", _l.progression_id)).order_by(_l.ord),
+    OrderMessage,
 )
 #: Where these messages stand in these orders.
 _HELD = prepared(
     sa.select(_l.progression_id, _l.message_id, _l.ord).where(
         AmongFew(_l.message_id, sa.select(member_of(_wanted.c.value, "id"))),
         AmongFew(_l.progression_id, sa.select(member_of(_segments.c.value, "id"))),
-    )
+    ),
+    ProgressionLinkRow,
 )
 
 
-def locked(unit: Unit, ids: Sequence[str]) -> dict[str, Row]:
+def locked(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
     """The orders of these ids, which nobody else changes until this unit ends. Raises `NotFound`."""
     rows = unit.rows(_LOCK, {"ids": as_list([{"id": one} for one in sorted(set(ids), key=str.encode)])})
     found = {row["id"]: row for row in rows}
@@ -83,12 +115,12 @@ def locked(unit: Unit, ids: Sequence[str]) -> dict[str, Row]:
     return found
 
 
-def create(unit: Unit, row: Mapping[str, Any]) -> None:
+def create(unit: Unit, row: NewOrder) -> None:
     """Insert an order without links; ``row`` has its columns but for the version."""
     unit.change(_INSERT, row)
 
 
-def extend(unit: Unit, orders: Mapping[str, Row], added: Mapping[str, Sequence[str]]) -> None:
+def extend(unit: Unit, orders: Mapping[str, OrderHead], added: Mapping[str, Sequence[str]]) -> None:
     """Add messages to the ends of orders that this unit has locked."""
     growing = {progression_id: ids for progression_id, ids in added.items() if ids}
     link(unit, {one: (orders[one]["next_ord"], ids) for one, ids in growing.items()})
@@ -127,22 +159,28 @@ def unheld(ids: Sequence[str], held: AbstractSet[str]) -> list[str]:
     return [one for one in dict.fromkeys(ids) if one not in held]
 
 
-def appended(order: Row, new: Sequence[str], given: Sequence[Any]) -> Appended:
+def appended(order: OrderHead, new: Sequence[str], given: Sequence[Any]) -> Appended:
     """What an append did to an order, whose row is from before it."""
     first = order["next_ord"] if new else None
     return Appended.of({"first_ord": first, "appended": len(new), "skipped": len(given) - len(new)})
 
 
-def fresh(progression_id: str, created: tuple[Any, float | None], *, start: int = 0, **given: Any) -> Row:
+def fresh(
+    progression_id: str,
+    created: tuple[datetime, float | None],
+    *,
+    start: int = 0,
+    name: str | None = None,
+    node_metadata: str | None = None,
+) -> NewOrder:
     """The row of an order without links."""
     return {
         "id": progression_id,
         "created_at": created[0],
         "created_at_unix": created[1],
-        "name": None,
-        "node_metadata": None,
+        "name": name,
+        "node_metadata": node_metadata,
         "extra": None,
         "start_ord": start,
         "next_ord": start,
-        **given,
     }

@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.similarity import Best, Candidate, Query
 from lastlight_state.db import valid
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.statements import RowT, Statement, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import Placed, placed, window
 from lastlight_state.errors import InvalidValue
 
-Row = dict[str, Any]
+
+class Compared(TypedDict):
+    """What a search compares of a row. ``norm`` is stored with some vectors."""
+
+    id: str
+    embedding: bytes
+    norm: NotRequired[float]
+
+
+C = TypeVar("C", bound=Compared)
 
 #: Of the embeddings of one batch.
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -47,20 +56,20 @@ def asked(vector: Any, top_k: Any, how: Any) -> Asked:
 
 
 def best(
-    streams: Iterable[Iterable[list[Row]]], search: Asked, *, passes: Callable[[Row], bool] | None = None
+    streams: Iterable[Iterable[list[C]]], search: Asked, *, passes: Callable[[C], bool] | None = None
 ) -> list[tuple[str, float]]:
     """The ids and scores of the best rows of these streams, of which each row may come several times."""
     found = Best(search.top_k, search.least)
     for batches in streams:
         for rows in batches:
             some = rows if passes is None else filter(passes, rows)
-            found.take(search.query, (Candidate(row["id"], row["embedding"], row.get("norm")) for row in some))
+            found.take(search.query, _candidates(some))
     return found.found
 
 
 def batches(
-    unit: Unit, statement: Statement, values: Row, after: Mapping[str, Any], search: Asked
-) -> Iterator[list[Row]]:
+    unit: Unit, statement: Statement[RowT], values: Values, after: Mapping[str, Any], search: Asked
+) -> Iterator[list[RowT]]:
     """The rows of a statement, batch by batch. Rows that cannot be read are logged and left out.
 
     The statement has the parameter ``limit``, and for each column of its order ``after_`` with the column's name;
@@ -75,8 +84,12 @@ def batches(
         key = None if shown.last is None else dict(zip(after, shown.last, strict=True))
 
 
-def _read(unit: Unit, statement: Statement, values: Row, key: list[str], most: int) -> Placed:
+def _read(unit: Unit, statement: Statement[RowT], values: Values, key: list[str], most: int) -> Placed[RowT]:
     return placed(unit.readable(statement, {**values, "limit": most}), key)
+
+
+def _candidates(rows: Iterable[Compared]) -> Iterator[Candidate]:
+    return (Candidate(row["id"], row["embedding"], row.get("norm")) for row in rows)
 
 
 def _least(score: Any) -> float | None:

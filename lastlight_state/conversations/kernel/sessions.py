@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -12,7 +12,8 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel import orders, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
-from lastlight_state.conversations.kernel.feeds import Row, fed, feed, news
+from lastlight_state.conversations.kernel.feeds import Told, fed, feed, news
+from lastlight_state.conversations.shown import MessageDraft
 from lastlight_state.conversations.tables import BRANCHES, LINKS, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.base import later_of
@@ -21,6 +22,20 @@ from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
+
+
+class LockedSession(TypedDict):
+    """What is known of a session that was locked without waiting."""
+
+    id: str
+    status: str | None
+
+
+class SessionId(TypedDict):
+    """The id of a session."""
+
+    id: str
+
 
 _c = SESSIONS.c
 _THIS = _c.id == bind("session_id", _c.id)
@@ -40,20 +55,23 @@ _LOCK_FREE = prepared(
     sa.select(_c.id, _c.status)
     .where(AmongFew(_c.id, sa.select(member_of(_wanted.c.value, "id"))))
     .order_by(_c.id)
-    .with_for_update(skip_locked=True)
+    .with_for_update(skip_locked=True),
+    LockedSession,
 )
 _order = bind("progression_id", _c.progression_id)
 _OWNERS = prepared(
     sa.union(
         sa.select(_c.id.label("id")).where(_c.progression_id == _order),
         sa.select(BRANCHES.c.session_id).where(BRANCHES.c.progression_id == _order),
-    )
+    ),
+    SessionId,
 )
 _holding = sa.select(LINKS.c.progression_id).where(LINKS.c.message_id == bind("message_id", LINKS.c.message_id))
 _RUNNING_WITH = prepared(
     sa.select(_c.id).where(
         AmongFew(_c.progression_id, _holding.distinct()), unindexed(_c.status == constant("running"))
-    )
+    ),
+    SessionId,
 )
 #: What every change of a session sets.
 MOVED: dict[str, Any] = {
@@ -119,7 +137,7 @@ class Locks:
         if self._before:
             lock_all(unit, self._held)
 
-    def late(self, unit: Unit, session_ids: Collection[str]) -> list[Row]:
+    def late(self, unit: Unit, session_ids: Collection[str]) -> list[LockedSession]:
         """Lock other sessions as well: id and status of those that were not locked yet.
 
         Raises `BeginAgain` where somebody else holds one.
@@ -138,7 +156,7 @@ def owners_of(unit: Unit, progression_id: str) -> list[str]:
     return [row["id"] for row in unit.rows(_OWNERS, {"progression_id": progression_id})]
 
 
-def move(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Row) -> None:
+def move(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Told) -> None:
     """Say that the session changed, and what."""
     feed(unit, listeners, _MOVE, {"session_id": session_id, "at": at}, told)
 
@@ -149,7 +167,7 @@ def point(unit: Unit, progression_id: str) -> None:
 
 
 def move_on(
-    unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Row, *, first: str | None, last: str | None
+    unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Told, *, first: str | None, last: str | None
 ) -> None:
     """Say that messages were appended, and which was the first and the last of them."""
     feed(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at, "first": first, "last": last}, told)
@@ -168,7 +186,7 @@ def put_all(
     unit: Unit,
     listeners: Listeners,
     known: KnownClasses,
-    given: Sequence[Row | str],
+    given: Sequence[MessageDraft | str],
     now: datetime,
     *,
     locks: Locks,
@@ -204,5 +222,5 @@ def pool_messages(unit: Unit, pool: str, ids: Sequence[str]) -> list[str]:
     return new
 
 
-def _wanting(session_ids: Collection[str]) -> Row:
+def _wanting(session_ids: Collection[str]) -> dict[str, str]:
     return {"wanted": as_list([{"id": one} for one in session_ids])}

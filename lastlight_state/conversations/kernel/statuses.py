@@ -5,24 +5,78 @@ The change, its row in the history and its entry in the feed are of one transact
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Reason
-from lastlight_state.conversations.kernel.feeds import Row, fed, feed, news
+from lastlight_state.conversations.kernel.feeds import fed, feed, news
 from lastlight_state.conversations.kernel.sessions import MOVED
-from lastlight_state.conversations.records import Transition
+from lastlight_state.conversations.life_records import Transition
+from lastlight_state.conversations.rows import SessionTransitionRow
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.statements import Values, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.ids import new_id
+
+
+class Standing(TypedDict):
+    """A session, and its status."""
+
+    id: str
+    status: str | None
+
+
+class Signs(TypedDict):
+    """When a session gave signs of life."""
+
+    created_at: datetime
+    started_at: datetime | None
+    last_message_at: datetime | None
+    heartbeat_at: datetime | None
+
+
+class HeldSession(Standing, Signs):
+    """A session as a unit that locks it finds it."""
+
+    transition_seq: int
+    ended_at: datetime | None
+    ended_at_is_approximate: bool
+    owner: str | None
+
+
+class HeldBranch(TypedDict):
+    """A branch of a session that is locked."""
+
+    id: str
+    session_id: str
+    status: str | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class Why(TypedDict):
+    """Why a status changes, as statements name it."""
+
+    reason_code: str | None
+    reason_summary: str | None
+    evidence: str | None
+    source: str
+    actor: str | None
+
+
+class Ends(TypedDict):
+    """When something that has a status began and ended."""
+
+    started_at: datetime | None
+    ended_at: datetime | None
+
 
 _s, _b, _t = SESSIONS.c, BRANCHES.c, TRANSITIONS.c
 _THIS = _s.id == bind("session_id", _s.id)
@@ -44,13 +98,15 @@ LOCK = prepared(
         _s.id, _s.status, _s.transition_seq, _s.created_at, *(_s[name] for name in _SET if name != "status_reason")
     )
     .where(_THIS)
-    .with_for_update()
+    .with_for_update(),
+    HeldSession,
 )
 #: Nobody changes it who has not locked the session.
 BRANCH = prepared(
     sa.select(_b.id, _b.session_id, _b.status, _b.created_at, *(_b[name] for name in _TIMES)).where(
         _b.id == bind("branch_id", _b.id)
-    )
+    ),
+    HeldBranch,
 )
 _COUNTED = {"transition_seq": _s.transition_seq + number(1), **MOVED}
 _MOVE = fed(
@@ -66,11 +122,12 @@ _MOVE_BRANCH = prepared(
     .values(status=bind("to", _b.status), **{name: bind(name, _b[name]) for name in _TIMES})
 )
 _RECORD = prepared(
-    sa.insert(TRANSITIONS).values({column.name: bind(column.name, column) for column in _t}).returning(*_t)
+    sa.insert(TRANSITIONS).values({column.name: bind(column.name, column) for column in _t}).returning(*_t),
+    SessionTransitionRow,
 )
 
 
-def reason(where: str, given: Any, status: str | None) -> Row:
+def reason(where: str, given: Any, status: str | None) -> Why:
     """Return why a status changes, as statements name it. Without a code it is the usual one of that status."""
     why = valid.group(where, given, Reason)
     code = words.USUAL_REASONS.get(status or "") if why.code is None else why.code
@@ -87,9 +144,9 @@ def reason(where: str, given: Any, status: str | None) -> Row:
 def move(
     unit: Unit,
     listeners: Listeners,
-    row: Row,
+    row: HeldSession,
     to: str,
-    why: Row,
+    why: Why,
     at: datetime,
     *,
     transition_id: str | None = None,
@@ -100,12 +157,13 @@ def move(
     told = news("status.changed", details={"from": row["status"], "to": to})
     feed(unit, listeners, _MOVE, {**values, "session_id": row["id"], "to": to, "at": at}, told)
     seq = row["transition_seq"] + 1
-    told = {**row, "status": to}
-    return record(unit, told, why, previous=row["status"], seq=seq, at=at, transition_id=transition_id)
+    return record(
+        unit, {"id": row["id"], "status": to}, why, previous=row["status"], seq=seq, at=at, transition_id=transition_id
+    )
 
 
 def retire(
-    unit: Unit, listeners: Listeners, row: Row, to: str, why: Row, at: datetime, *, seen: datetime
+    unit: Unit, listeners: Listeners, row: HeldSession, to: str, why: Why, at: datetime, *, seen: datetime
 ) -> Transition | None:
     """End the locked session ``row`` at its last sign of life, if that is still the one seen and it is running."""
     if row["status"] != words.RUNNING or last_sign(row) != seen:
@@ -113,7 +171,7 @@ def retire(
     return move(unit, listeners, row, to, why, at, ended_at=seen, ended_at_is_approximate=True)
 
 
-def last_sign(row: Row) -> datetime:
+def last_sign(row: Signs) -> datetime:
     """Return when the locked session ``row`` gave its last sign of life, its creation at least."""
     signs = (row["created_at"], row["last_message_at"], row["started_at"], row["heartbeat_at"])
     last: datetime = max(sign for sign in signs if sign is not None)
@@ -121,7 +179,7 @@ def last_sign(row: Row) -> datetime:
 
 
 def move_branch(
-    unit: Unit, listeners: Listeners, row: Row, branch: Row, to: str, why: Row, at: datetime, **sets: Any
+    unit: Unit, listeners: Listeners, row: HeldSession, branch: HeldBranch, to: str, why: Why, at: datetime, **sets: Any
 ) -> Transition:
     """Give a branch of the locked session ``row`` another status."""
     values = {**branch, **_ends(branch, to, at), **sets}
@@ -129,13 +187,15 @@ def move_branch(
     told = news("status.changed", branch_id=branch["id"], details={"from": branch["status"], "to": to})
     feed(unit, listeners, _COUNT, {"session_id": row["id"], "at": at}, told)
     seq = row["transition_seq"] + 1
-    return record(unit, {**row, "status": to}, why, previous=branch["status"], seq=seq, at=at, branch_id=branch["id"])
+    return record(
+        unit, {"id": row["id"], "status": to}, why, previous=branch["status"], seq=seq, at=at, branch_id=branch["id"]
+    )
 
 
 def record(
     unit: Unit,
-    row: Mapping[str, Any],
-    why: Row,
+    row: Standing,
+    why: Why,
     *,
     previous: str | None,
     seq: int,
@@ -154,10 +214,11 @@ def record(
         "created_at": at,
         **why,
     }
-    return Transition.of(unit.row(_RECORD, values) or {})
+    [recorded] = unit.all(Transition.of, _RECORD, values)
+    return recorded
 
 
-def _consequences(row: Row, to: str, at: datetime) -> Row:
+def _consequences(row: HeldSession, to: str, at: datetime) -> Values:
     """Return what else changes with the status of a session. A session that begins to run has been active."""
     if to != words.RUNNING:
         return {**_ends(row, to, at), "ended_at_is_approximate": False}
@@ -166,6 +227,6 @@ def _consequences(row: Row, to: str, at: datetime) -> Row:
     return {**_ends(row, to, at), **alive, "ended_at_is_approximate": False}
 
 
-def _ends(row: Row, to: str, at: datetime) -> Row:
+def _ends(row: HeldSession | HeldBranch, to: str, at: datetime) -> Ends:
     started = row["started_at"] or (at if to == words.RUNNING else None)
     return {"started_at": started, "ended_at": at if to in words.TERMINAL else None}

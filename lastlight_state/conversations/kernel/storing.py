@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -14,17 +14,16 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_of
 from lastlight_state.conversations.records import Message
+from lastlight_state.conversations.shown import MessageDraft, WholeMessageRow
 from lastlight_state.conversations.tables import MESSAGES, TYPES
 from lastlight_state.db import valid
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
-from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.statements import RowT, Statement, Values, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFound, PayloadTooLarge
 
 T = TypeVar("T")
-
-Row = dict[str, Any]
 
 _c = MESSAGES.c
 _JSON = ("node_metadata", "extra", "content")
@@ -47,10 +46,12 @@ COLUMNS = [*SUMMARY, *_WIDE]
 
 _wanted = AmongFew(_c.id, sa.select(member_of(listed("ids").c.value, "id")))
 
-GET = prepared(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)))
-MANY = prepared(sa.select(*COLUMNS).where(_wanted))
+GET = prepared(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)), WholeMessageRow)
+MANY = prepared(sa.select(*COLUMNS).where(_wanted), WholeMessageRow)
 #: In the order of their ids, as messages are inserted. Does not wait for those who only refer to them (foreign keys).
-_LOCKED = prepared(sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES, key_share=True))
+_LOCKED = prepared(
+    sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES, key_share=True), WholeMessageRow
+)
 _THERE = prepared(sa.select(_c.id).where(_wanted))
 _INSERT = prepared(sa.insert(MESSAGES).values({column.name: bind(column.name, column) for column in MESSAGES.columns}))
 _REVISE = prepared(
@@ -64,7 +65,7 @@ _REVISE = prepared(
 )
 
 
-def draft(where: str, given: NewMessage, now: datetime) -> Row:
+def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
     """The parameters of a message, its class by its name."""
     new = valid.group(where, given, NewMessage)
     moment, exact = checks.created(f"{where}.created_at", new.created_at, now)
@@ -72,7 +73,9 @@ def draft(where: str, given: NewMessage, now: datetime) -> Row:
         "id": valid.identifier(f"{where}.id", new.id),
         "created_at": moment,
         "created_at_unix": exact,
-        **{name: checks.name(f"{where}.{name}", getattr(new, name)) for name in ("sender", "recipient", "channel")},
+        "sender": checks.name(f"{where}.sender", new.sender),
+        "recipient": checks.name(f"{where}.recipient", new.recipient),
+        "channel": checks.name(f"{where}.channel", new.channel),
         "role": valid.identifier(f"{where}.role", new.role, words.ROLE),
         "lion_class": _class_of(where, new),
         "revision": 0,
@@ -85,9 +88,9 @@ def draft(where: str, given: NewMessage, now: datetime) -> Row:
     }
 
 
-def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list[Row | str]:
+def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list[MessageDraft | str]:
     """The parameters of messages, and the ids of those that are stored already, in their order."""
-    found: list[Row | str] = [
+    found: list[MessageDraft | str] = [
         valid.identifier(f"{where}[{i}]", one) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
         for i, one in enumerate(checks.batch(where, given, words.BATCH))
     ]
@@ -97,7 +100,7 @@ def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list
     return found
 
 
-def id_of(one: Row | str) -> str:
+def id_of(one: MessageDraft | str) -> str:
     """The id of a draft, or of a message that is stored already."""
     return one if isinstance(one, str) else one["id"]
 
@@ -126,7 +129,7 @@ def settled(store: Callable[[], T]) -> T:
 def put_all(
     unit: Unit,
     known: KnownClasses,
-    given: Sequence[Row | str],
+    given: Sequence[MessageDraft | str],
     now: datetime,
     *,
     seen: Mapping[str, int] | None = None,
@@ -162,7 +165,7 @@ def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
     return there
 
 
-def ensure(unit: Unit, known: KnownClasses, body: Row, *, but: Collection[str] = ()) -> Message:
+def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collection[str] = ()) -> Message:
     """Store the message unless an equal one is there; the fields ``but`` are not compared.
 
     Raises `AlreadyExists` with the fields that differ.
@@ -171,14 +174,15 @@ def ensure(unit: Unit, known: KnownClasses, body: Row, *, but: Collection[str] =
     if stored is None:
         numbers = numbers_of(unit, known, [body["lion_class"]])
         _insert(unit, [{**body, "lion_class": numbers[body["lion_class"]]}])
-        return Message.of(unit.row(GET, body) or {})
+        [made] = unit.all(Message.of, GET, body)
+        return made
     if fields := [name for name in differs(stored, body, given_only=True) if name not in but]:
         problem = f"already exists with another {', '.join(fields)}"
         raise AlreadyExists(words.MESSAGE, body["id"], problem=problem, fields=tuple(fields))
     return Message.of(stored)
 
 
-def differs(stored: Row, body: Row, *, given_only: bool = False) -> list[str]:
+def differs(stored: Values, body: Values, *, given_only: bool = False) -> list[str]:
     """The fields in which a message differs from the stored one. An embedding is compared only where one is given.
 
     With ``given_only``, so is every other field.
@@ -195,7 +199,7 @@ def differs(stored: Row, body: Row, *, given_only: bool = False) -> list[str]:
     return fields
 
 
-def _insert(unit: Unit, rows: Sequence[Row]) -> None:
+def _insert(unit: Unit, rows: Sequence[Values]) -> None:
     if len(rows) == 1:
         unit.change(_INSERT, rows[0])
     elif rows:
@@ -206,7 +210,7 @@ def _bytes(text: str | None) -> int:
     return 0 if text is None else len(text) if text.isascii() else len(text.encode())
 
 
-def _is_left_out(name: str, body: Row) -> bool:
+def _is_left_out(name: str, body: Values) -> bool:
     return body[name] in (None, words.UNKNOWN_CLASS)
 
 
@@ -219,14 +223,14 @@ def _class_of(where: str, new: NewMessage) -> str:
     return words.UNKNOWN_CLASS if told is None or told == "" else valid.identifier(f"{where}.lion_class", told)
 
 
-def _by_id(bodies: Sequence[Row]) -> dict[str, Row]:
+def _by_id(bodies: Sequence[MessageDraft]) -> dict[str, MessageDraft]:
     """Messages by their ids. The same one may stand there twice."""
-    found: dict[str, Row] = {}
+    found: dict[str, MessageDraft] = {}
     for body in bodies:
         if found.setdefault(body["id"], body) != body:
             raise InvalidValue("messages", f"two different messages of the id {body['id']!r:.80}")
     return found
 
 
-def _rows(unit: Unit, statement: Any, ids: Any) -> list[Row]:
+def _rows(unit: Unit, statement: Statement[RowT], ids: Iterable[str]) -> list[RowT]:
     return unit.rows(statement, {"ids": as_list([{"id": one} for one in sorted(ids)])})

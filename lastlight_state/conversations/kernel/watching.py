@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TypedDict
 
 import sqlalchemy as sa
 
@@ -14,6 +15,14 @@ from lastlight_state.db.scope import Scope
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.watch import Watch, watch_of
 
+
+class FeedHead(TypedDict):
+    """A session, and the number of the last entry of its feed."""
+
+    id: str
+    change_seq: int
+
+
 #: The number of the last entry of a session that is not there any more: greater than any other.
 GONE = 2**63 - 1
 
@@ -21,7 +30,8 @@ _wanted = listed("wanted")
 HEADS = prepared(
     sa.select(SESSIONS.c.id, SESSIONS.c.change_seq).where(
         AmongFew(SESSIONS.c.id, sa.select(member_of(_wanted.c.value, "id")))
-    )
+    ),
+    FeedHead,
 )
 
 

@@ -11,14 +11,15 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import checks, state as states, words
 from lastlight_state.conversations.arguments import Limits, Reason
 from lastlight_state.conversations.kernel import statuses
-from lastlight_state.conversations.kernel.feeds import Row, feed, news
+from lastlight_state.conversations.kernel.feeds import feed, news
+from lastlight_state.conversations.life_records import NormalizedState, StaleSession, Transition
 from lastlight_state.conversations.lifecycle import statements as sql
-from lastlight_state.conversations.records import NormalizedState, StaleSession, Transition
 from lastlight_state.conversations.words import RUNNING, TERMINAL, SessionStatus
 from lastlight_state.db import valid
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, InvalidValue, LostRace, NotFound
 
@@ -72,7 +73,7 @@ class Lifecycle(Repository):
         status = valid.word("to", to, words.STATUSES)
         expected = _expected(expect)
         why = statuses.reason("reason", reason, status)
-        sets: dict[str, Any] = {} if ended_at is None else {"ended_at": _end(status, ended_at)}
+        sets: Row = {} if ended_at is None else {"ended_at": _end(status, ended_at)}
         found, of = valid.sought("session_id", session_id), checks.name("branch_id", branch_id)
         now = self._now()
 
@@ -99,7 +100,7 @@ class Lifecycle(Repository):
         """
         given = statuses.reason("reason", reason, RUNNING)
         code = words.RESUMED if reason.code is None else given["reason_code"]
-        why = {**given, "reason_code": code, "actor": valid.identifier("actor", actor)}
+        why: statuses.Why = {**given, "reason_code": code, "actor": valid.identifier("actor", actor)}
         found, now = valid.sought("session_id", session_id), self._now()
 
         def change(unit: Unit) -> Transition:
@@ -210,7 +211,7 @@ class Lifecycle(Repository):
         rows, _ = self._reading(lambda unit: unit.sound(sql.STATES, values))
         return {row["id"]: _state(row, now, bounds) for row in rows}
 
-    def _asked(self, ids: Sequence[str], limits: Limits) -> tuple[Row, Limits, datetime]:
+    def _asked(self, ids: Sequence[str], limits: Limits) -> tuple[dict[str, str], Limits, datetime]:
         bounds = valid.group("limits", limits, Limits)
         for name, value in vars(bounds).items():
             valid.duration(f"limits.{name}", value)
@@ -219,16 +220,16 @@ class Lifecycle(Repository):
     def _status(self, session_id: str, branch_id: str | None) -> str | None:
         def read(unit: Unit) -> str | None:
             if branch_id is None:
-                found = unit.row(sql.HOLDER, {"session_id": session_id})
-            else:
-                found = unit.row(statuses.BRANCH, {"branch_id": branch_id})
-            return None if found is None else found["status"]
+                holder = unit.row(sql.HOLDER, {"session_id": session_id})
+                return None if holder is None else holder["status"]
+            branch = unit.row(statuses.BRANCH, {"branch_id": branch_id})
+            return None if branch is None else branch["status"]
 
         return self._reading(read)
 
 
 def _state(row: Row, now: datetime, limits: Limits) -> NormalizedState:
-    last = {name.removeprefix(sql.REASON): value for name, value in row.items() if name.startswith(sql.REASON)}
+    last: Any = {name.removeprefix(sql.REASON): value for name, value in row.items() if name.startswith(sql.REASON)}
     reason = None if last["id"] is None else Transition.of(last)
     return NormalizedState.of({"session_id": row["id"], **states.derived(row, now, limits), "reason": reason})
 
@@ -254,14 +255,14 @@ def _leads(status: str | None, to: str) -> bool:
     return to in TERMINAL or to == RUNNING if status == "pending" else status == RUNNING and to in TERMINAL
 
 
-def _locked(unit: Unit, session_id: str) -> Row:
+def _locked(unit: Unit, session_id: str) -> statuses.HeldSession:
     row = unit.row(statuses.LOCK, {"session_id": session_id})
     if row is None:
         raise valid.not_found(words.SESSION, session_id)
     return row
 
 
-def _branch(unit: Unit, row: Row, branch_id: str) -> Row:
+def _branch(unit: Unit, row: statuses.HeldSession, branch_id: str) -> statuses.HeldBranch:
     branch = unit.row(statuses.BRANCH, {"branch_id": branch_id})
     if branch is None or branch["session_id"] != row["id"]:
         raise valid.not_found(words.BRANCH, branch_id)
@@ -270,4 +271,4 @@ def _branch(unit: Unit, row: Row, branch_id: str) -> Row:
 
 def _last(unit: Unit, session_id: str, branch_id: str | None) -> Transition | None:
     statement = sql.LAST if branch_id is None else sql.LAST_OF_BRANCH
-    return unit.find(Transition, statement, {"session_id": session_id, "branch_id": branch_id})
+    return unit.find(Transition.of, statement, {"session_id": session_id, "branch_id": branch_id})

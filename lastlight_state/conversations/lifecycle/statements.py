@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.kernel.feeds import fed
 from lastlight_state.conversations.kernel.sessions import MOVED
+from lastlight_state.conversations.rows import SessionTransitionRow
+from lastlight_state.conversations.shown import StaleSessionRow
 from lastlight_state.conversations.tables import PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.base import later_of
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import listed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, number, prepared
+
+
+class Holder(TypedDict):
+    """The status of a session, and who has it."""
+
+    status: str | None
+    owner: str | None
+
 
 _s, _t = SESSIONS.c, TRANSITIONS.c
 _THIS = _s.id == bind("session_id", _s.id)
@@ -23,6 +33,7 @@ _RUNNING = _s.status == constant("running")
 HISTORY = Listing(
     "session_transitions",
     tuple(TRANSITIONS.columns),
+    row=SessionTransitionRow,
     order=(_t.seq,),
     filters={
         "session_id": _t.session_id == bind("session_id", _t.session_id),
@@ -32,13 +43,15 @@ HISTORY = Listing(
 _of_session = _t.session_id == bind("session_id", _t.session_id)
 #: The last change of the status of a session, and of one of its branches.
 LAST = prepared(
-    sa.select(*TRANSITIONS.columns).where(_of_session, _t.branch_id.is_(None)).order_by(_t.seq.desc()).limit(number(1))
+    sa.select(*TRANSITIONS.columns).where(_of_session, _t.branch_id.is_(None)).order_by(_t.seq.desc()).limit(number(1)),
+    SessionTransitionRow,
 )
 LAST_OF_BRANCH = prepared(
     sa.select(*TRANSITIONS.columns)
     .where(_of_session, _t.branch_id == bind("branch_id", _t.branch_id))
     .order_by(_t.seq.desc())
-    .limit(number(1))
+    .limit(number(1)),
+    SessionTransitionRow,
 )
 
 _heard = bind("at", _s.heartbeat_at)
@@ -57,7 +70,7 @@ HEARTBEAT = prepared(
     .values(owner=bind("owner", _s.owner), heartbeat_at=later_of(sa.func.coalesce(_s.heartbeat_at, _heard), _heard))
     .returning(_s.heartbeat_at)
 )
-HOLDER = prepared(sa.select(_s.status, _s.owner).where(_THIS))
+HOLDER = prepared(sa.select(_s.status, _s.owner).where(_THIS), Holder)
 
 _sign: sa.ColumnElement[Any] = _s.created_at
 for _time in (_s.last_message_at, _s.started_at, _s.heartbeat_at):
@@ -67,7 +80,8 @@ STALE = prepared(
     sa.select(_s.id, _s.owner, LAST_SIGN)
     .where(_RUNNING, _sign < bind("before", _s.created_at))
     .order_by(_sign, _s.id)
-    .limit(sa.bindparam("limit", type_=sa.Integer))
+    .limit(sa.bindparam("limit", type_=sa.Integer)),
+    StaleSessionRow,
 )
 VERIFIED = fed(
     sa.update(SESSIONS)

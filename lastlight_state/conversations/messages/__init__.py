@@ -11,6 +11,7 @@ from lastlight_state.conversations.kernel import searching, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.messages import similar, statements as sql
 from lastlight_state.conversations.records import Message, MessageHit, MessageSummary, MessageUse
+from lastlight_state.conversations.shown import UseRow
 from lastlight_state.db import pages, valid
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
@@ -60,18 +61,19 @@ class Messages(Repository):
         def put(unit: Unit) -> Message:
             locks.first(unit)
             sessions.put_all(unit, self._listeners, known, [body], now, locks=locks)
-            return Message.of(unit.row(storing.GET, body) or {})
+            [stored] = unit.all(Message.of, storing.GET, body)
+            return stored
 
         return storing.settled(lambda: self._writing(put, repeatable=True))
 
     def get(self, message_id: str) -> Message:
         """The message. Raises `NotFound`."""
         values = {"id": valid.sought("message_id", message_id)}
-        return self._one(Message, storing.GET, values, kind=words.MESSAGE, key=message_id)
+        return self._one(Message.of, storing.GET, values, kind=words.MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> Message | None:
         """The message, or None."""
-        return self._find(Message, storing.GET, {"id": valid.sought("message_id", message_id)})
+        return self._find(Message.of, storing.GET, {"id": valid.sought("message_id", message_id)})
 
     def get_many(self, message_ids: Sequence[str]) -> dict[str, Message]:
         """The messages of at most 10,000 ids, by id. Those that are not stored are absent."""
@@ -160,5 +162,5 @@ class Messages(Repository):
         return self._viewing(lambda unit: similar.found(unit, place, given, asked))
 
 
-def _use(row: dict[str, object]) -> MessageUse:
+def _use(row: UseRow) -> MessageUse:
     return MessageUse.of({**row, "ord": None if row["ord"] == sql.NO_ORD else row["ord"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
@@ -19,7 +19,20 @@ from lastlight_state.db.statements import Statement, bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 
-Row = dict[str, Any]
+
+class OrderSpan(TypedDict):
+    """An order, and the positions of its own links."""
+
+    id: str
+    start_ord: int
+    next_ord: int
+
+
+class Scanned(searching.Compared):
+    """What a search reads of a message; the position of one that an order links."""
+
+    ord: NotRequired[int]
+
 
 _m, _l, _p, _s = MESSAGES.c, LINKS.c, PROGRESSIONS.c, SESSIONS.c
 
@@ -27,11 +40,12 @@ _FILTERS = {
     "role": _m.role == bind("role", _m.role),
     "model": _m.embedding_model == bind("model", _m.embedding_model),
 }
-_ORDER = prepared(sa.select(_p.id, _p.start_ord, _p.next_ord).where(_p.id == bind("progression_id", _p.id)))
+_ORDER = prepared(sa.select(_p.id, _p.start_ord, _p.next_ord).where(_p.id == bind("progression_id", _p.id)), OrderSpan)
 _POOL = prepared(
     sa.select(_p.id, _p.start_ord, _p.next_ord)
     .select_from(SESSIONS.join(PROGRESSIONS, _p.id == _s.progression_id))
-    .where(_s.id == bind("session_id", _s.id))
+    .where(_s.id == bind("session_id", _s.id)),
+    OrderSpan,
 )
 
 
@@ -61,7 +75,7 @@ def found(unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], aske
 
 def _streams(
     unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.Asked
-) -> Iterator[Iterator[list[Row]]]:
+) -> Iterator[Iterator[list[Scanned]]]:
     names = frozenset(name for name, value in given.items() if value is not None)
     if at is None:
         yield searching.batches(unit, scan(names, linked=False), dict(given), {"id": ""}, asked)
@@ -84,7 +98,7 @@ def _segments(unit: Unit, name: str, key: str) -> list[lineage.Segment]:
 
 
 @lru_cache(maxsize=8)
-def scan(names: frozenset[str], *, linked: bool) -> Statement:
+def scan(names: frozenset[str], *, linked: bool) -> Statement[Scanned]:
     """What a search reads of each message, with these filters: of all, or of those that an order links."""
     key: Any = _l.ord if linked else _m.id
     shown = [_m.id, _l.ord, _m.embedding] if linked else [_m.id, _m.embedding]
@@ -95,4 +109,4 @@ def scan(names: frozenset[str], *, linked: bool) -> Statement:
         conditions += [_l.progression_id == bind("progression_id", _l.progression_id), _l.ord < bind("until", _l.ord)]
         select = select.select_from(LINKS.join(MESSAGES, _m.id == _l.message_id))
     limit = sa.bindparam("limit", type_=sa.Integer)
-    return prepared(select.where(*conditions).order_by(key).limit(limit))
+    return prepared(select.where(*conditions).order_by(key).limit(limit), Scanned)

@@ -9,10 +9,11 @@ import sqlalchemy as sa
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import MessageFilter
 from lastlight_state.conversations.kernel.storing import SUMMARY
+from lastlight_state.conversations.shown import MessageSummaryRow, UseRow
 from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS, TYPES
 from lastlight_state.db import columns, valid
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.statements import Row, bind, number, prepared
 
 _c = MESSAGES.c
 
@@ -24,6 +25,7 @@ _class = sa.select(TYPES.c.type_id).where(TYPES.c.lion_class == bind("lion_class
 LIST = Listing(
     "messages",
     SUMMARY,
+    row=MessageSummaryRow,
     order=(_c.created_at, _c.id),
     filters={
         **{name: _c[name] == bind(name, _c[name]) for name in ("sender", "recipient", "channel")},
@@ -43,7 +45,7 @@ EMBED = prepared(
 )
 
 
-def filters(where: MessageFilter | None) -> dict[str, Any]:
+def filters(where: MessageFilter | None) -> Row:
     """The filters of a list, by name."""
     asked = MessageFilter() if where is None else valid.group("where", where, MessageFilter)
     roles = None if asked.roles is None else valid.several("where.roles", asked.roles)
@@ -85,4 +87,4 @@ def _uses() -> Any:
     return sa.select(*held.c).where(after).order_by(*order).limit(sa.bindparam("limit", type_=sa.Integer))
 
 
-USES = prepared(_uses())
+USES = prepared(_uses(), UseRow)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -47,7 +47,7 @@ class Progressions(Repository):
         ids = checks.message_ids("message_ids", message_ids, words.BATCH)
 
         def look(unit: Unit) -> Progression:
-            found = unit.find(Progression, sql.GET, {"progression_id": row["id"]})
+            found = unit.find(Progression.of, sql.GET, {"progression_id": row["id"]})
             if found is None:
                 return self._created(unit, row, ids)
             if ids and _ids(unit, row["id"]) != ids:
@@ -59,11 +59,11 @@ class Progressions(Repository):
     def get(self, progression_id: str) -> Progression:
         """The order, without its links. Raises `NotFound`."""
         values = {"progression_id": valid.sought("progression_id", progression_id)}
-        return self._one(Progression, sql.GET, values, kind=words.PROGRESSION, key=progression_id)
+        return self._one(Progression.of, sql.GET, values, kind=words.PROGRESSION, key=progression_id)
 
     def find(self, progression_id: str) -> Progression | None:
         """The order, without its links, or None."""
-        return self._find(Progression, sql.GET, {"progression_id": valid.sought("progression_id", progression_id)})
+        return self._find(Progression.of, sql.GET, {"progression_id": valid.sought("progression_id", progression_id)})
 
     def ids(
         self, progression_id: str, *, after_ord: int | None = None, limit: int = 50, page_token: str | None = None
@@ -114,9 +114,9 @@ class Progressions(Repository):
             orders.extend(unit, order, {found: new})
             if new and owners:
                 sessions.point(unit, found)
-            place = {"progression_id": found, "ord": order[found]["next_ord"], "count": len(new)}
+            told = news("messages.appended", progression_id=found, first=order[found]["next_ord"], count=len(new))
             for owner in owners if new else ():
-                sessions.move(unit, self._listeners, owner, now, news("messages.appended", **place))
+                sessions.move(unit, self._listeners, owner, now, told)
             return orders.appended(order[found], new, ids)
 
         return storing.settled(lambda: self._writing(append, repeatable=skips))
@@ -147,7 +147,7 @@ class Progressions(Repository):
         given = {"message_id": valid.sought("message_id", message_id)}
         return self._page(sql.CONTAINING, ProgressionUse.of, given, limit, page_token)
 
-    def _row(self, progression_id: Any, name: Any, created_at: Any, node_metadata: Any) -> dict[str, Any]:
+    def _row(self, progression_id: Any, name: Any, created_at: Any, node_metadata: Any) -> orders.NewOrder:
         return orders.fresh(
             new_id() if progression_id is None else valid.identifier("progression_id", progression_id),
             checks.created("created_at", created_at, self._now()),
@@ -155,13 +155,13 @@ class Progressions(Repository):
             node_metadata=checks.metadata("node_metadata", node_metadata),
         )
 
-    def _created(self, unit: Unit, row: dict[str, Any], ids: Sequence[str]) -> Progression:
+    def _created(self, unit: Unit, row: orders.NewOrder, ids: Sequence[str]) -> Progression:
         if unit.row(sql.GET, {"progression_id": row["id"]}) is not None:
             raise AlreadyExists(words.PROGRESSION, row["id"])
         storing.put_all(unit, self._remember(KnownClasses), ids, row["created_at"])
         orders.create(unit, {**row, "next_ord": len(ids)})
         orders.link(unit, {row["id"]: (0, ids)})
-        return Progression.of(unit.row(sql.GET, {"progression_id": row["id"]}) or {})
+        return _stored(unit, row["id"])
 
 
 def _owners(unit: Unit, progression_id: str) -> list[str]:
@@ -174,7 +174,7 @@ def _owners(unit: Unit, progression_id: str) -> list[str]:
 def replaced(
     unit: Unit,
     listeners: Listeners,
-    order: Mapping[str, Any],
+    order: orders.OrderHead,
     ids: Sequence[str],
     owners: Sequence[str],
     now: datetime,
@@ -187,7 +187,7 @@ def replaced(
     first = order["start_ord"] + kept
     inherited = unit.value(orders.INHERITED, {"progression_id": progression_id}) or 0
     if kept == len(stored) == len(ids):
-        return Progression.of(unit.row(sql.GET, {"progression_id": progression_id}) or {})
+        return _stored(unit, progression_id)
     if first < min(inherited, order["next_ord"]):
         problem = f"forks have inherited its positions below {inherited}: position {first} must stay"
         raise Conflict(f"progression {progression_id!r}: {problem}", code=words.FORK_PREFIX, ord=first)
@@ -200,7 +200,13 @@ def replaced(
     values = {"progression_id": progression_id, "next_ord": order["start_ord"] + len(ids)}
     for owner in sorted(owners):
         sessions.move(unit, listeners, owner, now, news("progression.replaced", progression_id=progression_id))
-    return Progression.of(unit.row(sql.REPLACE, values) or {})
+    [changed] = unit.all(Progression.of, sql.REPLACE, values)
+    return changed
+
+
+def _stored(unit: Unit, progression_id: str) -> Progression:
+    [found] = unit.all(Progression.of, sql.GET, {"progression_id": progression_id})
+    return found
 
 
 def _ids(unit: Unit, progression_id: str) -> list[str]:

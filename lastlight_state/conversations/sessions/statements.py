@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.conversations.kernel.feeds import fed
 from lastlight_state.conversations.kernel.summaries import LARGE, SUMMARY
-from lastlight_state.conversations.records import WholeSessionRow
+from lastlight_state.conversations.shown import SessionSummaryRow, WholeSessionRow
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.db.base import later_of
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.statements import Row, bind, number, prepared
 
 _c = SESSIONS.c
 _THIS = _c.id == bind("session_id", _c.id)
@@ -55,7 +54,7 @@ TOUCH = prepared(
 def update(names: frozenset[str], *, versioned: bool) -> Chain:
     """The chain that sets these columns, if the row has the version where one is given, and says so in the feed."""
     conditions = [_THIS, _c.version == bind("expected", _c.version)] if versioned else [_THIS]
-    values: dict[str, Any] = {name: bind(name, _c[name]) for name in sorted(names)}
+    values: Row = {name: bind(name, _c[name]) for name in sorted(names)}
     counted = {"version": _c.version + number(1), "change_seq": _c.change_seq + number(1)}
     changed = sa.update(SESSIONS).where(*conditions).values(**counted, **values)
     return fed(changed.returning(_c.id, _c.change_seq))
@@ -82,4 +81,5 @@ LIST = Listing(
     },
     spread={"statuses": _c.status},
     worded=("statuses",),
+    row=SessionSummaryRow,
 )

@@ -11,29 +11,30 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import BranchTree, NewMessage, SessionTree
 from lastlight_state.conversations.branches import making
 from lastlight_state.conversations.kernel import branching, storing
+from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.sessions import checks as session_checks
+from lastlight_state.conversations.sessions.checks import SessionDraft
+from lastlight_state.conversations.shown import MessageDraft
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class BranchPlan:
     """A branch: its row, the id of its system message, its whole order, and the messages that it brings."""
 
-    row: Row
+    row: BranchDraft
     origin: tuple[str, int] | None
     system: str | None
     order: list[str]
-    bodies: dict[str, Row]
+    bodies: dict[str, MessageDraft]
 
 
 @dataclass(frozen=True)
 class Plan:
     """A session, and its branches, parents before their forks."""
 
-    session: Row
+    session: SessionDraft
     branches: list[BranchPlan] = field(default_factory=list)
 
     def parts(self, most: int) -> Iterator[list[BranchPlan]]:
@@ -51,7 +52,7 @@ def plan_of(tree: Any, now: datetime) -> Plan:
     if given.session.id is None:
         raise InvalidValue("tree.session.id", "must be given")
     branches = checks.batch("tree.branches", given.branches, words.TREE_BRANCHES)
-    drafted: dict[str, tuple[NewMessage, Row]] = {}
+    drafted: dict[str, tuple[NewMessage, MessageDraft]] = {}
     plans: dict[str, BranchPlan] = {}
     for i, branch in enumerate(branches):
         one = _branch(f"tree.branches[{i}]", branch, session["id"], drafted, now)
@@ -60,11 +61,11 @@ def plan_of(tree: Any, now: datetime) -> Plan:
     total = sum(len(one.order) for one in plans.values())
     if total > words.TREE:
         raise InvalidValue("tree", f"{total} messages, more than the limit of {words.TREE}", limit=words.TREE)
-    return Plan(dict(session), _parents_first(plans))
+    return Plan(session, _parents_first(plans))
 
 
 def _branch(
-    where: str, branch: Any, session_id: str, drafted: dict[str, tuple[NewMessage, Row]], now: datetime
+    where: str, branch: Any, session_id: str, drafted: dict[str, tuple[NewMessage, MessageDraft]], now: datetime
 ) -> BranchPlan:
     given = valid.group(where, branch, BranchTree)
     row, _ = making.row_of(session_id, given.branch, now, f"{where}.branch")
@@ -81,7 +82,7 @@ def _branch(
     return BranchPlan(row, origin, row["system_msg_id"], [one["id"] for one in said], bodies)
 
 
-def _draft(where: str, new: Any, drafted: dict[str, tuple[NewMessage, Row]], now: datetime) -> Row:
+def _draft(where: str, new: Any, drafted: dict[str, tuple[NewMessage, MessageDraft]], now: datetime) -> MessageDraft:
     """The parameters of a message. The same one may stand in several places."""
     seen = drafted.get(new.id) if isinstance(new, NewMessage) and isinstance(new.id, str) else None
     if seen is not None and seen[0] is new:

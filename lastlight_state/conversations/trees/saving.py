@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -18,26 +17,26 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.branches import appending, making, statements as branch_sql
 from lastlight_state.conversations.kernel import branching, lineage, orders, sessions, storing
+from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.progressions import replaced
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.sessions import created, statements as session_sql
-from lastlight_state.conversations.sessions.checks import SessionDraft
+from lastlight_state.conversations.shown import MessageDraft, WholeBranchRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import prepared
+from lastlight_state.db.statements import Row, Values, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, StaleVersion
 
-Row = dict[str, Any]
-
 _TEXTS, _JSON = ("name", "user"), ("node_metadata", "extra")
 _HEADS = prepared(
-    sa.select(*branching.COLUMNS).where(AmongFew(BRANCHES.c.id, sa.select(member_of(listed("ids").c.value, "id"))))
+    sa.select(*branching.COLUMNS).where(AmongFew(BRANCHES.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
+    WholeBranchRow,
 )
 
 
@@ -49,7 +48,7 @@ class Following:
     ``pool`` is the order of all messages, None for one that grows with the branches. ``at`` is when changes are made.
     """
 
-    loose: Mapping[str, Row]
+    loose: Mapping[str, MessageDraft]
     seen: Mapping[str, int]
     pool: list[str] | None
     at: datetime
@@ -107,15 +106,15 @@ class _Part:
         """The session of the tree's id, or that of any of its branches, or a new one."""
         row = self.of.plan.session
         if self.unit.row(session_sql.GET, {"session_id": row["id"]}) is not None:
-            return str(row["id"])
+            return row["id"]
         for branch in _heads(self.unit, {one.row["id"] for one in self.of.plan.branches}).values():
             return branch.session_id
         try:
-            created(self.unit, self.of.listeners, cast(SessionDraft, row))
+            created(self.unit, self.of.listeners, row)
         except AlreadyExists as error:  # another one saved it meanwhile: `settled` begins again
             raise Conflict(str(error), code="unique") from error
         self.done["session_created"] += 1
-        return str(row["id"])
+        return row["id"]
 
     def _session_fields(self, session_id: str) -> None:
         row = self.of.plan.session
@@ -161,7 +160,7 @@ class _Part:
 
     def _branch(self, plan: BranchPlan, stored: Branch | None, session_id: str) -> None:
         if stored is None:
-            row = {**plan.row, "session_id": session_id}
+            row: BranchDraft = {**plan.row, "session_id": session_id}
             branch = making.created(
                 self.unit, self.of.listeners, self.of.known, row, plan.system, self.of.now, locks=self.locks
             )
@@ -179,8 +178,8 @@ class _Part:
             self.done["systems_replaced"] += 1
         self._order(branch, plan.order)
 
-    def _branch_fields(self, stored: Branch, row: Row) -> None:
-        given = {**row, "node_metadata": None}
+    def _branch_fields(self, stored: Branch, row: BranchDraft) -> None:
+        given: Row = {**row, "node_metadata": None}
         if row["node_metadata"] is not None:
             given["node_metadata"] = making.kept(stored.node_metadata, row["node_metadata"])
         changes = _changes(vars(stored), given)
@@ -242,7 +241,7 @@ def _named(some: list[BranchPlan], there: Collection[str]) -> list[str]:
 
 
 def _heads(unit: Unit, ids: Collection[str]) -> dict[str, Branch]:
-    found = unit.all(Branch, _HEADS, {"ids": as_list([{"id": one} for one in ids])})
+    found = unit.all(Branch.of, _HEADS, {"ids": as_list([{"id": one} for one in ids])})
     return {branch.id: branch for branch in found}
 
 
@@ -254,7 +253,7 @@ def _refuse_other(stored: Branch, plan: BranchPlan, session_id: str) -> None:
         raise AlreadyExists(words.BRANCH, stored.id, problem=problem, fields=("node_metadata",))
 
 
-def _changes(stored: Any, given: Row) -> Row:
+def _changes(stored: Values, given: Values) -> Row:
     """The fields that are given, and stored otherwise."""
     changes = {name: given[name] for name in _TEXTS if given[name] not in (None, stored[name])}
     for name in _JSON:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.kernel import searching, storing
+from lastlight_state.conversations.rows import VectorNamespaceRow
+from lastlight_state.conversations.shown import ChunkDraft
 from lastlight_state.conversations.tables import VECTORS
 from lastlight_state.conversations.vectors import chunks as own, statements as sql
 from lastlight_state.conversations.vectors.arguments import NewChunk
@@ -20,10 +23,9 @@ from lastlight_state.db import valid
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
-
-Row = dict[str, Any]
 
 _EXACT = Search()
 
@@ -43,7 +45,12 @@ class Vectors(Repository):
         rows = sorted(own.rows(name, chunks, now), key=lambda row: str(row["id"]))
         if not rows:
             return 0
-        first = {"namespace": name, "dimensions": rows[0]["dimensions"], "model": told, "created_at": now}
+        first: VectorNamespaceRow = {
+            "namespace": name,
+            "dimensions": rows[0]["dimensions"],
+            "model": told,
+            "created_at": now,
+        }
         ways = iter([_together])  # and one by one where another put stored one of these ids at the same time
 
         def put() -> int:
@@ -55,11 +62,11 @@ class Vectors(Repository):
     def get(self, namespace: str, chunk_id: str) -> Chunk:
         """The chunk. Raises `NotFound`."""
         key = (namespace, chunk_id)
-        return self._one(Chunk, sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
+        return self._one(Chunk.of, sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
 
     def find(self, namespace: str, chunk_id: str) -> Chunk | None:
         """The chunk, or None."""
-        return self._find(Chunk, sql.GET, _key(namespace, chunk_id))
+        return self._find(Chunk.of, sql.GET, _key(namespace, chunk_id))
 
     def list(
         self, namespace: str, *, document_id: str | None = None, limit: int = 50, page_token: str | None = None
@@ -141,11 +148,11 @@ class Vectors(Repository):
         return self._page(sql.NAMESPACE_LIST, VectorNamespace.of, None, limit, page_token)
 
 
-def _key(namespace: str, chunk_id: str) -> Row:
+def _key(namespace: str, chunk_id: str) -> dict[str, str]:
     return {"namespace": valid.sought("namespace", namespace), "id": valid.sought("chunk_id", chunk_id)}
 
 
-def _pin(unit: Unit, first: Row) -> None:
+def _pin(unit: Unit, first: VectorNamespaceRow) -> None:
     """Make the namespace unless it is there, and keep it; refuse another length or model."""
     known = unit.row(sql.NAMESPACE, first)
     if known is None:
@@ -159,29 +166,34 @@ def _pin(unit: Unit, first: Row) -> None:
         raise InvalidValue("model", f"{first['model']!r}, but {whose} has {known['model']!r}")
 
 
-def _put(unit: Unit, first: Row, rows: Sequence[Row], insert: Callable[[Unit, Sequence[Row]], None]) -> int:
+def _put(
+    unit: Unit,
+    first: VectorNamespaceRow,
+    rows: Sequence[ChunkDraft],
+    insert: Callable[[Unit, Sequence[ChunkDraft]], None],
+) -> int:
     _pin(unit, first)
     given = {"namespace": first["namespace"], "ids": as_list([{"id": row["id"]} for row in rows])}
     former = {row["id"]: row["created_at"] for row in unit.rows(sql.LOCK, given)}
     if former:
         unit.change(sql.CLEAR_IDS, {**given, "ids": as_list([{"id": one} for one in former])})
-    insert(unit, [{**row, **_kept(former.get(row["id"]), row["created_at"])} for row in rows])
+    insert(unit, [_kept(row, former.get(row["id"])) for row in rows])
     return len(rows)
 
 
-def _together(unit: Unit, rows: Sequence[Row]) -> None:
+def _together(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
     unit.insert(VECTORS, sql.INSERT, rows)
 
 
-def _one_by_one(unit: Unit, rows: Sequence[Row]) -> None:
+def _one_by_one(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
     """Insert chunks, or replace those that another unit stores meanwhile: wait for it."""
     for row in rows:
         unit.change(sql.PUT, row)
 
 
-def _kept(created_at: Any, now: Any) -> Row:
-    """The times of a chunk that replaces another one."""
-    return {} if created_at is None else {"created_at": created_at, "updated_at": now}
+def _kept(row: ChunkDraft, created_at: datetime | None) -> ChunkDraft:
+    """The row of a chunk, with the times that it has where it replaces one that was created then."""
+    return row if created_at is None else {**row, "created_at": created_at, "updated_at": row["created_at"]}
 
 
 def _cleared(unit: Unit, namespace: str) -> int:

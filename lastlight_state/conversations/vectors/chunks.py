@@ -8,14 +8,14 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.conversations import checks, packing, words
+from lastlight_state.conversations.shown import ChunkDraft
 from lastlight_state.conversations.vectors.arguments import NewChunk
+from lastlight_state.conversations.vectors.statements import ScannedChunk
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 
-Row = dict[str, Any]
 
-
-def rows(namespace: str, chunks: Any, now: datetime) -> list[Row]:
+def rows(namespace: str, chunks: Any, now: datetime) -> list[ChunkDraft]:
     """The parameters of chunks, all with embeddings of one length and ids of their own."""
     found = [
         _row(f"chunks[{i}]", namespace, one, now) for i, one in enumerate(checks.batch("chunks", chunks, words.BATCH))
@@ -38,21 +38,21 @@ def refuse_other_length(where: str, found: int, expected: int, whose: str) -> No
         raise InvalidValue(where, f"{found} numbers, but {whose} has {expected}", expected=expected, found=found)
 
 
-def passing(where: Any) -> Callable[[Row], bool] | None:
+def passing(where: Any) -> Callable[[ScannedChunk], bool] | None:
     """Whether the metadata of a row have these values at their top level; None for whichever."""
     if where is None:
         return None
     codec.encode("where", valid.group("where", where, dict), max_bytes=words.METADATA)
     wanted = {key: codec.canonical(value) for key, value in where.items()}
 
-    def passes(row: Row) -> bool:
-        stored = row["chunk_metadata"] or {}
+    def passes(row: ScannedChunk) -> bool:
+        stored = row.get("chunk_metadata") or {}
         return all(key in stored and codec.canonical(stored[key]) == value for key, value in wanted.items())
 
     return passes
 
 
-def _row(where: str, namespace: str, chunk: Any, now: datetime) -> Row:
+def _row(where: str, namespace: str, chunk: Any, now: datetime) -> ChunkDraft:
     given = valid.group(where, chunk, NewChunk)
     embedding = checks.vector(f"{where}.embedding", given.embedding)
     return {

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import packing
+from lastlight_state.conversations.rows import VectorNamespaceRow
+from lastlight_state.conversations.shown import ChunkRow, ChunkSummaryRow, ChunkTextRow
 from lastlight_state.db.records import Record
 
 
@@ -16,6 +18,10 @@ class VectorNamespace(Record):
     dimensions: int
     model: str | None
     created_at: datetime
+
+    @classmethod
+    def of(cls, values: VectorNamespaceRow) -> Self:
+        return super().of(values)
 
 
 class ChunkSummary(Record):
@@ -29,12 +35,20 @@ class ChunkSummary(Record):
     created_at: datetime
     updated_at: datetime | None
 
+    @classmethod
+    def of(cls, values: ChunkSummaryRow) -> Self:
+        return super().of(values)
+
 
 class ChunkText(ChunkSummary):
     """A chunk with its text and metadata."""
 
     chunk_metadata: dict[str, Any] | None
     content: str
+
+    @classmethod
+    def of(cls, values: ChunkTextRow) -> Self:  # type: ignore[override]
+        return super().of(values)
 
 
 class Chunk(ChunkText):
@@ -43,7 +57,7 @@ class Chunk(ChunkText):
     embedding: tuple[float, ...]
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: ChunkRow) -> Self:  # type: ignore[override]
         values["embedding"] = packing.unpack(values["embedding"])
         return super().of(values)
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import member_of
+from lastlight_state.conversations.kernel.searching import Compared
+from lastlight_state.conversations.rows import VectorNamespaceRow
+from lastlight_state.conversations.shown import ChunkRow, ChunkSummaryRow, ChunkTextRow
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import listed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, prepared
+
+
+class FormerChunk(TypedDict):
+    """A chunk that a put replaces."""
+
+    id: str
+    created_at: datetime
+
+
+class ScannedChunk(Compared):
+    """What a search reads of a chunk; its metadata where they are asked for."""
+
+    chunk_index: NotRequired[int]
+    chunk_metadata: NotRequired[Any]
+
 
 _n, _v = NAMESPACES.c, VECTORS.c
 
@@ -26,9 +45,12 @@ _AMONG = sa.and_(_WITHIN, AmongFew(_v.id, sa.select(member_of(listed("ids").c.va
 
 #: The namespace, which stays as it is until the unit ends. Shared: puts do not wait for one another.
 NAMESPACE = prepared(
-    sa.select(*NAMESPACES.columns).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update(read=True)
+    sa.select(*NAMESPACES.columns).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update(read=True),
+    VectorNamespaceRow,
 )
-FIND_NAMESPACE = prepared(sa.select(*NAMESPACES.columns).where(_n.namespace == bind("namespace", _n.namespace)))
+FIND_NAMESPACE = prepared(
+    sa.select(*NAMESPACES.columns).where(_n.namespace == bind("namespace", _n.namespace)), VectorNamespaceRow
+)
 ADD_NAMESPACE = prepared(
     insert(NAMESPACES)
     .values({column.name: bind(column.name, column) for column in NAMESPACES.columns})
@@ -54,32 +76,37 @@ PUT = prepared(
     )
 )
 #: The chunks that a put replaces, in the order of their ids, in which every put locks and inserts.
-LOCK = prepared(sa.select(_v.id, _v.created_at).where(_AMONG).order_by(_v.id).with_for_update())
+LOCK = prepared(sa.select(_v.id, _v.created_at).where(_AMONG).order_by(_v.id).with_for_update(), FormerChunk)
 CLEAR_IDS = prepared(sa.delete(VECTORS).where(_AMONG))
 CLEAR_DOCUMENT = prepared(sa.delete(VECTORS).where(_WITHIN, _OF_DOCUMENT))
 CLEAR_ALL = prepared(sa.delete(VECTORS).where(_WITHIN))
 
-GET = prepared(sa.select(*_TEXT, _v.embedding).where(_WITHIN, _v.id == bind("id", _v.id)))
-TEXTS = prepared(sa.select(*_TEXT).where(_AMONG))
+GET = prepared(sa.select(*_TEXT, _v.embedding).where(_WITHIN, _v.id == bind("id", _v.id)), ChunkRow)
+TEXTS = prepared(sa.select(*_TEXT).where(_AMONG), ChunkTextRow)
 COUNT = prepared(sa.select(sa.func.count()).select_from(VECTORS).where(_WITHIN))
 
-NAMESPACE_LIST = Listing("vector_namespaces", list(NAMESPACES.columns), order=(_n.namespace,), descending=False)
-LIST = Listing("vectors", _SUMMARY, order=(_v.id,), filters={"namespace": _WITHIN}, descending=False)
+NAMESPACE_LIST = Listing(
+    "vector_namespaces", list(NAMESPACES.columns), order=(_n.namespace,), descending=False, row=VectorNamespaceRow
+)
+LIST = Listing(
+    "vectors", _SUMMARY, order=(_v.id,), filters={"namespace": _WITHIN}, descending=False, row=ChunkSummaryRow
+)
 OF_DOCUMENT = Listing(
     "vectors.document",
     _SUMMARY,
+    row=ChunkSummaryRow,
     order=(_v.chunk_index, _v.id),
     filters={"namespace": _WITHIN, "document_id": _OF_DOCUMENT},
     descending=False,
 )
 
 
-def _scan(conditions: list[Any], order: list[Any], *, filtered: bool) -> Statement:
+def _scan(conditions: list[Any], order: list[Any], *, filtered: bool) -> Statement[ScannedChunk]:
     """What a search reads of each chunk: the text is read of those that are found."""
     shown = [_v.id, *(column for column in order if column is not _v.id), _v.norm, _v.embedding]
     after = sa.tuple_(*order) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in order))
     scan = sa.select(*shown, *([_v.chunk_metadata] if filtered else [])).where(*conditions, after).order_by(*order)
-    return prepared(scan.limit(sa.bindparam("limit", type_=sa.Integer)))
+    return prepared(scan.limit(sa.bindparam("limit", type_=sa.Integer)), ScannedChunk)
 
 
 #: By whether they are of a document, and whether metadata are asked for.

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.arguments import Limits
-from lastlight_state.conversations.kernel.statuses import last_sign
+from lastlight_state.conversations.kernel.statuses import Signs, last_sign
 from lastlight_state.conversations.state import derived
 from lastlight_state.conversations.tables import (
     BRANCHES,
@@ -130,6 +130,17 @@ AGREEMENTS = (
     ),
 )
 
+
+class RunningSession(Signs):
+    """A running session, and what decides how it stands."""
+
+    id: str
+    status: str
+    invocation_kind: str | None
+    artifacts_path: str | None
+    message_count: int
+
+
 _size = sa.select(_p.next_ord - _p.start_ord).where(_p.id == _s.progression_id).scalar_subquery()
 _RUNNING = prepared(
     sa.select(
@@ -139,7 +150,8 @@ _RUNNING = prepared(
     )
     .where(_s.status == constant("running"))
     .order_by(_s.last_message_at.nulls_first(), _s.id)
-    .limit(number(MOST))
+    .limit(number(MOST)),
+    RunningSession,
 )
 
 

@@ -10,16 +10,17 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel import lineage, orders, storing
+from lastlight_state.conversations.shown import MessageDraft, MessageSummaryRow, WholeMessageRow, WholeSessionRow
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.listed import as_list
+from lastlight_state.db.statements import Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports import ledger, statements as sql
 from lastlight_state.maintenance.imports.bases import Base
 from lastlight_state.maintenance.imports.drafts import Pool
 from lastlight_state.maintenance.imports.pieces import Look
-
-Row = dict[str, Any]
+from lastlight_state.maintenance.imports.statements import Head
 
 #: By which two messages of one source are compared.
 _TOLD = ("sender", "recipient", "channel", "role", "lion_class", "node_metadata", "extra", "content")
@@ -43,7 +44,9 @@ class Compared:
     kept_orders: set[str] = field(default_factory=set)
 
 
-def compared(look: Look, plan: Plan, bodies: dict[str, Row], pool: Pool | None, stored: Row | None) -> Compared:
+def compared(
+    look: Look, plan: Plan, bodies: dict[str, MessageDraft], pool: Pool | None, stored: WholeSessionRow | None
+) -> Compared:
     """Compare a session with its row ``stored``, if there is one.
 
     Raises `AlreadyExists` for a branch of another session, and for a message that is another one of the same id.
@@ -52,7 +55,7 @@ def compared(look: Look, plan: Plan, bodies: dict[str, Row], pool: Pool | None, 
     here = [] if stored is None else _linked(look.view, stored["progression_id"])
     pooled, is_shared = set(here), pool is not None
 
-    def is_same(row: Row, body: Row) -> bool:
+    def is_same(row: WholeMessageRow, body: MessageDraft) -> bool:
         return row["id"] in pooled or (is_shared and row["created_at_unix"] == body["created_at_unix"])
 
     digests = messages(look, found, bodies, is_same)
@@ -81,7 +84,7 @@ def _branches(look: Look, found: Compared, plan: Plan, base: Base) -> None:
         found.rows["progression_links"] += max(0, len(order) - len(stored))
 
 
-def _order(view: Unit, found: Compared, branch: BranchPlan, stored: list[str], head: Row, base: Base) -> list[str]:
+def _order(view: Unit, found: Compared, branch: BranchPlan, stored: list[str], head: Head, base: Base) -> list[str]:
     """The order that a stored branch gets: that of the source, unless it was changed here, too."""
     given, own = branch.order, head["progression_id"]
     if given[: len(stored)] == stored:
@@ -96,7 +99,9 @@ def _order(view: Unit, found: Compared, branch: BranchPlan, stored: list[str], h
     return stored
 
 
-def _pool(view: Unit, found: Compared, plan: Plan, pool: Pool, base: Base, stored: Row | None, here: list[str]) -> None:
+def _pool(
+    view: Unit, found: Compared, plan: Plan, pool: Pool, base: Base, stored: WholeSessionRow | None, here: list[str]
+) -> None:
     """The order of all messages. What branches have and it lacks comes behind it."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
     given = [*pool.ids, *orders.unheld(own, set(pool.ids))]
@@ -110,14 +115,17 @@ def _pool(view: Unit, found: Compared, plan: Plan, pool: Pool, base: Base, store
 
 
 def messages(
-    look: Look, found: Compared, bodies: dict[str, Row], is_same: Callable[[Row, Row], bool]
+    look: Look,
+    found: Compared,
+    bodies: dict[str, MessageDraft],
+    is_same: Callable[[WholeMessageRow, MessageDraft], bool],
 ) -> dict[str, tuple[str, ...]]:
     """Return the messages that are not stored yet; those that are stored otherwise follow, or stay and are named.
 
     ``is_same`` says of a stored row and a body whether they are one message, and not two of one id.
     """
 
-    def met(stored: Row, body: Row, differing: list[str]) -> None:
+    def met(stored: WholeMessageRow, body: MessageDraft, differing: list[str]) -> None:
         if not is_same(stored, body):
             refuse(stored, body, differing)
         _follow(look, found, stored)
@@ -125,7 +133,7 @@ def messages(
     return new_messages(look.view, bodies, look.planned["messages"], met)
 
 
-def refuse(stored: Row, _body: Row, differing: list[str]) -> None:
+def refuse(stored: MessageSummaryRow, _body: MessageSummaryRow, differing: list[str]) -> None:
     """Raise `AlreadyExists` for a message that is stored with other fields."""
     problem = f"is stored already with another {', '.join(differing)}"
     raise AlreadyExists(words.MESSAGE, stored["id"], problem=problem, fields=tuple(differing))
@@ -133,9 +141,9 @@ def refuse(stored: Row, _body: Row, differing: list[str]) -> None:
 
 def new_messages(
     view: Unit,
-    bodies: dict[str, Row],
+    bodies: dict[str, MessageDraft],
     planned: dict[str, Any],
-    met: Callable[[Row, Row, list[str]], None],
+    met: Callable[[WholeMessageRow, MessageDraft, list[str]], None],
 ) -> dict[str, tuple[str, ...]]:
     """Return the messages that are not stored yet, by id, each with the digests of its fields.
 
@@ -149,7 +157,7 @@ def new_messages(
         for one in some:
             body = bodies[one]
             if one not in stored:
-                new[one] = tuple(codec.digest(body[name]) for name in _TOLD)
+                new[one] = _digests(body)
                 earlier = zip(_TOLD, planned.get(one, new[one]), new[one], strict=True)
                 if differing := [name for name, first, second in earlier if first != second]:
                     refuse(body, body, differing)
@@ -158,7 +166,11 @@ def new_messages(
     return new
 
 
-def _follow(look: Look, found: Compared, stored: Row) -> None:
+def _digests(body: Values) -> tuple[str, ...]:
+    return tuple(codec.digest(body[name]) for name in _TOLD)
+
+
+def _follow(look: Look, found: Compared, stored: WholeMessageRow) -> None:
     """Revise a message that nobody here has revised since the import did."""
     message_id, revision = stored["id"], stored["revision"]
     if revision in (0, ledger.revision(look, message_id)):

@@ -11,13 +11,14 @@ from lastlight_state.conversations.branches import making, statements as branch_
 from lastlight_state.conversations.kernel import branching, sessions, statuses
 from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.sessions import checks, statements as session_sql
+from lastlight_state.conversations.sessions.checks import SessionDraft
+from lastlight_state.conversations.shown import WholeSessionRow
 from lastlight_state.conversations.trees.plans import BranchPlan
 from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.statements import Row, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.imports import statements as sql
 from lastlight_state.maintenance.imports.drafts import Change, Pool
-
-Row = dict[str, Any]
 
 _JSON = frozenset({"node_metadata", "extra", "artifact_contract", "artifact_verification"})
 _FIELDS = ("name", "user", *checks.PROVENANCE, "project", "agent_session_id", "started_at", *sorted(_JSON))
@@ -26,7 +27,7 @@ _ENDS = ("ended_at", "ended_at_is_approximate")
 _BRANCH_FIELDS = ("name", "user", "node_metadata", "extra", *branching.HINTS, "system_msg_id")
 
 #: A change of status, and its reason as statements name it.
-Checked = tuple[Change, Row]
+Checked = tuple[Change, statuses.Why]
 
 
 def marks(pool: Pool | None, order: Sequence[str] | None) -> Row:
@@ -36,11 +37,13 @@ def marks(pool: Pool | None, order: Sequence[str] | None) -> Row:
     return {"first_msg_id": pool.first or order[0], "last_msg_id": pool.last or order[-1]}
 
 
-def differences(stored: Row, given: Row, pointers: Row) -> Row:
+def differences(stored: WholeSessionRow, given: SessionDraft, pointers: Row) -> Row:
     """Return the columns of a session that the source has otherwise, as statements name them."""
     same_status = stored["status"] == given["status"]
-    wanted = {name: given[name] for name in (*_FIELDS, *(_ENDS if same_status else ()))} | pointers
-    found = {name: value for name, value in wanted.items() if _differs(name, stored[name], value)}
+    here: Values = stored
+    told: Values = given
+    wanted = {name: told[name] for name in (*_FIELDS, *(_ENDS if same_status else ()))} | pointers
+    found = {name: value for name, value in wanted.items() if _differs(name, here[name], value)}
     last = given["last_message_at"]
     if last is not None and (stored["last_message_at"] is None or stored["last_message_at"] < last):
         found["last_message_at"] = last
@@ -55,8 +58,9 @@ def branch_differences(view: Unit, session_id: str, plans: Sequence[BranchPlan])
         row = stored.get(plan.row["id"])
         if row is None:
             continue
-        given = {**plan.row, "node_metadata": making.kept(row["node_metadata"], plan.row["node_metadata"])}
-        names = [name for name in _BRANCH_FIELDS if _differs(name, row[name], given[name])]
+        here: Values = row
+        given: Row = {**plan.row, "node_metadata": making.kept(row["node_metadata"], plan.row["node_metadata"])}
+        names = [name for name in _BRANCH_FIELDS if _differs(name, here[name], given[name])]
         if names:
             found[plan.row["id"]] = {name: given[name] for name in names}
     return found
@@ -81,7 +85,7 @@ def tell(
 ) -> None:
     """Write changes of the status of a session, one after another. ``last`` are columns that the last one sets."""
     for at, (one, why) in enumerate(history):
-        row = view.row(statuses.LOCK, {"session_id": session_id}) or {}
+        [row] = view.rows(statuses.LOCK, {"session_id": session_id})
         sets = last if at == len(history) - 1 else {}
         statuses.move(view, listeners, row, one.status, why, one.at, transition_id=ids[at], **sets)
 
@@ -89,8 +93,8 @@ def tell(
 def tell_branches(view: Unit, listeners: Listeners, session_id: str, ends: Mapping[str, Checked]) -> None:
     """Write the statuses of branches that have not ended here."""
     for branch_id, (one, why) in ends.items():
-        row = view.row(statuses.LOCK, {"session_id": session_id}) or {}
-        branch = view.row(statuses.BRANCH, {"branch_id": branch_id}) or {}
+        [row] = view.rows(statuses.LOCK, {"session_id": session_id})
+        [branch] = view.rows(statuses.BRANCH, {"branch_id": branch_id})
         if branch["status"] not in (*words.TERMINAL, one.status):
             times = {"started_at": one.started_at} if one.started_at else {}
             statuses.move_branch(view, listeners, row, branch, one.status, why, one.at, **times)

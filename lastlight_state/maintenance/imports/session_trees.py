@@ -6,16 +6,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
+from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.sessions import statements as session_sql
+from lastlight_state.conversations.sessions.checks import SessionDraft
+from lastlight_state.conversations.shown import MessageDraft, WholeSessionRow
 from lastlight_state.conversations.trees.plans import Plan, plan_of
 from lastlight_state.conversations.trees.saving import Following, Saving
 from lastlight_state.db.listed import as_list
+from lastlight_state.db.statements import Row, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance.imports import comparing, following, ledger, statements as sql
@@ -24,8 +28,6 @@ from lastlight_state.maintenance.imports.comparing import Compared
 from lastlight_state.maintenance.imports.drafts import Change, Draft
 from lastlight_state.maintenance.imports.lenient import fitting
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Read
-
-Row = dict[str, Any]
 
 
 def piece_of(read: Callable[[bool], Draft]) -> Read:
@@ -38,7 +40,7 @@ def _piece(read: Callable[[bool], Draft], into: Into) -> SessionPiece:
     return SessionPiece(fitting(draft, into.now) if into.lenient else draft, into)
 
 
-def _checked(where: str, change: Change) -> tuple[Change, Row]:
+def _checked(where: str, change: Change) -> following.Checked:
     return change, statuses.reason(where, change.why, change.status)
 
 
@@ -49,24 +51,29 @@ def kept_orders(view: Unit, plan: Plan, begun: Mapping[str, tuple[Any, float | N
     """
     heads = {row["id"] for row in view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in plan.branches)})}
     new = [one.row for one in plan.branches if one.row["id"] not in heads]
-    rows = [row for row in (*([plan.session] if is_new else []), *new) if row["progression_id"] is not None]
-    taken = {row["id"] for row in view.rows(sql.ORDERS_THERE, {"ids": _ids(row["progression_id"] for row in rows)})}
+    named = [
+        (row["progression_id"], (row["created_at"], row["created_at_unix"]))
+        for row in (*([plan.session] if is_new else []), *new)
+        if row["progression_id"] is not None
+    ]
+    taken = {row["id"] for row in view.rows(sql.ORDERS_THERE, {"ids": _ids(name for name, _ in named)})}
     made: set[str] = set()
-    for row in rows:
-        if row["progression_id"] not in taken:
-            created = begun.get(row["progression_id"], (row["created_at"], row["created_at_unix"]))
-            orders.create(view, orders.fresh(row["progression_id"], created))
-            made.add(row["progression_id"])
-            taken.add(row["progression_id"])  # of two that name the same, the first has it
-    return replace(
-        plan,
-        session=_ordered(plan.session, made),
-        branches=[replace(one, row=_ordered(one.row, made)) for one in plan.branches],
-    )
+    for name, created in named:
+        if name not in taken:
+            orders.create(view, orders.fresh(name, begun.get(name, created)))
+            made.add(name)
+            taken.add(name)  # of two that name the same, the first has it
+    session: SessionDraft = {**plan.session, "progression_id": cast(str, _of(plan.session["progression_id"], made))}
+    return replace(plan, session=session, branches=[replace(one, row=_ordered(one.row, made)) for one in plan.branches])
 
 
-def _ordered(row: Row, made: Collection[str]) -> Row:
-    return {**row, "progression_id": row["progression_id"] if row["progression_id"] in made else None}
+def _ordered(row: BranchDraft, made: Collection[str]) -> BranchDraft:
+    return {**row, "progression_id": _of(row["progression_id"], made)}
+
+
+def _of(name: str | None, made: Collection[str]) -> str | None:
+    """The order of this name if it was made; else None, for which another one is made."""
+    return name if name in made else None
 
 
 def _ids(found: Iterable[str]) -> str:
@@ -93,7 +100,7 @@ class SessionPiece:
         self._begun = {one: checks.created(f"progressions {one!r:.80}.created_at", at, into.now) for one, at in begun}
         self._locks = sessions.Locks()
         self._look: Look
-        self._stored: Row | None = None  # its row, once it was compared
+        self._stored: WholeSessionRow | None = None  # its row, once it was compared
         self._base = Base("")
         self._found = Compared()
         self._changes: Row = {}
@@ -103,8 +110,7 @@ class SessionPiece:
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
         self.digest, self.kept, self._look = self._draft.digest, (), look
-        stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
-        self._stored = None if stored is None else dict(stored)
+        self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = ledger.outcome(look, self, is_stored=self._stored is not None)
         self._base = Base.of(ledger.known(look)) if self._stored is not None else Base("")
         if found == "grown" and self._base.digest == self.digest:
@@ -125,7 +131,7 @@ class SessionPiece:
         self._found.rows["sessions"] += found == "imported"
         return found, self._found.rows, noticed
 
-    def _compare_fields(self, view: Unit, stored: Row) -> list[str]:
+    def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
         """Find which fields follow; the names of those that do not."""
         session_id = self.plan.session["id"]
         pointers = following.marks(self._draft.pool, self._found.pool)
@@ -137,7 +143,7 @@ class SessionPiece:
         self._changes, self._branch_changes = {}, {}
         return [f"{what}: {', '.join(sorted(row))}" for what, row in told.items() if row]
 
-    def _keeps_status(self, stored: Row) -> bool:
+    def _keeps_status(self, stored: WholeSessionRow) -> bool:
         """Whether a session has ended here, or was given a status here, and its source says another one."""
         as_left = self._base.seq is not None and stored["transition_seq"] == self._base.seq
         return stored["status"] in words.TERMINAL and not as_left and stored["status"] != self.plan.session["status"]
@@ -161,7 +167,7 @@ class SessionPiece:
         self._follow(view, is_new=is_new)
         self._leave(view)
 
-    def _refuse_changed(self, view: Unit, stored: Row) -> None:
+    def _refuse_changed(self, view: Unit, stored: WholeSessionRow) -> None:
         """Lock a stored session. Raises `Conflict` if it was changed after the look: then the unit begins again."""
         self._locks.first(view, stored["id"])
         row = view.row(session_sql.LOCK, {"session_id": stored["id"]})
@@ -179,7 +185,7 @@ class SessionPiece:
             session = {**session, "status": None, "status_reason": None, "transition_seq": 0}
         return replace(self.plan, session=session, branches=branches)
 
-    def _unless_kept(self, bodies: Mapping[str, Row]) -> dict[str, Row]:
+    def _unless_kept(self, bodies: Mapping[str, MessageDraft]) -> dict[str, MessageDraft]:
         return {one: body for one, body in bodies.items() if one not in self._found.kept_messages}
 
     def _pool(self, view: Unit, last: Any) -> None:
@@ -202,7 +208,8 @@ class SessionPiece:
         pending = self._pending(view)
         kept = ("started_at", "ended_at", "ended_at_is_approximate", *(["last_message_at"] if is_new else ()))
         ids = self._free_ids(view, pending)
-        following.tell(view, listeners, session_id, pending, ids, {name: session[name] for name in kept})
+        columns: Values = session
+        following.tell(view, listeners, session_id, pending, ids, {name: columns[name] for name in kept})
         following.tell_branches(view, listeners, session_id, self._ends)
         if self._stored is not None:
             view.change(sql.TOUCH, {"session_id": session_id, "at": max(at, self._stored["updated_at"])})

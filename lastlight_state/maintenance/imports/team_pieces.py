@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -17,6 +17,8 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.exchange import sending, statements as exchange
 from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.rows import ExchangeDeliveryRow
+from lastlight_state.conversations.shown import MessageDraft, WholeMessageRow
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
@@ -26,13 +28,44 @@ from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports import comparing, ledger
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
 
-Row = dict[str, Any]
+
+class MemberName(TypedDict):
+    """Who is, or was, a member of a channel."""
+
+    member: str
+
+
+class DeliveredRow(TypedDict):
+    """A stored delivery, and who has it."""
+
+    message_id: str
+    owner: str
+    ord: int
+    acked_at: datetime | None
+    taken_by: str | None
+
+
+class InboxEnd(TypedDict):
+    """An inbox, and its next position."""
+
+    owner: str
+    next_ord: int
+
+
+class ReadHere(TypedDict):
+    """A delivery that its source has read."""
+
+    owner: str
+    ord: int
+    acked_at: datetime
+    acked_by: str
+
 
 _i, _d, _m = INBOXES.c, DELIVERIES.c, MEMBERS.c
 _owners = listed("owners")
 
 #: Members of a channel, those who have left included: an import does not bring them back.
-_MEMBERS = prepared(sa.select(_m.member).where(_m.channel == bind("channel", _m.channel)))
+_MEMBERS = prepared(sa.select(_m.member).where(_m.channel == bind("channel", _m.channel)), MemberName)
 _JOIN = prepared(
     insert(MEMBERS)
     .values({name: bind(name, _m[name]) for name in ("channel", "member", "joined_at")})
@@ -41,7 +74,8 @@ _JOIN = prepared(
 _DELIVERED = prepared(
     sa.select(_d.message_id, _d.owner, _d.ord, _d.acked_at, _d.taken_by).where(
         AmongFew(_d.message_id, sa.select(member_of(listed("ids").c.value, "id")))
-    )
+    ),
+    DeliveredRow,
 )
 _count = sa.cast(member_of(_owners.c.value, "count"), _i.next_ord.type)
 _reserved = insert(INBOXES).from_select(
@@ -54,7 +88,8 @@ _reserved = insert(INBOXES).from_select(
 _RESERVE = prepared(
     _reserved.on_conflict_do_update(
         index_elements=[_i.owner], set_={"next_ord": _i.next_ord + _reserved.excluded.next_ord}
-    ).returning(_i.owner, _i.next_ord)
+    ).returning(_i.owner, _i.next_ord),
+    InboxEnd,
 )
 #: Not what a reader has taken here: it is the reader's to acknowledge.
 _ACK = prepared(
@@ -106,8 +141,8 @@ class TeamPiece:
         self._bodies = {body["id"]: body for body in drafts}
         self._removed: AbstractSet[str] = frozenset()  # messages that were imported before, and are not here any more
         self._joining: list[str] = []
-        self._sent: list[Row] = []
-        self._read: list[Row] = []
+        self._sent: list[ExchangeDeliveryRow] = []
+        self._read: list[ReadHere] = []
         self._found = comparing.Compared()
         self._look: Look
 
@@ -173,16 +208,16 @@ class TeamPiece:
         count = self._marks.index(mark) if mark in self._marks else 0
         return frozenset(one.message.id for one in self._team.letters[:count])
 
-    def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], Row]:
+    def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], DeliveredRow]:
         """The stored deliveries of these messages, by owner and message."""
-        found: dict[tuple[str, str], Row] = {}
+        found: dict[tuple[str, str], DeliveredRow] = {}
         ids = [one for one in self._bodies if one not in new]
         for at in range(0, len(ids), words.BATCH):
             rows = view.rows(_DELIVERED, {"ids": as_list([{"id": one} for one in ids[at : at + words.BATCH]])})
             found.update(((row["owner"], row["message_id"]), row) for row in rows)
         return found
 
-    def _deliveries(self, there: Mapping[tuple[str, str], Row], before: AbstractSet[str]) -> int:
+    def _deliveries(self, there: Mapping[tuple[str, str], DeliveredRow], before: AbstractSet[str]) -> int:
         """Find those to make, in the order of the file, and those to acknowledge. Returns how many were removed here.
 
         Of messages that were imported ``before``, only who joins now gets those that are still here.
@@ -192,30 +227,31 @@ class TeamPiece:
             body = self._bodies[letter.message.id]
             for owner in letter.owners:
                 stored, read = there.get((owner, body["id"])), letter.read.get(owner)
-                acked = {"acked_at": read, "acked_by": None if read is None else owner}
+                reader = None if read is None else owner
                 is_told = body["id"] in self._removed or owner not in self._joining
                 if stored is None and body["id"] in before and is_told:
                     left += 1
                 elif stored is None:
-                    self._sent.append({**sending.delivery(owner, 0, body, body["created_at"]), **acked})
+                    placed = sending.delivery(owner, 0, body, body["created_at"])
+                    self._sent.append({**placed, "acked_at": read, "acked_by": reader})
                 elif read is not None and stored["acked_at"] is None:
-                    self._read.append({"owner": owner, "ord": stored["ord"], **acked})
+                    self._read.append({"owner": owner, "ord": stored["ord"], "acked_at": read, "acked_by": owner})
         return left
 
-    def _placed(self, view: Unit) -> list[Row]:
+    def _placed(self, view: Unit) -> list[ExchangeDeliveryRow]:
         """The new deliveries at the ends of their inboxes, which are locked in the order of their owners."""
         counts = Counter(row["owner"] for row in self._sent)
         owners = [{"id": one, "count": counts[one]} for one in sending.ordered(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})
         free = {row["owner"]: row["next_ord"] - counts[row["owner"]] for row in ends}
-        placed = []
+        placed: list[ExchangeDeliveryRow] = []
         for row in self._sent:
             placed.append({**row, "ord": free[row["owner"]]})
             free[row["owner"]] += 1
         return placed
 
 
-def _is_of_one_team(stored: Row, body: Row) -> bool:
+def _is_of_one_team(stored: WholeMessageRow, body: MessageDraft) -> bool:
     return bool(stored["channel"] == body["channel"])
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from lastlight_state.clock import exact_iso_text, iso_text
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import statuses
-from lastlight_state.conversations.records import StaleSession
+from lastlight_state.conversations.life_records import StaleSession
 from lastlight_state.conversations.words import SILENT
 from lastlight_state.db import valid
 from lastlight_state.db.columns import parse_time

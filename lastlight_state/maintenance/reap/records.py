@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastlight_state.conversations.records import StaleSession
+from lastlight_state.conversations.life_records import StaleSession
 from lastlight_state.db.records import Record
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lastlight_state.conversations.lifecycle.statements import LAST_SIGN
+from lastlight_state.conversations.shown import StaleSessionRow
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.conversations.words import RUNNING
 from lastlight_state.db.statements import bind, constant, exactly, prepared
@@ -22,6 +23,7 @@ SILENT = prepared(
     sa.select(_s.id, _s.owner, LAST_SIGN)
     .where(_running, _sign < bind("cutoff", _s.created_at), sa.tuple_(_sign, _s.id) > _after)
     .order_by(_sign, _s.id)
-    .limit(sa.bindparam("limit", type_=sa.Integer))
+    .limit(sa.bindparam("limit", type_=sa.Integer)),
+    StaleSessionRow,
 )
 COUNT = prepared(sa.select(sa.func.count()).select_from(SESSIONS).where(_running))

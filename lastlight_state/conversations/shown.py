@@ -1,0 +1,200 @@
+"""Rows as statements show them that are not whole rows of one table (`rows`): what records are made of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
+
+from lastlight_state.conversations.rows import BranchRow, SessionRow, VectorRow
+
+
+class MessageSummaryRow(TypedDict):
+    """What a `MessageSummary` is made of: the class by its name."""
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    sender: str | None
+    recipient: str | None
+    channel: str | None
+    role: str
+    lion_class: str
+    revision: int
+    revised_at: datetime | None
+
+
+class WholeMessageRow(MessageSummaryRow):
+    """What a `Message` is made of."""
+
+    embedding_model: str | None
+    node_metadata: Any
+    extra: Any
+    content: Any
+    embedding: Any
+
+
+class MessageDraft(MessageSummaryRow):
+    """The row of a message to store, with its class by its name."""
+
+    embedding_model: str | None
+    node_metadata: str | None
+    extra: str | None
+    content: str
+    embedding: bytes | None
+
+
+class SessionSummaryRow(TypedDict):
+    """What a `SessionSummary` is made of."""
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    name: str | None
+    user: str | None
+    progression_id: str
+    first_msg_id: str | None
+    last_msg_id: str | None
+    updated_at: datetime
+    playbook_name: str | None
+    agent_name: str | None
+    invocation_kind: str | None
+    show_topic: str | None
+    show_play_name: str | None
+    artifacts_path: str | None
+    source_kind: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    last_message_at: datetime | None
+    version: int
+    status: str | None
+    status_reason: str | None
+    transition_seq: int
+    change_seq: int
+    owner: str | None
+    heartbeat_at: datetime | None
+    ended_at_is_approximate: bool
+    project: str | None
+    agent_session_id: str | None
+    workflow_run_id: str | None
+    hold_reason: str | None
+    message_count: int
+    branch_count: int
+
+
+class WholeSessionRow(SessionRow):
+    """What a `ConversationSession` is made of."""
+
+    message_count: int
+    branch_count: int
+
+
+class BranchSummaryRow(TypedDict):
+    """What a `BranchSummary` is made of."""
+
+    id: str
+    created_at: datetime
+    created_at_unix: float | None
+    user: str | None
+    name: str | None
+    session_id: str
+    progression_id: str
+    system_msg_id: str | None
+    parent_branch_id: str | None
+    forked_at_ord: int | None
+    fork_depth: int
+    status: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    provider: str | None
+    model: str | None
+    agent_name: str | None
+    length: int
+
+
+class WholeBranchRow(BranchRow):
+    """What a `Branch` is made of."""
+
+    length: int
+
+
+class LinkRow(TypedDict):
+    """A message at a position of an order."""
+
+    ord: int
+    message_id: str
+
+
+class PlaceRow(TypedDict):
+    """An order that holds a message, and where."""
+
+    progression_id: str
+    ord: int
+
+
+class BranchLinkRow(LinkRow):
+    """A position of a branch's history: which message, and which branch it was appended to."""
+
+    branch_id: str
+
+
+class BranchMessageRow(WholeMessageRow):
+    """A message at a position of a branch's history, and the branch that it was appended to.
+
+    A message has no position of its own: both are taken off.
+    """
+
+    ord: NotRequired[int]
+    branch_id: NotRequired[str]
+
+
+class UseRow(TypedDict):
+    """What holds a message. ``ord`` is below every position for what has no order."""
+
+    kind: str
+    id: str
+    ord: int
+
+
+class StaleSessionRow(TypedDict):
+    """A running session, and its last sign of life."""
+
+    id: str
+    owner: str | None
+    last_sign: datetime
+
+
+class ChunkSummaryRow(TypedDict):
+    """What a `ChunkSummary` is made of."""
+
+    namespace: str
+    id: str
+    document_id: str | None
+    chunk_index: int
+    dimensions: int
+    created_at: datetime
+    updated_at: datetime | None
+
+
+class ChunkTextRow(ChunkSummaryRow):
+    """What a `ChunkText` is made of."""
+
+    chunk_metadata: Any
+    content: str
+
+
+class ChunkRow(ChunkTextRow):
+    """What a `Chunk` is made of."""
+
+    embedding: Any
+
+
+class ChunkDraft(VectorRow):
+    """The row of a chunk to store."""
+
+
+class MemberRow(TypedDict):
+    """Who gets what is published on a channel."""
+
+    channel: str
+    member: str
+    joined_at: datetime
