@@ -27,6 +27,23 @@ PROGRAMS = {
 TESTS = [block for page in pages() for block in blocks(page, "python") if is_test(block)]
 
 
+#: What a newcomer reads, in that order, and types into one directory.
+FIRST_PAGES = (
+    "README.md",
+    "docs/getting-started.md",
+    "docs/concepts.md",
+    "docs/guides/workflows/runs.md",
+    "docs/guides/messaging.md",
+)
+
+
+def run_programs(name: str) -> None:
+    """Run the programs of a page as one program, in their order."""
+    page = ModuleType("__main__")
+    for block in PROGRAMS[name]:
+        exec(compile(block.source, block.page, "exec", dont_inherit=True), page.__dict__)
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory, with a state directory of its own."""
@@ -42,9 +59,13 @@ def test_the_programs_of_a_page_run_in_their_order(
     """packaging PT-20."""
     if any(URL_VARIABLE in block.text for block in PROGRAMS[name]):
         monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("postgres_url"))
-    page = ModuleType("__main__")
-    for block in PROGRAMS[name]:
-        exec(compile(block.source, block.page, "exec", dont_inherit=True), page.__dict__)
+    run_programs(name)
+
+
+def test_the_first_pages_run_in_their_order_in_one_directory_and_again(place: Path) -> None:
+    """packaging PT-33."""
+    for name in FIRST_PAGES * 2:
+        run_programs(name)
 
 
 def test_the_tests_of_the_pages_pass(
