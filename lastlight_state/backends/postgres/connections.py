@@ -85,6 +85,10 @@ def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
 
     ``ours`` is a connection that was made with our settings of a session.
     """
+    cockroach = info.parameter_status("crdb_version")
+    if cockroach:
+        version = cockroach.partition(" (")[0]
+        return NotSupported(f"the server is {version}, which lacks the triggers that guard rows (UPDATE OF, TRUNCATE)")
     if info.server_version < OLDEST:
         return NotSupported("the server is older than PostgreSQL 14")
     if not options.read_only and "on" in (info.parameter_status("in_hot_standby"), info.parameter_status(_READS)):

@@ -1,27 +1,15 @@
 """Servers that cannot be used as they are: a pooler that the settings know nothing of, a standby, no database."""
 
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 import psycopg
 import pytest
 from sqlalchemy import make_url
 from support.old_server import server_that_says
 
-from lastlight_state import Settings, StateStore
+from lastlight_state import StateStore
 from lastlight_state.backends.postgres.errors import translate
-from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction, StateError
+from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.testing import Database, ThrowawayPostgres
-from lastlight_state.workflows import Trigger
 
-PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 SAID = {"server_version": "17.0", "TimeZone": "UTC"}
 
 
@@ -31,6 +19,12 @@ SAID = {"server_version": "17.0", "TimeZone": "UTC"}
         (SAID, "unsupported startup parameter: options", InvalidValue, "pooler='transaction'"),
         (SAID, "unsupported startup parameter in options: lock_timeout", InvalidValue, "pooler='transaction'"),
         ({**SAID, "TimeZone": "Europe/Berlin"}, "", InvalidValue, "pooler='transaction'"),
+        (
+            {**SAID, "crdb_version": "CockroachDB CCL v26.3.1 (x86_64)"},
+            "",
+            NotSupported,
+            "is CockroachDB CCL v26.3.1, ",
+        ),
         ({**SAID, "in_hot_standby": "on"}, "", ReadOnlyTransaction, "read_only=True, or connect to the primary"),
         ({**SAID, "default_transaction_read_only": "on"}, "", ReadOnlyTransaction, "read_only=True"),
     ],
@@ -68,52 +62,3 @@ def test_statements_that_were_prepared_elsewhere_name_the_pooler(postgres_databa
         with pytest.raises(psycopg.Error) as raised:
             raw.execute(sql)
         assert "pooler='transaction'" in str(translate(raised.value))
-
-
-def test_pgbouncer_is_named_unless_the_setting_is_given(postgres_database: Database) -> None:
-    """backends B-95: with a real one, where it is installed."""
-    if PGBOUNCER is None:
-        return
-    with pooled(postgres_database) as url:
-        with pytest.raises(InvalidValue, match="pooler='transaction'"):
-            StateStore.open(url)
-        with StateStore.open(url, settings=Settings(pooler="transaction")) as store:
-            run = store.workflows.runs.create("w", trigger=Trigger(type="cli", id="t"), phase="p")
-            assert store.workflows.runs.get(run.id) == run
-
-
-@contextmanager
-def pooled(database: Database) -> Iterator[str]:
-    """The URL of the database behind a PgBouncer that lends connections per transaction."""
-    server = make_url(database.url)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # for whom it runs as
-        host = str(server.query.get("host", server.host or "127.0.0.1"))
-        user = f"user={server.username}" + (f" password='{server.password}'" if server.password else "")
-        (folder / "pooler.ini").write_text(
-            f"[databases]\npooled = host={host} port={server.port or 5432} dbname={server.database} {user}\n"
-            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\npool_mode = transaction\n"
-            "auth_type = any\n"
-        )
-        owner = Path(host).owner() if host.startswith("/") else "nobody"
-        as_whom = ["-u", owner] if os.getuid() == 0 else []  # it does not run as root
-        with subprocess.Popen([str(PGBOUNCER), "-q", *as_whom, str(folder / "pooler.ini")]) as process:
-            try:
-                _until_it_listens(port)
-                yield f"postgresql://anybody@127.0.0.1:{port}/pooled"
-            finally:
-                process.terminate()
-
-
-def _until_it_listens(port: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-        else:
-            return
