@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from lastlight_state.db.records import Record
+from lastlight_state.journal.rows import RunEventRow, RunSignalRow, SandboxRow, ScoreRow, ToolCallRow
+from lastlight_state.journal.shown import (
+    FrameSummaryRow,
+    RebuiltFrame,
+    SandboxSummaryRow,
+    ScoreSummaryRow,
+    ToolCallSummaryRow,
+)
 
 
 class Appended(Record):
@@ -27,6 +35,10 @@ class Event(Record):
     node_id: str | None
     event_id: str | None
     payload: dict[str, Any]
+
+    @classmethod
+    def of(cls, values: RunEventRow) -> Self:
+        return super().of(values)
 
 
 class QueuedEvent(Record):
@@ -80,6 +92,10 @@ class Signal(Record):
     consumed_by: str | None
     payload: Any
 
+    @classmethod
+    def of(cls, values: RunSignalRow) -> Self:
+        return super().of(values)
+
 
 class FrameSummary(Record):
     """What describes a frame: ``encoding`` is how it is stored, ``full_bytes`` the length of its whole text."""
@@ -92,6 +108,10 @@ class FrameSummary(Record):
     full_bytes: int
     note: str | None
 
+    @classmethod
+    def of(cls, values: FrameSummaryRow) -> Self:
+        return super().of(values)
+
 
 class Frame(FrameSummary):
     """A frame with its tree, and the tree as XML text for reading."""
@@ -100,6 +120,10 @@ class Frame(FrameSummary):
     task_index: dict[str, Any] | None
     tree: Any
     xml: str
+
+    @classmethod
+    def of(cls, values: RebuiltFrame) -> Self:  # type: ignore[override]
+        return super().of(values)
 
 
 class FrameDelta(Record):
@@ -133,6 +157,10 @@ class ToolCallSummary(Record):
     duration_ms: int | None
     output_ref: str | None
 
+    @classmethod
+    def of(cls, values: ToolCallSummaryRow) -> Self:
+        return super().of(values)
+
 
 class ToolCall(ToolCallSummary):
     """One invocation of a tool."""
@@ -140,6 +168,10 @@ class ToolCall(ToolCallSummary):
     input: Any
     output: Any
     error: Any
+
+    @classmethod
+    def of(cls, values: ToolCallRow) -> Self:  # type: ignore[override]
+        return super().of(values)
 
 
 class SandboxSummary(Record):
@@ -158,11 +190,19 @@ class SandboxSummary(Record):
     created_at: datetime
     updated_at: datetime
 
+    @classmethod
+    def of(cls, values: SandboxSummaryRow) -> Self:
+        return super().of(values)
+
 
 class Sandbox(SandboxSummary):
     """A sandbox of a run."""
 
     config: dict[str, Any]
+
+    @classmethod
+    def of(cls, values: SandboxRow) -> Self:  # type: ignore[override]
+        return super().of(values)
 
 
 class ScoreSummary(Record):
@@ -183,6 +223,10 @@ class ScoreSummary(Record):
     superseded_at: datetime | None
     reason: str | None
 
+    @classmethod
+    def of(cls, values: ScoreSummaryRow) -> Self:
+        return super().of(values)
+
 
 class Score(ScoreSummary):
     """A score with what the scorer was given, and what it noted."""
@@ -191,6 +235,10 @@ class Score(ScoreSummary):
     input: Any
     output: Any
     expected: Any
+
+    @classmethod
+    def of(cls, values: ScoreRow) -> Self:  # type: ignore[override]
+        return super().of(values)
 
 
 class ScoreAggregate(Record):

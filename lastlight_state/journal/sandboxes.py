@@ -16,23 +16,23 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository
 from lastlight_state.db.runs import of_known_run
-from lastlight_state.db.statements import Statement, among, bind, prepared
+from lastlight_state.db.statements import Row, Statement, among, bind, prepared
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import SandboxChanges
 from lastlight_state.journal.records import Sandbox, SandboxSummary
+from lastlight_state.journal.rows import SandboxRow
+from lastlight_state.journal.shown import SandboxSummaryRow
 from lastlight_state.journal.tables import SANDBOXES
-
-Row = dict[str, Any]
 
 _c = SANDBOXES.c
 _KEY = (_c.run_id == bind("run_id", _c.run_id), _c.sandbox_id == bind("sandbox_id", _c.sandbox_id))
 _SUMMARY = tuple(column for column in SANDBOXES.columns if column.name != "config")
 
-GET = prepared(sa.select(*SANDBOXES.columns).where(*_KEY))
+GET = prepared(sa.select(*SANDBOXES.columns).where(*_KEY), SandboxRow)
 _ORDER = (_c.updated_at, _c.run_id, _c.sandbox_id)
 _FILTERS = {name: _c[name] == bind(name, _c[name]) for name in ("status", "runtime", "workspace_id")}
-LIST = Listing("sandboxes", _SUMMARY, order=_ORDER, filters=_FILTERS)
+LIST = Listing("sandboxes", _SUMMARY, order=_ORDER, filters=_FILTERS, row=SandboxSummaryRow)
 #: Reads the run's own rows: by the index over a status, SQLite would walk those of all runs.
 OF_RUN = Listing(
     "sandboxes.of_run",
@@ -43,6 +43,7 @@ OF_RUN = Listing(
         **{name: unindexed(condition) for name, condition in _FILTERS.items()},
     },
     through="ix_sandboxes_run",
+    row=SandboxSummaryRow,
 )
 
 #: The time that each status fills in.
@@ -50,7 +51,7 @@ _FILLS = {"shipped": "shipped_at", **dict.fromkeys(words.SANDBOX_ENDS, "complete
 
 
 @cache
-def put(given: frozenset[str], fills: str | None) -> Statement:
+def put(given: frozenset[str], fills: str | None) -> Statement[SandboxRow]:
     """Insert a sandbox with these columns, or change them; nothing where a final status would change.
 
     ``fills`` is the time that is set unless the sandbox has it.
@@ -64,7 +65,7 @@ def put(given: frozenset[str], fills: str | None) -> Statement:
     changed = row.on_conflict_do_update(
         index_elements=[_c.run_id, _c.sandbox_id], set_=new, where=stays if "status" in given else None
     )
-    return prepared(changed.returning(*SANDBOXES.columns))
+    return prepared(changed.returning(*SANDBOXES.columns), SandboxRow)
 
 
 class Sandboxes(Repository):
@@ -89,18 +90,18 @@ class Sandboxes(Repository):
             fills = None
         statement = put(frozenset(given), fills)
         parameters = {**values, **given, **({fills: now} if fills else {})}
-        stored = of_known_run(run_id, lambda: self._changed(Sandbox, statement, parameters, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._changed(Sandbox.of, statement, parameters, repeatable=True))
         if stored is None:
             raise Conflict(f"sandbox {sandbox_id!r} of run {run_id!r} has ended", code="sandbox_status")
         return stored
 
     def get(self, run_id: str, sandbox_id: str) -> Sandbox:
         """The sandbox. Raises `NotFound`."""
-        return self._one(Sandbox, GET, _sought(run_id, sandbox_id), kind=words.SANDBOX, key=(run_id, sandbox_id))
+        return self._one(Sandbox.of, GET, _sought(run_id, sandbox_id), kind=words.SANDBOX, key=(run_id, sandbox_id))
 
     def find(self, run_id: str, sandbox_id: str) -> Sandbox | None:
         """The sandbox, or None."""
-        return self._find(Sandbox, GET, _sought(run_id, sandbox_id))
+        return self._find(Sandbox.of, GET, _sought(run_id, sandbox_id))
 
     def list(
         self,
@@ -122,7 +123,7 @@ class Sandboxes(Repository):
         return self._page(LIST if run_id is None else OF_RUN, SandboxSummary.of, given, limit, page_token)
 
 
-def _sought(run_id: str, sandbox_id: str) -> Row:
+def _sought(run_id: str, sandbox_id: str) -> dict[str, str]:
     return {"run_id": valid.sought("run_id", run_id), "sandbox_id": valid.sought("sandbox_id", sandbox_id)}
 
 

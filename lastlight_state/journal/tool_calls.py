@@ -6,7 +6,7 @@ A call with a ``call_id`` is stored once, so that an attempt that is replayed fi
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import sqlalchemy as sa
 
@@ -15,16 +15,42 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
-from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.db.statements import Row, bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, LostRace
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import TaskAttempt, ToolCallFilter, ToolOutcome
 from lastlight_state.journal.kernel.streams import Numbered, Stream
 from lastlight_state.journal.records import ToolCall, ToolCallSummary
+from lastlight_state.journal.rows import ToolCallRow
+from lastlight_state.journal.shown import ToolCallSummaryRow
 from lastlight_state.journal.tables import TOOL_CALLS
 
-Row = dict[str, Any]
+
+class ToolOutcomeColumns(TypedDict):
+    """How a call ended, as columns."""
+
+    status: str
+    finished_at: datetime | None
+    duration_ms: int | None
+    output_ref: str | None
+    output: str | None
+    error: str | None
+
+
+class ToolCallDraft(ToolOutcomeColumns):
+    """The row of a call to store, which has no number yet."""
+
+    run_id: str
+    node_id: str | None
+    iteration: int
+    attempt: int
+    execution_id: str | None
+    call_id: str | None
+    tool_name: str
+    started_at: datetime
+    input: str | None
+
 
 _c = TOOL_CALLS.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)
@@ -37,13 +63,14 @@ INSERT = STREAM.chains(
     [column.name for column in TOOL_CALLS.columns if column.name not in ("run_id", "seq")],
     returning=tuple(TOOL_CALLS.columns),
 )
-GET = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.seq == bind("seq", _c.seq)))
-FIND = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.call_id == bind("call_id", _c.call_id)))
+GET = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.seq == bind("seq", _c.seq)), ToolCallRow)
+FIND = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.call_id == bind("call_id", _c.call_id)), ToolCallRow)
 FINISH = prepared(
     sa.update(TOOL_CALLS)
     .where(_RUN, _c.seq == bind("seq", _c.seq), _c.status == constant(words.RUNNING))
     .values({name: bind(name, _c[name]) for name in _OUTCOME})
-    .returning(*TOOL_CALLS.columns)
+    .returning(*TOOL_CALLS.columns),
+    ToolCallRow,
 )
 
 _FILTERS = {
@@ -52,9 +79,14 @@ _FILTERS = {
     #: True of whatever runs. Repeats the predicate of the partial index over open calls.
     "open": _c.finished_at.is_(None),
 }
-NEWEST = Listing("tool_calls", _SUMMARY, order=(_c.seq,), filters=_FILTERS)
+NEWEST = Listing("tool_calls", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=ToolCallSummaryRow)
 BY_TASK = Listing(
-    "tool_calls.by_task", _SUMMARY, order=(_c.iteration, _c.attempt, _c.seq), filters=_FILTERS, descending=False
+    "tool_calls.by_task",
+    _SUMMARY,
+    order=(_c.iteration, _c.attempt, _c.seq),
+    filters=_FILTERS,
+    descending=False,
+    row=ToolCallSummaryRow,
 )
 
 
@@ -105,7 +137,7 @@ class ToolCalls(Numbered):
         found = self.get(run_id, seq)
         values = {"run_id": run_id, "seq": seq, **_ended(outcome, self._now(), found.started_at)}
         if found.status == words.RUNNING:
-            ended = self._changed(ToolCall, FINISH, values, repeatable=True)
+            ended = self._changed(ToolCall.of, FINISH, values, repeatable=True)
             if ended is not None:
                 return ended
             found = self.get(run_id, seq)
@@ -116,12 +148,12 @@ class ToolCalls(Numbered):
     def get(self, run_id: str, seq: int) -> ToolCall:
         """The call of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(ToolCall, GET, values, kind=words.TOOL_CALL, key=(run_id, seq))
+        return self._one(ToolCall.of, GET, values, kind=words.TOOL_CALL, key=(run_id, seq))
 
     def find(self, run_id: str, call_id: str) -> ToolCall | None:
         """The call with this key, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "call_id": valid.sought("call_id", call_id)}
-        return self._find(ToolCall, FIND, values)
+        return self._find(ToolCall.of, FIND, values)
 
     def list(
         self, run_id: str, *, where: ToolCallFilter | None = None, limit: int = 50, page_token: str | None = None
@@ -136,7 +168,9 @@ class ToolCalls(Numbered):
         given = _filters(run_id, where)
         return self._reading(lambda unit: NEWEST.count(unit, given))
 
-    def _row(self, run_id: str, tool_name: str, task: Any, call_id: str | None, given: Any, at: datetime | None) -> Row:
+    def _row(
+        self, run_id: str, tool_name: str, task: Any, call_id: str | None, given: Any, at: datetime | None
+    ) -> ToolCallDraft:
         attempt = valid.group("task", task, TaskAttempt) if task is not None else None
         return {
             "run_id": valid.identifier("run_id", run_id),
@@ -149,20 +183,24 @@ class ToolCalls(Numbered):
             "status": words.RUNNING,
             "started_at": self._now() if at is None else aware_utc("at", at),
             "input": _encoded("input", given),
-            **dict.fromkeys(("finished_at", "duration_ms", "output_ref", "output", "error")),
+            "finished_at": None,
+            "duration_ms": None,
+            "output_ref": None,
+            "output": None,
+            "error": None,
         }
 
-    def _stored(self, run_id: str, row: Row) -> ToolCall:
+    def _stored(self, run_id: str, row: ToolCallDraft) -> ToolCall:
         if row["call_id"] is None:
             return self._append(run_id, self._chained, lambda unit: _insert(unit, row))
         return self._append(run_id, self._writing, lambda unit: _insert_once(unit, row), repeatable=True)
 
 
-def _insert(unit: Unit, row: Row) -> ToolCall:
-    return ToolCall.of(STREAM.stored(unit, INSERT, row))
+def _insert(unit: Unit, row: ToolCallDraft) -> ToolCall:
+    return ToolCall.of(cast(ToolCallRow, STREAM.stored(unit, INSERT, row)))
 
 
-def _insert_once(unit: Unit, row: Row) -> ToolCall:
+def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
     STREAM.locked(unit, row["run_id"])
     stored = unit.row(FIND, row)
     if stored is None:
@@ -174,7 +212,7 @@ def _insert_once(unit: Unit, row: Row) -> ToolCall:
     return ToolCall.of(stored)
 
 
-def _ended(outcome: Any, now: datetime, started_at: datetime) -> Row:
+def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColumns:
     """The parameters of an outcome."""
     given = valid.group("outcome", outcome, ToolOutcome)
     at = now if given.at is None else aware_utc("outcome.at", given.at)

@@ -51,7 +51,7 @@ class Expected(NamedTuple):
     """A statement, the indexes that its plan names, and whether it may sort what it found."""
 
     what: str
-    statement: Statement
+    statement: Statement[Any]
     indexes: tuple[str, ...]
     values: Mapping[str, Any] = MappingProxyType({})
     sorts: bool = False
@@ -213,8 +213,8 @@ def of_sandboxes_and_scores(run_id: str, now: Any) -> Iterator[Expected]:
         (" of a run", {"run_ids": [run_id]}, "ix_scores_run"),
         (" of a scorer", {"scorer_id": "j1"}, "ix_scores_scorer"),
     ):
-        statement = scores.LIST.statement({**chosen, "current": {}}, paged=True)
-        yield Expected(f"scores{name}", statement, (index,), after, sorts="scorer_id" in chosen)  # few are left
+        listed = scores.LIST.statement({**chosen, "current": {}}, paged=True)
+        yield Expected(f"scores{name}", listed, (index,), after, sorts="scorer_id" in chosen)  # few are left
 
 
 def _is_fit(plan: str, one: Expected, database: str) -> bool:

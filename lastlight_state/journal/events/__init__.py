@@ -100,12 +100,12 @@ class Events(Numbered):
     def get(self, run_id: str, seq: int) -> Event:
         """The event of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(Event, sql.GET, values, kind=words.EVENT, key=(run_id, seq))
+        return self._one(Event.of, sql.GET, values, kind=words.EVENT, key=(run_id, seq))
 
     def find(self, run_id: str, event_id: str) -> Event | None:
         """The event with this key, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "event_id": valid.sought("event_id", event_id)}
-        return self._find(Event, sql.FIND, values)
+        return self._find(Event.of, sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
         """The greatest number that is stored, or None for a run without events."""

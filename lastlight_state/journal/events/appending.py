@@ -16,16 +16,16 @@ from lastlight_state.db.records import made
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal.events import statements as sql
+from lastlight_state.journal.events.checks import EventDraft
 from lastlight_state.journal.records import Appended
+from lastlight_state.journal.rows import RunEventRow
 from lastlight_state.journal.words import EVENT
-
-Row = dict[str, Any]
 
 
 class Draft(NamedTuple):
     """The parameters of an event, and how it is told whether it is stored already."""
 
-    row: Row
+    row: EventDraft
     #: By its content.
     is_replay: bool = False
     #: It cannot be: its key was made for it just now.
@@ -39,14 +39,15 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
     """
     next_seqs = sql.STREAM.locked_many(unit, [draft.row["run_id"] for draft in drafts])
     known = _Known(_stored(unit, drafts, next_seqs), by_content=any(draft.is_replay for draft in drafts))
-    outcomes, fresh = [], []
+    outcomes: list[Appended] = []
+    fresh: list[RunEventRow] = []
     for draft in drafts:
         run_id = draft.row["run_id"]
         earlier = known.find(draft)
         if earlier is None:
             seq = next_seqs[run_id]
             next_seqs[run_id] = seq + 1
-            row = {**draft.row, "seq": seq}
+            row: RunEventRow = {**draft.row, "seq": seq}
             fresh.append(row)
             if not draft.is_fresh:
                 known.add(row)
@@ -69,7 +70,7 @@ def append_one(unit: Unit, draft: Draft) -> Appended:
     return appended(draft.row, sql.STREAM.one(unit, sql.APPEND, draft.row), created=True)
 
 
-def append_plain(unit: Unit, run_id: str, rows: Sequence[Row]) -> list[Appended]:
+def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Appended]:
     """Append events that are new whatever is there."""
     stream = sql.STREAM
     taking = {"run_id": run_id, "taken": len(rows)}
@@ -78,7 +79,7 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[Row]) -> list[Appended]
         first = unit.value(stream.begin, taking)
     outcomes: list[Appended] = []
 
-    def numbered() -> Iterator[Row]:
+    def numbered() -> Iterator[RunEventRow]:
         for seq, row in enumerate(rows, first):
             outcomes.append(appended(row, seq, created=True))
             yield {**row, "seq": seq}
@@ -87,7 +88,7 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[Row]) -> list[Appended]
     return outcomes
 
 
-def appended(row: Row, seq: int, *, created: bool) -> Appended:
+def appended(row: EventDraft, seq: int, *, created: bool) -> Appended:
     """What appending an event returns."""
     found = {"created": created, "seq": seq, "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
     return made(Appended, found)
@@ -96,20 +97,20 @@ def appended(row: Row, seq: int, *, created: bool) -> Appended:
 class _Known:
     """Events that are stored, and those of this batch, by key and by content."""
 
-    def __init__(self, rows: Iterable[Row], *, by_content: bool) -> None:
+    def __init__(self, rows: Iterable[RunEventRow], *, by_content: bool) -> None:
         self._knows_contents = by_content
-        self._by_key: dict[Any, Row] = {}
-        self._by_content: dict[Any, Row] = {}
+        self._by_key: dict[Any, RunEventRow] = {}
+        self._by_content: dict[Any, RunEventRow] = {}
         for row in sorted(rows, key=lambda row: row["seq"]):
             self.add(row)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: RunEventRow) -> None:
         if row["event_id"] is not None:
             self._by_key.setdefault((row["run_id"], row["event_id"]), row)
         if self._knows_contents:
             self._by_content.setdefault(_content(row), row)
 
-    def find(self, draft: Draft) -> Row | None:
+    def find(self, draft: Draft) -> RunEventRow | None:
         row = draft.row
         if draft.is_fresh:
             return None
@@ -122,7 +123,7 @@ class _Known:
         return earlier
 
 
-def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[Row]:
+def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[RunEventRow]:
     """Events of these runs that may be those of the drafts."""
     keys = list(_keys(drafts))
     times = {iso_text(draft.row["occurred_at"]) for draft in drafts if draft.is_replay}
@@ -136,7 +137,7 @@ def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list
     return unit.rows(sql.STORED, values)
 
 
-def _stored_like(unit: Unit, draft: Draft) -> list[Row]:
+def _stored_like(unit: Unit, draft: Draft) -> list[RunEventRow]:
     """The same for one event. Compares with single values, for which Postgres always takes the index."""
     if draft.row["event_id"] is not None:
         return unit.rows(sql.FIND, draft.row)
@@ -149,12 +150,12 @@ def _keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
             yield {"run_id": draft.row["run_id"], "event_id": draft.row["event_id"]}
 
 
-def _content(row: Row) -> Any:
+def _content(row: EventDraft) -> Any:
     """What two events have in common that are the same by the rule for replays."""
     return row["run_id"], row["occurred_at"], row["type"], _canonical(row["payload"])
 
 
-def _told(row: Row) -> Any:
+def _told(row: EventDraft) -> Any:
     """What two events of one key must have in common."""
     return row["type"], row["node_id"], _canonical(row["payload"])
 

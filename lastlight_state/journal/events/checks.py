@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter, NewEvent
 
-Row = dict[str, Any]
+
+class EventDraft(TypedDict):
+    """The row of an event to store, which has no number yet."""
+
+    run_id: str
+    type: str
+    occurred_at: datetime
+    node_id: str | None
+    event_id: str | None
+    payload: str
 
 
-def event(run_id: str, given: NewEvent, now: datetime, where: str = "") -> Row:
+def event(run_id: str, given: NewEvent, now: datetime, where: str = "") -> EventDraft:
     """The parameters of an event, which happens now unless it says when. ``where`` begins the names of what is bad."""
     at = now if given.at is None else aware_utc(where + "at", given.at)
     return row(run_id, given.type, given.payload, at, given.event_id, given.node_id, where)
@@ -30,7 +40,7 @@ def row(
     event_id: str | None,
     node_id: str | None,
     where: str = "",
-) -> Row:
+) -> EventDraft:
     """The parameters of an event of that time, given in parts: a call makes no `NewEvent` of its arguments."""
     if payload is None:
         payload = {}
@@ -46,7 +56,7 @@ def row(
     }
 
 
-def events(run_id: str, given: Sequence[NewEvent], now: datetime) -> list[Row]:
+def events(run_id: str, given: Sequence[NewEvent], now: datetime) -> list[EventDraft]:
     """The parameters of several events. A bad one is named by its position."""
     try:
         return [event(run_id, one, now) for one in given]

@@ -23,6 +23,7 @@ from lastlight_state.journal.arguments import EventFilter
 from lastlight_state.journal.events import checks, statements as sql
 from lastlight_state.journal.kernel.watching import watch_for
 from lastlight_state.journal.records import Event
+from lastlight_state.journal.rows import RunEventRow
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class Follower:
             chosen = {name: value for name, value in given.items() if value is not None}
             found = self._scope.reading(_page(chosen))
             self._check_head(run_id, next_seq)  # after the page: what is there now was there when it was read
-            items, damaged = parted(found.rows, dict)
+            items, damaged = parted(found.rows, _as_it_is)
             for row in items:
                 self._cursors[run_id] = row["seq"]
                 yield Event.of(row)
@@ -107,6 +108,10 @@ class Follower:
             raise NotFound(words.EVENT, (run_id, left), reason=f"events after {cursor} were pruned; {left} comes next")
 
 
-def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], Window]:
+def _as_it_is(row: RunEventRow) -> RunEventRow:
+    return row
+
+
+def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], Window[RunEventRow]]:
     listing = sql.LISTS["oldest_first"]
     return lambda unit: window(lambda size: listing.placed(unit, chosen, None, size), words.PAGE)

@@ -10,6 +10,7 @@ from lastlight_state.db.listed import listed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state.journal.rows import RunEventRow
 from lastlight_state.journal.tables import EVENTS
 from lastlight_state.journal.words import TYPES
 
@@ -28,9 +29,9 @@ def _among_runs() -> AmongFew:
     return AmongFew(_c.run_id, sa.select(member_of(listed("runs").c.value, "run_id")))
 
 
-GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)))
-FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.event_id == bind("event_id", _c.event_id)))
-OF_TIME = prepared(sa.select(*COLUMNS).where(_RUN, _c.occurred_at == bind("occurred_at", _c.occurred_at)))
+GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), RunEventRow)
+FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.event_id == bind("event_id", _c.event_id)), RunEventRow)
+OF_TIME = prepared(sa.select(*COLUMNS).where(_RUN, _c.occurred_at == bind("occurred_at", _c.occurred_at)), RunEventRow)
 LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
 FIRST_AFTER = prepared(
     sa.select(_c.seq).where(_RUN, _c.seq > bind("after_seq", _c.seq)).order_by(_c.seq).limit(number(1))
@@ -56,7 +57,9 @@ _BY_CONTENT = sa.select(*COLUMNS).where(
 )
 
 #: What is stored already of events with these keys, and of those told apart by their content, their time at least.
-STORED = Statement(sa.union_all(_BY_KEY, _BY_CONTENT), beside=sa.union_all(_BY_KEY_ON_SQLITE, _BY_CONTENT))
+STORED = Statement(
+    sa.union_all(_BY_KEY, _BY_CONTENT), beside=sa.union_all(_BY_KEY_ON_SQLITE, _BY_CONTENT), row=RunEventRow
+)
 
 _FILTERS = {
     "run_id": _RUN,
@@ -67,7 +70,7 @@ _FILTERS = {
 }
 
 
-def _listing(*, descending: bool) -> Listing:
+def _listing(*, descending: bool) -> Listing[RunEventRow]:
     return Listing(
         "run_events" if descending else "run_events.oldest_first",
         COLUMNS,
@@ -77,6 +80,7 @@ def _listing(*, descending: bool) -> Listing:
         walked=("types",),
         descending=descending,
         most=TYPES,
+        row=RunEventRow,
     )
 
 

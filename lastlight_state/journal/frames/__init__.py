@@ -9,22 +9,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec as json_codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context
+from lastlight_state.db.statements import Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, FrameChainBroken
 from lastlight_state.journal import words
 from lastlight_state.journal.frames import chains, codec, statements as sql
 from lastlight_state.journal.frames.cache import cache_of
-from lastlight_state.journal.frames.chains import Row
 from lastlight_state.journal.frames.xml import render
 from lastlight_state.journal.kernel.streams import Numbered
 from lastlight_state.journal.records import Frame, FrameCheck, FrameDelta, FrameSummary
+from lastlight_state.journal.rows import RunFrameRow
+from lastlight_state.journal.shown import FrameDetailRow, FrameSummaryRow
 
 _log = logging.getLogger("lastlight_state.journal")
 
@@ -33,6 +35,24 @@ KEYFRAME_INTERVAL = 50
 _GREATEST = 2**31 - 1
 #: What two frames of one number must have in common to be the same.
 _CONTENT = ("content_hash", "note", "mounted_task_ids", "task_index")
+
+
+class FrameDraft(TypedDict):
+    """What the row of a new frame has before it is known how it is stored."""
+
+    run_id: str
+    created_at: datetime
+    content_hash: str
+    full_bytes: int
+    note: str | None
+    mounted_task_ids: str
+    task_index: str | None
+
+
+class NumberedFrame(FrameDraft):
+    """A new frame with its number."""
+
+    frame_no: int
 
 
 class Frames(Numbered):
@@ -62,7 +82,7 @@ class Frames(Numbered):
         past 4 MiB.
         """
         text = codec.canonical(tree)
-        row = {
+        row: FrameDraft = {
             "run_id": valid.identifier("run_id", run_id),
             "created_at": self._now() if at is None else aware_utc("at", at),
             "content_hash": codec.digest(text),
@@ -127,21 +147,21 @@ class Frames(Numbered):
                 broken.append((row["frame_no"], error.reason))
         return FrameCheck(frames=frames, anchors=anchors, broken=tuple(broken))
 
-    def _store(self, unit: Unit, row: Row, text: str, given: int | None) -> FrameSummary:
+    def _store(self, unit: Unit, row: FrameDraft, text: str, given: int | None) -> FrameSummary:
         following = self._stream.locked(unit, row["run_id"])
         frame_no = following if given is None else given
-        numbered = {**row, "frame_no": frame_no}
+        numbered: NumberedFrame = {**row, "frame_no": frame_no}
         stored = unit.row(sql.GET, numbered)
         if stored is not None and given is not None:
             return _same(stored, numbered)
         encoding, body = self._encoded(unit, numbered, text)
-        made = unit.row(sql.INSERT, {**numbered, "encoding": encoding, "body": body})
+        [made] = unit.all(FrameSummary.of, sql.INSERT, {**numbered, "encoding": encoding, "body": body})
         self._cache.put((row["run_id"], frame_no, row["content_hash"]), text)  # also right if the unit is undone
         if frame_no >= following:
             unit.value(self._stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
-        return FrameSummary.of(made or {})
+        return made
 
-    def _encoded(self, unit: Unit, row: Row, text: str) -> tuple[str, str]:
+    def _encoded(self, unit: Unit, row: NumberedFrame, text: str) -> tuple[str, str]:
         """Return how the frame is stored: whole, or as the change since the one before where that is shorter."""
         frame_no = row["frame_no"]
         if frame_no == 0:
@@ -165,10 +185,10 @@ class Frames(Numbered):
             _log.warning("a frame begins a new chain, because the one before cannot be rebuilt: %s", error)
             return None
 
-    def _frame(self, row: Row) -> Frame:
+    def _frame(self, row: FrameDetailRow) -> Frame:
         return _made(row, self._text(row))
 
-    def _text(self, row: Row, unit: Unit | None = None) -> str:
+    def _text(self, row: FrameDetailRow, unit: Unit | None = None) -> str:
         """The text of a frame, kept or rebuilt."""
         key = (row["run_id"], row["frame_no"], row["content_hash"])
         text = self._cache.get(key)
@@ -179,7 +199,7 @@ class Frames(Numbered):
             self._cache.put(key, text)
         return text
 
-    def _rows(self, run_id: str, after: int, upto: int) -> Iterator[Row]:
+    def _rows(self, run_id: str, after: int, upto: int) -> Iterator[RunFrameRow]:
         """Rows with their bodies, window by window, and before them those that the first is rebuilt from."""
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": after}
         if after >= 0:
@@ -193,23 +213,41 @@ class Frames(Numbered):
             after = rows[-1]["frame_no"]
 
 
-def _same(stored: Row, given: Row) -> FrameSummary:
-    told = {name: given[name] for name in _CONTENT}
+def _same(stored: FrameDetailRow, given: NumberedFrame) -> FrameSummary:
+    here: Values = stored
+    there: Values = given
+    told = {name: there[name] for name in _CONTENT}
     for name in ("mounted_task_ids", "task_index"):
         told[name] = None if told[name] is None else json_codec.decode(told[name])
-    if any(json_codec.canonical(stored[name]) != json_codec.canonical(told[name]) for name in _CONTENT):
+    if any(json_codec.canonical(here[name]) != json_codec.canonical(told[name]) for name in _CONTENT):
         key = (given["run_id"], given["frame_no"])
         raise AlreadyExists(words.FRAME_KIND, key, problem="already exists with other content")
-    return FrameSummary.of({column.name: stored[column.name] for column in sql.SUMMARY})
+    return FrameSummary.of(_described(stored))
 
 
-def _made(row: Row, text: str) -> Frame:
+def _made(row: FrameDetailRow, text: str) -> Frame:
     tree = json_codec.decode(text)
-    described = {column.name: row[column.name] for column in sql.SUMMARY}
-    ids = tuple(row["mounted_task_ids"] or ())
     return Frame.of(
-        {**described, "mounted_task_ids": ids, "task_index": row["task_index"], "tree": tree, "xml": render(tree)}
+        {
+            **_described(row),
+            "mounted_task_ids": tuple(row["mounted_task_ids"] or ()),
+            "task_index": row["task_index"],
+            "tree": tree,
+            "xml": render(tree),
+        }
     )
+
+
+def _described(row: FrameDetailRow) -> FrameSummaryRow:
+    return {
+        "run_id": row["run_id"],
+        "frame_no": row["frame_no"],
+        "created_at": row["created_at"],
+        "encoding": row["encoding"],
+        "content_hash": row["content_hash"],
+        "full_bytes": row["full_bytes"],
+        "note": row["note"],
+    }
 
 
 def _ids(given: Any) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from lastlight_state import codec as json_codec
 from lastlight_state.errors import FrameChainBroken, InvalidValue
 from lastlight_state.journal.frames import codec
+from lastlight_state.journal.rows import RunFrameRow
 
-Row = dict[str, Any]
 DELTA = "delta"
 
 
@@ -21,7 +20,7 @@ class Chain:
         self._number: int | None = None
         self._text: str | None = None
 
-    def next(self, row: Row) -> str:
+    def next(self, row: RunFrameRow) -> str:
         """The canonical text of the row's frame. Raises `FrameChainBroken`; a later whole frame can be read again."""
         before, previous = self._number, self._text
         self._number, self._text = row["frame_no"], None
@@ -31,18 +30,17 @@ class Chain:
         self._text = text
         return text
 
-    def _whole(self, row: Row) -> str:
-        body: str = row["body"]
-        return body
+    def _whole(self, row: RunFrameRow) -> str:
+        return row["body"]
 
-    def _why_whole(self, row: Row) -> str:
+    def _why_whole(self, row: RunFrameRow) -> str:
         try:
             json_codec.decode(row["body"])
         except ValueError:
             return "unreadable"
         return "hash_mismatch"
 
-    def _delta(self, row: Row, before: int | None, previous: str | None) -> str:
+    def _delta(self, row: RunFrameRow, before: int | None, previous: str | None) -> str:
         if before is None:
             raise self._broken(row, "no_anchor")
         if before != row["frame_no"] - 1:
@@ -54,11 +52,11 @@ class Chain:
         except InvalidValue as error:
             raise self._broken(row, "bad_delta") from error
 
-    def _broken(self, row: Row, reason: str) -> FrameChainBroken:
+    def _broken(self, row: RunFrameRow, reason: str) -> FrameChainBroken:
         return FrameChainBroken(self._run_id, row["frame_no"], reason)
 
 
-def text_of(run_id: str, rows: Sequence[Row]) -> str:
+def text_of(run_id: str, rows: Sequence[RunFrameRow]) -> str:
     """The text of the last row. Its digest vouches for all the changes at once; each is looked at where it does not."""
     text = _at_once(rows)
     if text is None or codec.digest(text) != rows[-1]["content_hash"]:
@@ -66,20 +64,20 @@ def text_of(run_id: str, rows: Sequence[Row]) -> str:
     return text
 
 
-def _at_once(rows: Sequence[Row]) -> str | None:
+def _at_once(rows: Sequence[RunFrameRow]) -> str | None:
     """What a whole text and the deltas after it make; None where they do not fit together."""
     whole, *deltas = rows
     if any(row["encoding"] != DELTA or row["frame_no"] != whole["frame_no"] + n for n, row in enumerate(deltas, 1)):
         return None
     if whole["encoding"] == DELTA or not deltas:
-        return None if whole["encoding"] == DELTA else str(whole["body"])
+        return None if whole["encoding"] == DELTA else whole["body"]
     try:
         return codec.canonical(codec.replayed(json_codec.decode(whole["body"]), [row["body"] for row in deltas]))
     except (InvalidValue, ValueError):
         return None
 
 
-def texts(run_id: str, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
+def texts(run_id: str, rows: Iterable[RunFrameRow]) -> Iterator[tuple[RunFrameRow, str]]:
     """Each row with its text."""
     chain = Chain(run_id)
     for row in rows:

@@ -7,6 +7,8 @@ import sqlalchemy as sa
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, number, prepared
 from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state.journal.rows import RunFrameRow
+from lastlight_state.journal.shown import FrameDetailRow, FrameSummaryRow
 from lastlight_state.journal.tables import FRAMES
 
 _c = FRAMES.c
@@ -19,11 +21,12 @@ BODY = (*DETAIL, _c.body)
 
 STREAM = Stream("frames", FRAMES, "frame_no")
 INSERT = prepared(
-    sa.insert(FRAMES).values({column.name: bind(column.name, column) for column in FRAMES.columns}).returning(*SUMMARY)
+    sa.insert(FRAMES).values({column.name: bind(column.name, column) for column in FRAMES.columns}).returning(*SUMMARY),
+    FrameSummaryRow,
 )
 
-GET = prepared(sa.select(*DETAIL).where(_RUN, _c.frame_no == _NUMBER))
-LATEST = prepared(sa.select(*DETAIL).where(_RUN).order_by(_c.frame_no.desc()).limit(number(1)))
+GET = prepared(sa.select(*DETAIL).where(_RUN, _c.frame_no == _NUMBER), FrameDetailRow)
+LATEST = prepared(sa.select(*DETAIL).where(_RUN).order_by(_c.frame_no.desc()).limit(number(1)), FrameDetailRow)
 
 _anchors = FRAMES.alias("anchors")
 _anchor = (
@@ -38,13 +41,15 @@ _anchor = (
 CHAIN = prepared(
     sa.select(*BODY)
     .where(_RUN, _c.frame_no <= _NUMBER, _c.frame_no >= sa.func.coalesce(_anchor, _NUMBER))
-    .order_by(_c.frame_no)
+    .order_by(_c.frame_no),
+    RunFrameRow,
 )
 WINDOW = prepared(
     sa.select(*BODY)
     .where(_RUN, _c.frame_no > bind("after", _c.frame_no), _c.frame_no <= bind("upto", _c.frame_no))
     .order_by(_c.frame_no)
-    .limit(number(50))
+    .limit(number(50)),
+    RunFrameRow,
 )
 
 LIST = Listing(
@@ -52,4 +57,5 @@ LIST = Listing(
     SUMMARY,
     order=(_c.frame_no,),
     filters={"run_id": _RUN, "after_frame_no": _c.frame_no > bind("after_frame_no", _c.frame_no)},
+    row=FrameSummaryRow,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -26,6 +26,14 @@ from lastlight_state.errors import Conflict, CorruptData
 from lastlight_state.journal.tables import SEQUENCES
 
 T = TypeVar("T")
+
+
+class NextNumber(TypedDict):
+    """The next number of a run."""
+
+    run_id: str
+    next_seq: int
+
 
 _log = logging.getLogger("lastlight_state.journal")
 
@@ -73,7 +81,8 @@ class Stream:
                 _c.stream == self._word,
             )
             .order_by(_c.run_id)
-            .with_for_update()
+            .with_for_update(),
+            NextNumber,
         )
         last_of = sa.select(self._number + number(1)).where(self.table.c.run_id == member_of(wanted.c.value, "run_id"))
         after_its_last = last_of.order_by(self._number.desc()).limit(number(1)).scalar_subquery()

@@ -12,6 +12,7 @@ from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.scope import Scope
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.watch import Watch, watch_of
+from lastlight_state.journal.rows import RunSequenceRow
 from lastlight_state.journal.tables import SEQUENCES
 
 #: A run and a stream of it.
@@ -21,7 +22,8 @@ _wanted = listed("runs")
 COUNTERS = prepared(
     sa.select(SEQUENCES.c.run_id, SEQUENCES.c.stream, SEQUENCES.c.next_seq).where(
         AmongFew(SEQUENCES.c.run_id, sa.select(member_of(_wanted.c.value, "run_id")))
-    )
+    ),
+    RunSequenceRow,
 )
 
 

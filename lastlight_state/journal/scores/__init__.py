@@ -6,6 +6,7 @@ A scorer that runs again replaces its score: the old row stays, marked as supers
 from __future__ import annotations
 
 import builtins
+from datetime import datetime
 from typing import Any
 
 from lastlight_state import codec
@@ -13,14 +14,14 @@ from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.runs import of_known_run
+from lastlight_state.db.statements import Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import NewScore, ScoreFilter
 from lastlight_state.journal.records import Score, ScoreAggregate, ScoreSummary
 from lastlight_state.journal.scores import aggregates, checks, statements as sql
-
-Row = dict[str, Any]
+from lastlight_state.journal.scores.checks import ScoreDraft
 
 
 class Scores(Repository):
@@ -36,18 +37,16 @@ class Scores(Repository):
         """
         row = checks.row(score, self._now())
         run_id = row["run_id"]
-        stored = of_known_run(run_id, lambda: self._changed(Score, sql.ADD, row, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._changed(Score.of, sql.ADD, row, repeatable=True))
         if stored is not None:
             return stored
-        superseding = {**row, "superseded_at": self._now()}
+        at = self._now()
         own_id = score.id is not None
-        return of_known_run(
-            run_id, lambda: self._writing(lambda unit: _put(unit, superseding, own_id), repeatable=True)
-        )
+        return of_known_run(run_id, lambda: self._writing(lambda unit: _put(unit, row, at, own_id), repeatable=True))
 
     def get(self, score_id: str) -> Score:
         """The score, superseded or not. Raises `NotFound`."""
-        return self._one(Score, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=words.SCORE, key=score_id)
+        return self._one(Score.of, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=words.SCORE, key=score_id)
 
     def list(
         self, *, where: ScoreFilter | None = None, limit: int = 50, page_token: str | None = None
@@ -72,7 +71,7 @@ class Scores(Repository):
         return found
 
 
-def _put(unit: Unit, row: Row, own_id: bool) -> Score:
+def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
     """Find the score, or store it in place of the current one.
 
     Two may look before either has stored: of them one inserts, and the other, who then inserts nothing, looks again.
@@ -84,13 +83,13 @@ def _put(unit: Unit, row: Row, own_id: bool) -> Score:
                 return Score.of(known)
             if has_its_id:
                 raise AlreadyExists(words.SCORE, row["id"], problem="already exists with other content")
-            unit.change(sql.SUPERSEDE, {"id": known["id"], "superseded_at": row["superseded_at"]})
-        stored = unit.find(Score, sql.ADD, row)
+            unit.change(sql.SUPERSEDE, {"id": known["id"], "superseded_at": at})
+        stored = unit.find(Score.of, sql.ADD, row)
         if stored is not None:
             return stored
 
 
-def _told(row: Row, *, is_stored: bool = True) -> Any:
+def _told(row: Values, *, is_stored: bool = True) -> Any:
     """What two scores have in common that are the same: all but their ids and times."""
     values = [row[name] for name in checks.VALUES]
     if not is_stored:

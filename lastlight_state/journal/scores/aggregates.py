@@ -19,6 +19,7 @@ from lastlight_state.db.statements import AnyOf, Statement, number, padded, prep
 from lastlight_state.db.unit import Unit
 from lastlight_state.journal.records import ScoreAggregate
 from lastlight_state.journal.scores.statements import FILTERS
+from lastlight_state.journal.shown import FiguresRow
 from lastlight_state.journal.tables import SCORES
 from lastlight_state.journal.words import GROUPS
 
@@ -47,7 +48,7 @@ def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[
 
 
 @lru_cache(maxsize=256)
-def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) -> Statement:
+def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) -> Statement[FiguresRow]:
     """The statement for these filters, and for ``runs`` run ids (0 for all runs)."""
     conditions = [_c.superseded_at.is_(None), *(FILTERS[name] for name in sorted(filters))]
     if runs:
@@ -66,7 +67,7 @@ def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) ->
         sa.func.avg(sa.case((middle, scored.c.scaled))).label("p50"),
         sa.func.avg(_square(scored.c.scaled - scored.c.mean)).label("variance"),
     )
-    return prepared(sa.select(*by, *figures).group_by(*by).order_by(*by).limit(number(GROUPS + 1)))
+    return prepared(sa.select(*by, *figures).group_by(*by).order_by(*by).limit(number(GROUPS + 1)), FiguresRow)
 
 
 def _scaled(group: list[Any], conditions: list[Any]) -> sa.Subquery:
@@ -111,9 +112,19 @@ def _real(value: float) -> sa.ColumnElement[float]:
     return sa.literal_column(f"{value:.17e}" if value else "0e0", sa.Double)
 
 
-def _figures(row: dict[str, Any]) -> ScoreAggregate:
-    scale = 2.0 ** row.pop("exponent")
+def _figures(row: FiguresRow) -> ScoreAggregate:
+    scale = 2.0 ** row["exponent"]
     least, greatest = row["min"], row["max"]
-    mean, median = (min(max(row.pop(name) * scale, least), greatest) for name in ("mean", "p50"))
-    deviation = sqrt(row.pop("variance")) * scale
-    return ScoreAggregate.of({"run_id": None, **row, "mean": mean, "p50": median, "stddev": deviation})
+    return ScoreAggregate.of(
+        {
+            "scorer_id": row["scorer_id"],
+            "scorer_name": row["scorer_name"],
+            "run_id": row.get("run_id"),
+            "count": row["count"],
+            "mean": min(max(row["mean"] * scale, least), greatest),
+            "min": least,
+            "max": greatest,
+            "p50": min(max(row["p50"] * scale, least), greatest),
+            "stddev": sqrt(row["variance"]) * scale,
+        }
+    )

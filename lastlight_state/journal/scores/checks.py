@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import NewScore, ScoreFilter
 
-Row = dict[str, Any]
+
+class ScoreDraft(TypedDict):
+    """The row of a score to store."""
+
+    id: str
+    run_id: str
+    node_id: str
+    iteration: int
+    attempt: int
+    scorer_id: str
+    scorer_name: str
+    source: str
+    score: float
+    reason: str | None
+    latency_ms: float | None
+    duration_ms: float | None
+    scored_at: datetime
+    meta: str | None
+    input: str | None
+    output: str | None
+    expected: str | None
+
 
 #: Columns that hold any JSON value.
 VALUES = ("meta", "input", "output", "expected")
@@ -25,7 +47,7 @@ CONTENT = (
 )
 
 
-def row(score: NewScore, now: datetime) -> Row:
+def row(score: NewScore, now: datetime) -> ScoreDraft:
     """The parameters of a score."""
     given = valid.group("score", score, NewScore)
     return {
@@ -42,7 +64,10 @@ def row(score: NewScore, now: datetime) -> Row:
         "latency_ms": _millis("score.latency_ms", given.latency_ms),
         "duration_ms": _millis("score.duration_ms", given.duration_ms),
         "scored_at": now if given.scored_at is None else aware_utc("score.scored_at", given.scored_at),
-        **{name: _encoded(f"score.{name}", getattr(given, name)) for name in VALUES},
+        "meta": _encoded("score.meta", given.meta),
+        "input": _encoded("score.input", given.input),
+        "output": _encoded("score.output", given.output),
+        "expected": _encoded("score.expected", given.expected),
     }
 
 

@@ -7,6 +7,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, prepared
+from lastlight_state.journal.rows import ScoreRow
+from lastlight_state.journal.shown import ScoreSummaryRow
 from lastlight_state.journal.tables import SCORES
 from lastlight_state.journal.words import SCORED_RUNS
 
@@ -28,10 +30,10 @@ def _adding() -> sa.Executable:
     return insert(SCORES).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*SCORES.columns)
 
 
-ADD = prepared(_adding())
-GET = prepared(sa.select(*SCORES.columns).where(_this_id))
+ADD = prepared(_adding(), ScoreRow)
+GET = prepared(sa.select(*SCORES.columns).where(_this_id), ScoreRow)
 #: The score of this id, and the current one of the attempt: locked, so that nobody else supersedes it.
-KNOWN = prepared(sa.select(*SCORES.columns).where(sa.or_(_this_id, _current)).with_for_update())
+KNOWN = prepared(sa.select(*SCORES.columns).where(sa.or_(_this_id, _current)).with_for_update(), ScoreRow)
 SUPERSEDE = prepared(sa.update(SCORES).where(_this_id).values(superseded_at=bind("superseded_at", _c.superseded_at)))
 
 #: The filters of lists and aggregates that compare with one value.
@@ -49,4 +51,5 @@ LIST = Listing(
     filters={**FILTERS, "current": _c.superseded_at.is_(None)},
     spread={"run_ids": _c.run_id},
     most=SCORED_RUNS,
+    row=ScoreSummaryRow,
 )

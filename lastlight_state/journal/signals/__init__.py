@@ -10,13 +10,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
 from lastlight_state.db.records import Page
+from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal import words
@@ -24,9 +25,10 @@ from lastlight_state.journal.arguments import ANY, AnyType, SignalFilter
 from lastlight_state.journal.kernel.streams import Numbered
 from lastlight_state.journal.kernel.watching import Key, watch_for
 from lastlight_state.journal.records import Signal, SignalSent
+from lastlight_state.journal.rows import RunSignalRow
+from lastlight_state.journal.shown import SentRow
 from lastlight_state.journal.signals import checks, statements as sql
-
-Row = dict[str, Any]
+from lastlight_state.journal.signals.checks import SignalDraft
 
 
 class Signals(Numbered):
@@ -112,27 +114,32 @@ class Signals(Numbered):
             "consumer": valid.identifier("consumer", consumer),
             "consumed_at": self._now(),
         }
-        taken = self._reading(lambda unit: unit.row(sql.TAKEN, values) or unit.row(sql.oldest(names), values))
-        if taken is None:
-            return None
-        if taken.get("consumed_by") is not None:
+
+        def look(unit: Unit) -> tuple[RunSignalRow | None, bool]:
+            taken = unit.row(sql.TAKEN, values)
+            return taken, taken is not None or unit.row(sql.oldest(names), values) is not None
+
+        taken, is_there = self._reading(look)
+        if taken is not None:
             return _same(taken, values)
+        if not is_there:
+            return None
         return self._append(run_id, self._writing, lambda unit: self._take(unit, names, values), repeatable=True)
 
     def find_taken(self, run_id: str, consumer: str) -> Signal | None:
         """The signal that this consumer took, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "consumer": valid.sought("consumer", consumer)}
-        return self._find(Signal, sql.TAKEN, values)
+        return self._find(Signal.of, sql.TAKEN, values)
 
     def get(self, run_id: str, seq: int) -> Signal:
         """The signal of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(Signal, sql.GET, values, kind=words.SIGNAL, key=(run_id, seq))
+        return self._one(Signal.of, sql.GET, values, kind=words.SIGNAL, key=(run_id, seq))
 
     def find(self, run_id: str, signal_id: str) -> Signal | None:
         """The signal with this key, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "signal_id": valid.sought("signal_id", signal_id)}
-        return self._find(Signal, sql.FIND, values)
+        return self._find(Signal.of, sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
         """The greatest number that is stored, or None for a run without signals."""
@@ -169,10 +176,10 @@ class Signals(Numbered):
         taken = unit.row(sql.TAKEN, values)
         if taken is not None:
             return _same(taken, values)
-        return unit.find(Signal, sql.take(names), values)
+        return unit.find(Signal.of, sql.take(names), values)
 
 
-def _same(taken: Row, values: Row) -> Signal:
+def _same(taken: RunSignalRow, values: Row) -> Signal:
     """The signal that the consumer has, if it is of the name that it asks for."""
     if taken["signal_name"] != values["signal_name"]:
         problem = f"has taken a signal of another name, {taken['signal_name']!r}"
@@ -180,11 +187,11 @@ def _same(taken: Row, values: Row) -> Signal:
     return Signal.of(taken)
 
 
-def _send(unit: Unit, row: Row) -> SignalSent:
-    return _sent(sql.STREAM.stored(unit, sql.SEND, row), created=True)
+def _send(unit: Unit, row: SignalDraft) -> SignalSent:
+    return _sent(cast(SentRow, sql.STREAM.stored(unit, sql.SEND, row)), created=True)
 
 
-def _send_once(unit: Unit, row: Row) -> SignalSent:
+def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
     """Lock, then look, then insert: who waited for the lock sees what its holder stored."""
     sql.STREAM.locked(unit, row["run_id"])
     if row["signal_id"] is not None:
@@ -199,11 +206,12 @@ def _send_once(unit: Unit, row: Row) -> SignalSent:
     return _send(unit, row) if stored is None else _sent(stored, created=False)
 
 
-def _sent(row: Row, *, created: bool) -> SignalSent:
-    return SignalSent.of({"created": created, **{name: row[name] for name in ("seq", "signal_id", "received_at")}})
+def _sent(row: SentRow, *, created: bool) -> SignalSent:
+    told = {"seq": row["seq"], "signal_id": row["signal_id"], "received_at": row["received_at"]}
+    return SignalSent.of({"created": created, **told})
 
 
-def _told(row: Row, *, given: bool = False) -> Any:
+def _told(row: SignalDraft, *, given: bool = False) -> Any:
     """Return what two equal signals have in common, apart from their time. ``given``: the payload is text."""
     payload = codec.decode(row["payload"]) if given else row["payload"]
     return row["signal_name"], row["correlation_id"], row["received_by"], codec.canonical(payload)

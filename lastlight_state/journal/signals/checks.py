@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import ANY, SignalFilter
 
-Row = dict[str, Any]
+
+class SignalDraft(TypedDict):
+    """The row of a signal to store, which has no number yet."""
+
+    run_id: str
+    signal_name: str
+    correlation_id: str | None
+    received_at: datetime
+    received_by: str | None
+    signal_id: str | None
+    payload: str
 
 
 def signal(
@@ -24,7 +35,7 @@ def signal(
     received_by: str | None,
     signal_id: str | None,
     now: datetime,
-) -> Row:
+) -> SignalDraft:
     """The parameters of a signal."""
     return {
         "run_id": valid.identifier("run_id", run_id),

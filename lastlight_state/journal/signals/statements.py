@@ -10,6 +10,7 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state.journal.rows import RunSignalRow
 from lastlight_state.journal.tables import SIGNALS
 
 _c = SIGNALS.c
@@ -21,17 +22,18 @@ GIVEN = ("signal_name", "correlation_id", "received_at", "received_by", "signal_
 STREAM = Stream("signals", SIGNALS)
 SEND = STREAM.chains(GIVEN, returning=(_c.seq, _c.signal_id, _c.received_at))
 
-GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)))
-FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id", _c.signal_id)))
+GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), RunSignalRow)
+FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id", _c.signal_id)), RunSignalRow)
 LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
-TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consumer", _c.consumed_by)))
+TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consumer", _c.consumed_by)), RunSignalRow)
 
 
-def _replayed(correlated: sa.ColumnElement[bool]) -> Statement:
+def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[RunSignalRow]:
     """Signals of this name, correlation id and time. By itself SQLite walks the whole run, to have nothing to sort."""
     same = (_RUN, _c.signal_name == bind("signal_name", _c.signal_name), correlated)
     found = through(sa.select(*COLUMNS), SIGNALS, "ix_run_signals_name")
-    return prepared(found.where(*same, _c.received_at == bind("received_at", _c.received_at)).order_by(_c.seq))
+    then = _c.received_at == bind("received_at", _c.received_at)
+    return prepared(found.where(*same, then).order_by(_c.seq), RunSignalRow)
 
 
 #: By whether there is a correlation id: one condition for both would be served by no index.
@@ -50,9 +52,9 @@ FILTERS = {
 }
 
 
-def _listing(*, descending: bool) -> Listing:
+def _listing(*, descending: bool) -> Listing[RunSignalRow]:
     name = "run_signals" if descending else "run_signals.oldest_first"
-    return Listing(name, COLUMNS, order=(_c.seq,), filters=FILTERS, descending=descending)
+    return Listing(name, COLUMNS, order=(_c.seq,), filters=FILTERS, descending=descending, row=RunSignalRow)
 
 
 LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(descending=True)}
@@ -65,13 +67,14 @@ def oldest(given: frozenset[str]) -> Statement:
 
 
 @cache
-def take(given: frozenset[str]) -> Statement:
+def take(given: frozenset[str]) -> Statement[RunSignalRow]:
     """Mark that signal as taken by ``:consumer``."""
     return prepared(
         sa.update(SIGNALS)
         .where(_RUN, _c.seq == _oldest(given).scalar_subquery())
         .values(consumed_at=bind("consumed_at", _c.consumed_at), consumed_by=bind("consumer", _c.consumed_by))
-        .returning(*COLUMNS)
+        .returning(*COLUMNS),
+        RunSignalRow,
     )
 
 

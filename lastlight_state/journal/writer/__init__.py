@@ -40,7 +40,7 @@ class PendingEvent:
     @property
     def run_id(self) -> str:
         """The run that it is for."""
-        return str(self._entry.row["run_id"])
+        return self._entry.row["run_id"]
 
     @property
     def event_id(self) -> str:
@@ -50,8 +50,7 @@ class PendingEvent:
     @property
     def occurred_at(self) -> datetime:
         """Its time: the caller's, or that of the call."""
-        found: datetime = self._entry.row["occurred_at"]
-        return found
+        return self._entry.row["occurred_at"]
 
     @property
     def seq(self) -> int | None:

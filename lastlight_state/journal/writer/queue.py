@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from lastlight_state.backends import patience
 from lastlight_state.errors import StateError
-
-Row = dict[str, Any]
+from lastlight_state.journal.events.checks import EventDraft
 
 #: How often those who wait look for themselves, in case that nobody woke them.
 LOOK_SECONDS = 0.25
@@ -29,7 +27,7 @@ class Entry:
 
     __slots__ = ("error", "has_left", "is_keyed", "queued_at", "row", "seq", "size", "total")
 
-    def __init__(self, row: Row, *, is_keyed: bool) -> None:
+    def __init__(self, row: EventDraft, *, is_keyed: bool) -> None:
         self.row = row
         #: Whether the caller gave the key, so that the event may have been stored before it was queued.
         self.is_keyed = is_keyed

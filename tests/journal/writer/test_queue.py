@@ -1,17 +1,21 @@
 """The queue of a writer, between the threads that append and the one that takes."""
 
 import threading
+from datetime import UTC, datetime
 from types import FrameType
 from typing import Any
 
 from support.tracing import traced
 
+from lastlight_state.journal import NewEvent
+from lastlight_state.journal.events.checks import event
 from lastlight_state.journal.writer import queue as module
 from lastlight_state.journal.writer.queue import Entry, Queue
 
 
-def entry() -> Entry:
-    return Entry({"payload": "{}"}, is_keyed=False)
+def entry(payload: str = "{}") -> Entry:
+    draft = event("run", NewEvent("progress"), datetime.now(UTC))
+    return Entry({**draft, "payload": payload}, is_keyed=False)
 
 
 def test_who_waits_looks_again_when_something_becomes_of_an_entry() -> None:
@@ -50,9 +54,9 @@ def test_a_queue_has_room_for_what_it_may_hold() -> None:
     assert (len(small), small.bytes, second.has_left) == (2, 4, False)
     small.remove(first)
     assert (len(small), small.bytes, first.has_left) == (1, 2, True)
-    assert small.offer(Entry({"payload": '"é"'}, is_keyed=False)) is False
+    assert small.offer(entry('"é"')) is False
     small.remove(second)
-    assert small.offer(Entry({"payload": '"é"'}, is_keyed=False))
+    assert small.offer(entry('"é"'))
     assert (len(small), small.bytes) == (1, 4)
     for left in (*small.entries(), first):
         small.remove(left)
