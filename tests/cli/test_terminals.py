@@ -247,3 +247,20 @@ def test_without_a_terminal_nothing_is_shortened(sqlite_database: Database) -> N
     [_, row] = lastlight_state("ls", "approvals", "--url", sqlite_database.url).out.splitlines()
     assert gate.id in row
     assert LONG.strip() in row
+
+
+def test_the_doctor_tells_the_worst_first_and_names_few(sqlite_database: Database, typed: Any) -> None:
+    """maintenance OP-95: a pipe gets all samples."""
+    store = sqlite_database.open()
+    for _ in range(5):
+        store.workflows.claims.take(begun(store), owner="w", lease=timedelta(milliseconds=1))
+    sqlite_database.raw().execute(
+        "UPDATE workflow_runs SET status = 'odd' WHERE id = (SELECT max(id) FROM workflow_runs)"
+    )
+    words = ("doctor", "--no-color", "--only", "DOC-13", "--only", "DOC-15", "--url", sqlite_database.url)
+    lines = typed(*words).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = [line.split()[1] for line in lines if line.startswith("DOC-") and "skipped" not in line]
+    assert shown == sorted(shown, key=("error", "warning", "info").index)
+    assert "and 1 more" in " ".join(lines)
+    assert "more" not in lastlight_state(*words).out

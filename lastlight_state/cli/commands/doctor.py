@@ -14,6 +14,10 @@ from lastlight_state.cli.opening import look
 from lastlight_state.cli.screen import Screen
 from lastlight_state.maintenance import Finding, Report
 
+#: The worst first.
+SEVERITIES = ("error", "warning", "info")
+#: How many of what a check found are named on a terminal.
+FEW = 3
 #: The reason of a check for which there was no time.
 _LATE = "the time limit was reached"
 
@@ -51,16 +55,24 @@ def _failure(report: Report, strict: bool) -> Failure | None:
 
 
 def _lines(report: Report, screen: Screen) -> Iterator[Any]:
-    for finding in report.findings:
-        yield from _finding(finding, screen)
+    """The findings, the worst first, and below them how many there are of each severity."""
+    counts = []
+    for severity in SEVERITIES:
+        found = [finding for finding in report.findings if finding.severity == severity]
+        counts += [f"{severity} {len(found)}"] if found else []
+        for finding in found:
+            yield from _finding(finding, screen)
     for skipped in report.checks_skipped:
         yield f"{skipped.check}  skipped: {skipped.reason}"
-    yield f"{len(report.checks_run)} checks, {len(report.findings)} findings"
+    told = f" ({', '.join(counts)})" if counts else ""
+    yield f"{len(report.checks_run)} checks, {len(report.findings)} findings{told}"
 
 
 def _finding(finding: Finding, screen: Screen) -> Iterator[Any]:
-    yield screen.heading(f"{finding.check}  {finding.severity}  {finding.subject}: {finding.message}")
-    more = f" and {finding.count - len(finding.samples)} more" if finding.count > len(finding.samples) else ""
-    yield f"    {finding.count}: {', '.join(finding.samples)}{more}"
+    yield screen.heading(f"{finding.check}  {finding.severity}  {finding.subject}")
+    yield from screen.wrapped(finding.message)
+    samples = finding.samples if screen.width is None else finding.samples[:FEW]
+    more = f" and {finding.count - len(samples)} more" if finding.count > len(samples) else ""
+    yield from screen.wrapped(f"{finding.count}: {', '.join(samples)}{more}")
     if finding.remedy is not None:
         yield f"    run: {finding.remedy}"
