@@ -18,12 +18,14 @@ from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
-from lastlight_state.db.statements import Statement, bind, prepared
+from lastlight_state.db.statements import Row, Statement, bind, prepared
 from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.outputs import words
 from lastlight_state.outputs.catalog.targets import Targeted
 from lastlight_state.outputs.custom import content_for
 from lastlight_state.outputs.records import CachedOutput, CacheSummary, with_table
+from lastlight_state.outputs.rows import OutputCacheRow
+from lastlight_state.outputs.shown import CacheSummaryRow, HitRow
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.tables import CACHE
 from lastlight_state.outputs.values import data_from_json, instance_of
@@ -53,21 +55,28 @@ class CacheKey:
     agent_signature: str | None = None
 
 
-FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired))
+FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired), HitRow)
 
 
-def _ensuring() -> Statement:
+def _ensuring() -> Statement[HitRow]:
     """Stores an entry; the first one wins, unless it has expired."""
     row = insert(CACHE).values({column.name: bind(column.name, column) for column in CACHE.c})
     replaced = {name: row.excluded[name] for name in ("source_run_id", "created_at", "expires_at", "payload")}
     return prepared(
-        row.on_conflict_do_update(index_elements=[CACHE.c.cache_key], set_=replaced, where=_expired).returning(*_HIT)
+        row.on_conflict_do_update(index_elements=[CACHE.c.cache_key], set_=replaced, where=_expired).returning(*_HIT),
+        HitRow,
     )
 
 
 ENSURE = _ensuring()
-GET = prepared(sa.select(*_HIT).where(_this_entry))
-LIST = Listing("output_cache", _SUMMARY, order=(CACHE.c.created_at, CACHE.c.cache_key), filters=_by_name)
+GET = prepared(sa.select(*_HIT).where(_this_entry), HitRow)
+LIST = Listing(
+    "output_cache",
+    _SUMMARY,
+    order=(CACHE.c.created_at, CACHE.c.cache_key),
+    filters=_by_name,
+    row=CacheSummaryRow,
+)
 _CLEARED = {**_by_name, "expired": _expired}
 CLEAR = {
     names: prepared(sa.delete(CACHE).where(*(_CLEARED[name] for name in sorted(names))))
@@ -117,7 +126,7 @@ class Cache(Targeted):
         """
         table = self._writable(target)
         now = self._now()
-        row = {
+        row: OutputCacheRow = {
             "cache_key": _digest(key, table),
             "workflow_name": key.workflow_name,
             "node_id": key.node_id,
@@ -130,9 +139,8 @@ class Cache(Targeted):
             "created_at": now,
             "expires_at": None if ttl is None else _after(now, ttl),
             "payload": _text(content_for(table, value).json),
-            "now": now,
         }
-        stored = self._once(lambda unit: unit.row(ENSURE, row), repeatable=True)
+        stored = self._once(lambda unit: unit.row(ENSURE, {**row, "now": now}), repeatable=True)
         if stored is None:
             stored = self._reading(lambda unit: unit.row(GET, row))
         if stored is None:  # cleared in between
@@ -183,12 +191,19 @@ def _digest(key: Any, table: OutputTable[Any]) -> str:
     )
 
 
-def _hit(table: OutputTable[Any], row: dict[str, Any]) -> CachedOutput[Any]:
+def _hit(table: OutputTable[Any], row: HitRow) -> CachedOutput[Any]:
     """The record of an entry. Raises `InvalidValue` where the content does not fit the table any more."""
-    data = data_from_json(table.domain, row.pop("payload"), payload=table.is_payload)
+    data = data_from_json(table.domain, row["payload"], payload=table.is_payload)
     if table.shape is not None:
         instance_of(table.shape, data)
-    made: CachedOutput[Any] = with_table(CachedOutput.of({**row, "data": data}), table)
+    facts = {
+        "cache_key": row["cache_key"],
+        "source_run_id": row["source_run_id"],
+        "created_at": row["created_at"],
+        "expires_at": row["expires_at"],
+        "data": data,
+    }
+    made: CachedOutput[Any] = with_table(CachedOutput.of(facts), table)
     return made
 
 
@@ -201,7 +216,7 @@ def _after(now: datetime, ttl: Any) -> datetime:
         raise InvalidValue("ttl", "must end before the year 10000") from None
 
 
-def _given(**filters: Any) -> dict[str, Any]:
+def _given(**filters: Any) -> Row:
     return {name: valid.sought(name, value) for name, value in filters.items() if value is not None}
 
 

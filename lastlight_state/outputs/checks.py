@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import words
+
+
+class Place(TypedDict):
+    """The key of a row."""
+
+    run_id: str
+    node_id: str
+    iteration: int
 
 
 def run_id(value: Any) -> str:
@@ -14,7 +22,7 @@ def run_id(value: Any) -> str:
     return valid.identifier("run_id", value, words.ID)
 
 
-def place(run: Any, node_id: Any, iteration: Any) -> dict[str, Any]:
+def place(run: Any, node_id: Any, iteration: Any) -> Place:
     """The key of a row to write."""
     return {
         "run_id": valid.identifier("run_id", run, words.ID),
@@ -23,7 +31,7 @@ def place(run: Any, node_id: Any, iteration: Any) -> dict[str, Any]:
     }
 
 
-def sought(run: Any, node_id: Any, iteration: Any) -> dict[str, Any]:
+def sought(run: Any, node_id: Any, iteration: Any) -> Place:
     """The key of a row to look for."""
     return {
         "run_id": valid.sought("run_id", run),

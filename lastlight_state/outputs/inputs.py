@@ -7,7 +7,8 @@ the earlier one stays as an earlier revision. What a task produces is an output 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ValidationError
@@ -24,7 +25,9 @@ from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
 from lastlight_state.outputs import checks, columned, words
 from lastlight_state.outputs.column_types import has_sets
 from lastlight_state.outputs.records import RunInput, RunInputSummary
+from lastlight_state.outputs.rows import RunInputRow
 from lastlight_state.outputs.shapes import adapter_of
+from lastlight_state.outputs.shown import InputRow, InputSummaryRow
 from lastlight_state.outputs.strict import written
 from lastlight_state.outputs.tables import INPUTS
 from lastlight_state.outputs.values import bare, invalid
@@ -36,14 +39,14 @@ _this_one = INPUTS.c.revision == bind("revision", INPUTS.c.revision)
 _WRITTEN = ("run_id", "revision", "created_at", "created_by", "reason", "payload", "given")
 
 
-def _adding(*conditions: sa.ColumnElement[bool]) -> Statement:
+def _adding(*conditions: sa.ColumnElement[bool]) -> Statement[InputRow]:
     """Stores a revision that is not there."""
     there = INPUTS.alias()
     same = sa.and_(
         there.c.run_id == bind("run_id", INPUTS.c.run_id), there.c.revision == bind("revision", INPUTS.c.revision)
     )
     row = sa.select(*(bind(name, INPUTS.c[name]) for name in _WRITTEN)).where(~sa.exists().where(same), *conditions)
-    return prepared(insert(INPUTS).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*FULL))
+    return prepared(insert(INPUTS).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*FULL), InputRow)
 
 
 def _after_expected() -> sa.ColumnElement[bool]:
@@ -56,10 +59,27 @@ def _after_expected() -> sa.ColumnElement[bool]:
 
 ADD = _adding()
 OVERRIDE = _adding(_after_expected())
-CURRENT = prepared(sa.select(*FULL).where(_of_run).order_by(INPUTS.c.revision.desc()).limit(number(1)))
-REVISION = prepared(sa.select(*FULL).where(_of_run, _this_one))
-EVERY = prepared(sa.select(*INPUTS.c).where(_of_run).order_by(INPUTS.c.revision))
-LIST = Listing("run_inputs", _SUMMARY, order=(INPUTS.c.revision,), filters={"run_id": _of_run})
+CURRENT = prepared(sa.select(*FULL).where(_of_run).order_by(INPUTS.c.revision.desc()).limit(number(1)), InputRow)
+REVISION = prepared(sa.select(*FULL).where(_of_run, _this_one), InputRow)
+EVERY = prepared(sa.select(*INPUTS.c).where(_of_run).order_by(INPUTS.c.revision), RunInputRow)
+LIST = Listing("run_inputs", _SUMMARY, order=(INPUTS.c.revision,), filters={"run_id": _of_run}, row=InputSummaryRow)
+
+
+class NewInput(TypedDict):
+    """An input to store: what was passed is kept where validation changed it."""
+
+    run_id: str
+    created_at: datetime
+    created_by: str | None
+    payload: str
+    given: str | None
+
+
+class InputDraft(NewInput):
+    """The row of an input to store."""
+
+    revision: int
+    reason: str | None
 
 
 class Inputs(Repository):
@@ -75,8 +95,8 @@ class Inputs(Repository):
         revision was given or holds is found again; another one is `AlreadyExists`.
         Raises `InvalidValue` with ``issues``, `PayloadTooLarge` past 1 MiB, and `NotFound` for an unknown run.
         """
-        row = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
-        stored = of_known_run(run_id, lambda: self._changed(RunInput, ADD, row, repeatable=True))
+        row: InputDraft = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
+        stored = of_known_run(run_id, lambda: self._changed(RunInput.of, ADD, row, repeatable=True))
         return stored if stored is not None else self._found_again(run_id, payload, row)
 
     def override(
@@ -93,10 +113,11 @@ class Inputs(Repository):
 
         Raises `StaleVersion` with the revision found, `NotFound` when there is no input, and what `ensure` raises.
         """
-        row = self._row(run_id, payload, model, created_by) | {"reason": checks.reason(reason)}
-        row["expected"] = valid.number("expected_revision", expected_revision, most=words.LAST_ITERATION)
-        row["revision"] = expected_revision + 1
-        stored = of_known_run(run_id, lambda: self._changed(RunInput, OVERRIDE, row))
+        given, why = self._row(run_id, payload, model, created_by), checks.reason(reason)
+        expected = valid.number("expected_revision", expected_revision, most=words.LAST_ITERATION)
+        row: InputDraft = {**given, "revision": expected + 1, "reason": why}
+        values = {**row, "expected": expected}
+        stored = of_known_run(run_id, lambda: self._changed(RunInput.of, OVERRIDE, values))
         if stored is not None:
             return stored
         found = self.get(run_id)
@@ -108,21 +129,21 @@ class Inputs(Repository):
             found = self.find(run_id)
         else:
             values = {"run_id": valid.sought("run_id", run_id), "revision": valid.number("revision", revision)}
-            found = self._find(RunInput, REVISION, values)
+            found = self._find(RunInput.of, REVISION, values)
         if found is None:
             raise valid.not_found(words.INPUT_KIND, run_id)
         return found
 
     def find(self, run_id: str) -> RunInput | None:
         """The input in force, or None."""
-        return self._find(RunInput, CURRENT, {"run_id": valid.sought("run_id", run_id)})
+        return self._find(RunInput.of, CURRENT, {"run_id": valid.sought("run_id", run_id)})
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunInputSummary]:
         """A page of the revisions of a run's input, newest first, without payloads."""
         given = {"run_id": valid.sought("run_id", run_id)}
         return self._page(LIST, RunInputSummary.of, given, limit, page_token)
 
-    def _row(self, run_id: Any, payload: Any, model: Any, created_by: Any) -> dict[str, Any]:
+    def _row(self, run_id: Any, payload: Any, model: Any, created_by: Any) -> NewInput:
         given = payload if model is None else bare(payload)
         stored = given if model is None else _validated(model, given, by_alias=not _is_made_by(model, payload))
         if not isinstance(stored, Mapping):
@@ -136,15 +157,14 @@ class Inputs(Repository):
             "given": _changed(given, text),
         }
 
-    def _found_again(self, run_id: str, payload: Any, row: dict[str, Any]) -> RunInput:
+    def _found_again(self, run_id: str, payload: Any, row: InputDraft) -> RunInput:
         """The input in force, if any revision was given this payload."""
         known = self._reading(lambda unit: unit.rows(EVERY, {"run_id": run_id}))
-        asked = {_canonical(codec.decode(row[name])) for name in ("payload", "given") if row[name] is not None}
+        asked = {_canonical(codec.decode(text)) for text in (row["payload"], row["given"]) if text is not None}
         for revision in known:
-            if asked & {_canonical(revision[name]) for name in ("payload", "given") if revision[name] is not None} or (
-                revision["reason"] == columned.REASON and _as_columns(row, revision)
-            ):
-                return RunInput.of({name: found for name, found in known[-1].items() if name != "given"})
+            held = {_canonical(one) for one in (revision["payload"], revision["given"]) if one is not None}
+            if asked & held or (revision["reason"] == columned.REASON and _as_columns(row, revision)):
+                return RunInput.of(_without_given(known[-1]))
         raise AlreadyExists(
             words.INPUT_KIND,
             run_id,
@@ -153,9 +173,20 @@ class Inputs(Repository):
         )
 
 
-def _as_columns(row: Mapping[str, Any], revision: Mapping[str, Any]) -> bool:
+def _without_given(row: RunInputRow) -> InputRow:
+    return {
+        "run_id": row["run_id"],
+        "revision": row["revision"],
+        "created_at": row["created_at"],
+        "created_by": row["created_by"],
+        "reason": row["reason"],
+        "payload": row["payload"],
+    }
+
+
+def _as_columns(row: InputDraft, revision: RunInputRow) -> bool:
     """Whether a revision that came out of typed columns says the same as a payload, as it was passed or as stored."""
-    asked = [codec.decode(row[name]) for name in ("payload", "given") if row[name] is not None]
+    asked = [codec.decode(text) for text in (row["payload"], row["given"]) if text is not None]
     held = columned.folded(revision["payload"])
     return any(isinstance(one, dict) and columned.folded(one) == held for one in asked)
 

@@ -17,6 +17,7 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.records import Record
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.outputs import words
 from lastlight_state.outputs.shapes import OutputColumn, Shape
@@ -50,7 +51,7 @@ class Content:
 
     data: Any
     json: Any
-    row: dict[str, Any]
+    row: Row
 
 
 def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:

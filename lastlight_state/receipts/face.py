@@ -7,9 +7,10 @@ so that the counts of a receipt are exactly what was done, whenever the owner di
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.db import valid
@@ -22,17 +23,34 @@ from lastlight_state.receipts import statements as sql, steps, words
 from lastlight_state.receipts.records import Receipt, ReceiptSummary
 
 
+class ReceiptDraft(TypedDict):
+    """The row of a receipt to store."""
+
+    id: str
+    kind: str
+    scope: str
+    state: str
+    owner: str
+    actor: str | None
+    library_version: str
+    started_at: datetime
+    updated_at: datetime
+    counts: str
+    cursor: None
+    policy: str
+
+
 class Receipts(Repository):
     """``store.receipts``"""
 
     def get(self, receipt_id: str) -> Receipt:
         """The receipt. Raises `NotFound`."""
         values = {"receipt_id": valid.sought("receipt_id", receipt_id)}
-        return self._one(Receipt, sql.GET, values, kind=words.RECEIPT, key=receipt_id)
+        return self._one(Receipt.of, sql.GET, values, kind=words.RECEIPT, key=receipt_id)
 
     def find(self, receipt_id: str) -> Receipt | None:
         """The receipt, or None."""
-        return self._find(Receipt, sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
+        return self._find(Receipt.of, sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
 
     def list(
         self,
@@ -64,7 +82,7 @@ class Receipts(Repository):
         ``interrupted`` and does not stand in the way.
         """
         now = self._now()
-        row: dict[str, Any] = {
+        row: ReceiptDraft = {
             "id": new_id(),
             "kind": valid.word("kind", kind, words.KINDS),
             "scope": valid.content("scope", scope, words.SCOPE),
@@ -86,9 +104,10 @@ class Receipts(Repository):
                     raise steps.under_way(row["kind"], row["scope"], rival, now)
                 said = {"error": f"silent since {rival['updated_at'].isoformat()}"}
                 unit.row(sql.INTERRUPT, {"receipt_id": rival["id"], "at_epoch": rival["epoch"], **said})
-            begun = unit.find(Receipt, sql.INSERT, row)
+            begun = unit.find(Receipt.of, sql.INSERT, row)
             if begun is None:  # another one began after the look above
-                rival = unit.row(sql.RIVAL, row) or {**row, "id": "?", "owner": "?"}
+                unknown: sql.Rival = {"id": "?", "owner": "?", "epoch": 0, "updated_at": now}
+                rival = unit.row(sql.RIVAL, row) or unknown
                 raise steps.under_way(row["kind"], row["scope"], rival, now)
             return begun
 

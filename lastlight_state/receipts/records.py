@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Self, TypedDict
 
 from lastlight_state.db.records import Record
+from lastlight_state.receipts.rows import MaintenanceReceiptRow
+
+
+class ReceiptSummaryRow(TypedDict):
+    """What a `ReceiptSummary` is made of."""
+
+    id: str
+    kind: str
+    scope: str
+    state: str
+    owner: str
+    epoch: int
+    actor: str | None
+    library_version: str
+    started_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    counts: Any
 
 
 class ReceiptSummary(Record):
@@ -28,6 +46,10 @@ class ReceiptSummary(Record):
     finished_at: datetime | None
     counts: dict[str, Any]
 
+    @classmethod
+    def of(cls, values: ReceiptSummaryRow) -> Self:
+        return super().of(values)
+
 
 class Receipt(ReceiptSummary):
     """A piece of maintenance work: under which ``policy``, how far it came (``cursor``), and why it stopped."""
@@ -35,3 +57,7 @@ class Receipt(ReceiptSummary):
     cursor: Any
     error: str | None
     policy: Any
+
+    @classmethod
+    def of(cls, values: MaintenanceReceiptRow) -> Self:  # type: ignore[override]
+        return super().of(values)

@@ -8,15 +8,18 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.statements import Statement, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict
 from lastlight_state.receipts import owners, statements as sql, words
 from lastlight_state.receipts.records import Receipt
+from lastlight_state.receipts.rows import MaintenanceReceiptRow
+from lastlight_state.receipts.statements import Rival
 
 
 def confirm(unit: Unit, receipt: Receipt) -> None:
     """Lock the receipt, so that nobody takes its work over before this unit ends. Raises `ClaimLost`."""
-    found = unit.find(Receipt, sql.LOCK, {"receipt_id": receipt.id})
+    found = unit.find(Receipt.of, sql.LOCK, {"receipt_id": receipt.id})
     if found is None or found.epoch != receipt.epoch or found.state != "running":
         raise _lost(receipt, found)
 
@@ -41,26 +44,27 @@ def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
 
     Raises `NotFound`, and `Conflict` for work that has ended, or that its owner is doing.
     """
-    found = unit.find(Receipt, sql.LOCK, {"receipt_id": receipt_id})
+    found = unit.find(Receipt.of, sql.LOCK, {"receipt_id": receipt_id})
     if found is None:
         raise valid.not_found(words.RECEIPT, receipt_id)
     if found.state not in ("running", "interrupted"):
         raise Conflict(f"receipt {receipt_id!r} is {found.state}: nothing is left to do", code="receipt_finished")
-    if found.state == "running" and is_alive(found.model_dump(), at):
-        raise under_way(found.kind, found.scope, found.model_dump(), at)
+    held: Rival = {"id": found.id, "owner": found.owner, "epoch": found.epoch, "updated_at": found.updated_at}
+    if found.state == "running" and is_alive(held, at):
+        raise under_way(found.kind, found.scope, held, at)
     rival = unit.row(sql.RIVAL, {"kind": found.kind, "scope": found.scope})
     if rival is not None and rival["id"] != receipt_id:
         raise under_way(found.kind, found.scope, rival, at)
     values = {"receipt_id": receipt_id, "owner": owner, "updated_at": at}
-    return _sure(receipt_id, unit.find(Receipt, sql.TAKE, values))
+    return _sure(receipt_id, unit.find(Receipt.of, sql.TAKE, values))
 
 
-def is_alive(running: Mapping[str, Any], now: datetime) -> bool:
+def is_alive(running: Rival, now: datetime) -> bool:
     """True if the owner of a running receipt may still be at work."""
     return bool(now - running["updated_at"] < words.SILENCE) and not owners.has_ended(running["owner"])
 
 
-def under_way(kind: str, scope: str, running: Mapping[str, Any], now: datetime) -> Conflict:
+def under_way(kind: str, scope: str, running: Rival, now: datetime) -> Conflict:
     """The error for work that somebody is doing."""
     silent = int((now - running["updated_at"]).total_seconds())
     what = f"{kind} of {scope}" if scope else kind
@@ -75,10 +79,10 @@ def optional_json(where: str, value: Any, max_bytes: int) -> str | None:
     return None if value is None else codec.encode(where, value, max_bytes=max_bytes)
 
 
-def _own(unit: Unit, statement: Any, receipt: Receipt, values: Mapping[str, Any]) -> Receipt:
-    changed = unit.find(Receipt, statement, {"receipt_id": receipt.id, "at_epoch": receipt.epoch, **values})
+def _own(unit: Unit, statement: Statement[MaintenanceReceiptRow], receipt: Receipt, values: Values) -> Receipt:
+    changed = unit.find(Receipt.of, statement, {"receipt_id": receipt.id, "at_epoch": receipt.epoch, **values})
     if changed is None:
-        raise _lost(receipt, unit.find(Receipt, sql.GET, {"receipt_id": receipt.id}))
+        raise _lost(receipt, unit.find(Receipt.of, sql.GET, {"receipt_id": receipt.id}))
     return changed
 
 

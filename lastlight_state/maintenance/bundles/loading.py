@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -255,7 +256,7 @@ class Loading:
         if REGISTRY.name not in self._bundle.tables:
             return []
         rows = list(self._rows(REGISTRY))
-        there = {found.key: found.table_name for found in view.all(Registered, ALL)}
+        there = {found.key: found.table_name for found in view.all(Registered.of, ALL)}
         for row in rows:
             if there.get(row.get("key", ""), row.get("table_name")) != row.get("table_name"):
                 raise AlreadyExists(REGISTRY.name, row["key"], problem="is registered with another table")
@@ -276,7 +277,8 @@ def _handle(row: lines.Row) -> sa.Table:
     """The output table of a registry's row, which a stranger may have written."""
     part = f"rows/{REGISTRY.name}.jsonl"
     try:
-        found = Registered.of(dict(row))
+        values: Any = dict(row)
+        found = Registered.of(values)
         for name in (found.table_name, *(column.name for column in found.columns)):
             naming.any_table_name("name", name)
         if naming.is_reserved(found.table_name):

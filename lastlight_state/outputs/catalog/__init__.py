@@ -23,6 +23,7 @@ from lastlight_state.outputs.catalog.definitions import Definitions, Wish, refus
 from lastlight_state.outputs.catalog.registry import Registered
 from lastlight_state.outputs.catalog.wishes import attached, named, wished
 from lastlight_state.outputs.records import OutputPlan, OutputTableSummary
+from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable
 
 M = TypeVar("M")
@@ -85,12 +86,12 @@ class Catalog(Repository):
         if found is not None:
             return found
         values = {"name": valid.sought("name", name)}
-        return self._one(Registered, registry.FIND, values, kind=words.OUTPUT_TABLE, key=name).handle()
+        return self._one(Registered.of, registry.FIND, values, kind=words.OUTPUT_TABLE, key=name).handle()
 
     def entry(self, name: str) -> OutputTableSummary:
         """Return what the registry says of this key or table name. Raises `NotFound`."""
         values = {"name": valid.sought("name", name)}
-        return self._one(OutputTableSummary, registry.ENTRY, values, kind=words.OUTPUT_TABLE, key=name)
+        return self._one(OutputTableSummary.of, registry.ENTRY, values, kind=words.OUTPUT_TABLE, key=name)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[OutputTableSummary]:
         """A page of the registered tables, by key."""
@@ -113,9 +114,9 @@ class Catalog(Repository):
         columns = self._brought(wishes)
         return [definitions.keep(_told(_handle(wish, columns[wish.key]))) for wish in wishes]
 
-    def _brought(self, wishes: Sequence[Wish]) -> dict[str, Any]:
+    def _brought(self, wishes: Sequence[Wish]) -> dict[str, tuple[OutputColumn, ...]]:
         """The columns that each table has, after what was missing has been added."""
-        registered = {found.key: found for found in self._reading(lambda unit: unit.all(Registered, registry.ALL))}
+        registered = {found.key: found for found in self._reading(lambda unit: unit.all(Registered.of, registry.ALL))}
         others = [(found.key, found.table_name) for found in registered.values()]
         for wish in wishes:
             refuse_collisions(wish.made, others)
@@ -174,7 +175,7 @@ class Catalog(Repository):
 
         def first_free(unit: Unit) -> str:
             taken = {key, *reconcile.present(unit, candidates)}
-            for found in unit.all(Registered, registry.ALL):
+            for found in unit.all(Registered.of, registry.ALL):
                 taken |= {found.key, found.table_name}
             return next(name for name in candidates if name not in taken)
 

@@ -68,7 +68,7 @@ def is_complete(wish: Wish, known: Registered | None) -> bool:
 
 def all_steps(unit: Unit, wishes: Sequence[Wish], at: datetime) -> list[Steps]:
     """Return what these definitions would do to the database as it is now."""
-    known = {found.key: found for found in unit.all(Registered, registry.ALL)}
+    known = {found.key: found for found in unit.all(Registered.of, registry.ALL)}
     for wish in wishes:
         others = [(found.key, found.table_name) for found in known.values()]
         refuse_collisions(wish.made, others + [(other.key, other.table_name) for other in wishes])
@@ -91,7 +91,7 @@ def carry_out(unit: Unit, steps: Steps) -> None:
 
 def attachable(unit: Unit, wish: Wish) -> Registered | None:
     """The registry row of a table of the caller's making, or None. Raises `SchemaMismatch` for an unfit table."""
-    known = unit.all(Registered, registry.ALL)
+    known = unit.all(Registered.of, registry.ALL)
     refuse_collisions(wish.made, [(found.key, found.table_name) for found in known])
     found = reconcile.present(unit, [wish.table_name]).get(wish.table_name)
     wrong = tuple(_unattachable(wish, found))

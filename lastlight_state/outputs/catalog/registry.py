@@ -17,6 +17,7 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Record
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.outputs.shapes import OutputColumn
+from lastlight_state.outputs.shown import OutputTableSummaryRow, RegisteredRow
 from lastlight_state.outputs.table import OutputTable, sql_table
 from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.outputs.words import Kind
@@ -39,7 +40,7 @@ class Registered(Record):
     columns: tuple[OutputColumn, ...]
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: RegisteredRow) -> Self:
         values["columns"] = tuple(OutputColumn(**column) for column in values["columns"])
         return super().of(values)
 
@@ -71,12 +72,12 @@ def with_extras(made: OutputTable[Any], columns: Sequence[OutputColumn]) -> Outp
     return replace(made, table=table, extra_columns=extra)
 
 
-ALL = prepared(sa.select(*_KNOWN).order_by(REGISTRY.c.key))
+ALL = prepared(sa.select(*_KNOWN).order_by(REGISTRY.c.key), RegisteredRow)
 _sought = bind("name", REGISTRY.c.key)
 _named = sa.or_(REGISTRY.c.key == _sought, REGISTRY.c.table_name == _sought)
-FIND = prepared(sa.select(*_KNOWN).where(_named))
-ENTRY = prepared(sa.select(*_SUMMARY).where(_named))
-LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=False)
+FIND = prepared(sa.select(*_KNOWN).where(_named), RegisteredRow)
+ENTRY = prepared(sa.select(*_SUMMARY).where(_named), OutputTableSummaryRow)
+LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=False, row=OutputTableSummaryRow)
 
 
 def union(declared: Iterable[OutputColumn], known: Iterable[OutputColumn]) -> tuple[OutputColumn, ...]:

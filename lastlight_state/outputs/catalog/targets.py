@@ -29,7 +29,7 @@ class Targeted(Repository):
         known = self._remember(Definitions).named(target)
         if known is not None:
             return known
-        found = self._find(Registered, registry.FIND, {"name": valid.sought("target", target)})
+        found = self._find(Registered.of, registry.FIND, {"name": valid.sought("target", target)})
         if found is None:
             raise valid.not_found(words.OUTPUT_TABLE, target)
         return found.handle()

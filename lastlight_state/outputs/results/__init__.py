@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.runs import refuse_unknown_run
+from lastlight_state.db.statements import Row, Statement, Values
 from lastlight_state.errors import BackendError, Conflict, CorruptData, InvalidValue, LostRace
 from lastlight_state.outputs import checks, words
 from lastlight_state.outputs.catalog.targets import Targeted
+from lastlight_state.outputs.checks import Place
 from lastlight_state.outputs.custom import content_for
 from lastlight_state.outputs.records import Output, OutputRevision, OutputSummary
 from lastlight_state.outputs.results import changes, rows
@@ -71,8 +73,8 @@ class Results(Targeted):
     def find_latest(self, target: OutputTable[M] | str, run_id: str, node_id: str) -> Output[M] | None:
         """The row of the node's highest iteration, or None."""
         table, place = self._target(target), checks.sought(run_id, node_id, 0)
-        del place["iteration"]
-        return self._row(table, statements_of(table).latest, place)
+        values = {"run_id": place["run_id"], "node_id": place["node_id"]}
+        return self._row(table, statements_of(table).latest, values)
 
     def list(
         self,
@@ -141,7 +143,7 @@ class Results(Targeted):
         given = {**checks.sought(run_id, node_id, iteration), "table_name": self._target(target).table_name}
         return self._page(HISTORY_LIST, OutputRevision.of, given, limit, page_token)
 
-    def _put(self, table: OutputTable[Any], place: dict[str, Any], content: Content, at: Any) -> Output[Any]:
+    def _put(self, table: OutputTable[Any], place: Place, content: Content, at: Any) -> Output[Any]:
         insert, row = statements_of(table).insert, changes.parameters(place, content, at)
         for _ in range(_ATTEMPTS):
             if self._once(lambda unit: unit.change(insert, row), repeatable=True):
@@ -151,7 +153,7 @@ class Results(Targeted):
                 return found
         raise LostRace(f"the row was withdrawn {_ATTEMPTS} times while it was written")
 
-    def _row(self, table: OutputTable[Any], statement: Any, place: dict[str, Any]) -> Output[Any] | None:
+    def _row(self, table: OutputTable[Any], statement: Statement, place: Values) -> Output[Any] | None:
         try:
             found = self._reading(lambda unit: unit.row(statement, place))
         except CorruptData as error:
@@ -162,7 +164,7 @@ class Results(Targeted):
         return None if found is None else rows.output(table, found)
 
 
-def _filters(run_id: Any, node_id: Any) -> dict[str, Any]:
+def _filters(run_id: Any, node_id: Any) -> Row:
     given = {"run_id": run_id, "node_id": node_id}
     return {name: None if value is None else valid.sought(name, value) for name, value in given.items()}
 

@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state import codec
+from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import words
 from lastlight_state.outputs.catalog import registry
 from lastlight_state.outputs.catalog.registry import Registered
+from lastlight_state.outputs.checks import Place
 from lastlight_state.outputs.records import Output
 from lastlight_state.outputs.results import rows
 from lastlight_state.outputs.results.statements import ARCHIVE, TableStatements, statements_of
@@ -18,9 +20,7 @@ from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import Content, json_of
 
 
-def replaced(
-    unit: Unit, table: OutputTable[Any], place: dict[str, Any], content: Content, at: datetime
-) -> Output[Any] | None:
+def replaced(unit: Unit, table: OutputTable[Any], place: Place, content: Content, at: datetime) -> Output[Any] | None:
     """Write the content into the row and return the row; equal content changes nothing. None if there is no row."""
     wide, old = _locked(unit, table, place)
     if old is None:
@@ -33,9 +33,7 @@ def replaced(
     return rows.written(table, place, content, at, old.get("row_created_at"))
 
 
-def withdrawn(
-    unit: Unit, table: OutputTable[Any], place: dict[str, Any], reason: str, at: datetime
-) -> Output[Any] | None:
+def withdrawn(unit: Unit, table: OutputTable[Any], place: Place, reason: str, at: datetime) -> Output[Any] | None:
     """The row, which is now in the history alone. None without a row."""
     wide, old = _locked(unit, table, place)
     if old is None:
@@ -45,14 +43,12 @@ def withdrawn(
     return rows.output(table, old)
 
 
-def parameters(place: dict[str, Any], content: Content, at: datetime) -> dict[str, Any]:
+def parameters(place: Place, content: Content, at: datetime) -> Row:
     """The parameters of an insert or a replacement."""
     return {**place, **{f"v_{name}": value for name, value in content.row.items()}, "at": at}
 
 
-def _locked(
-    unit: Unit, table: OutputTable[Any], place: dict[str, Any]
-) -> tuple[TableStatements, dict[str, Any] | None]:
+def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableStatements, Row | None]:
     """The row with every column that it has now, and statements that know them all.
 
     The registry is looked at under the row's lock, which keeps others from adding columns; before, one could be added
@@ -68,16 +64,16 @@ def _locked(
 def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
     """The statements with the columns that other processes have added since this one defined the table."""
     known = {column.name for column in table.columns}
-    found = unit.find(Registered, registry.FIND, {"name": table.table_name})
+    found = unit.find(Registered.of, registry.FIND, {"name": table.table_name})
     extra = () if found is None else tuple(column for column in found.columns if column.name not in known)
     return TableStatements(table, extra) if extra else statements_of(table)
 
 
-def _known(table: OutputTable[Any], content: Content) -> dict[str, Any]:
+def _known(table: OutputTable[Any], content: Content) -> Row:
     return {words.PAYLOAD: content.json} if table.is_payload else content.json
 
 
-def _unknown(wide: TableStatements, table: OutputTable[Any]) -> dict[str, Any]:
+def _unknown(wide: TableStatements, table: OutputTable[Any]) -> Row:
     """Return what this process would write into the columns that it does not know."""
     return {str(column.field): None for column in wide.columns if column.field and column not in table.columns}
 
@@ -85,9 +81,9 @@ def _unknown(wide: TableStatements, table: OutputTable[Any]) -> dict[str, Any]:
 def _archive(
     unit: Unit,
     table: OutputTable[Any],
-    place: dict[str, Any],
-    old: dict[str, Any],
-    value: dict[str, Any],
+    place: Place,
+    old: Row,
+    value: Row,
     *,
     cause: words.Cause,
     reason: str | None,

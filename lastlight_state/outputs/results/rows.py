@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from lastlight_state.db.records import made
+from lastlight_state.db.statements import Row, Values
 from lastlight_state.errors import CorruptData
 from lastlight_state.outputs import words
+from lastlight_state.outputs.checks import Place
 from lastlight_state.outputs.records import Output, OutputSummary
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import Content, in_utc
 
 
-def output(table: OutputTable[Any], row: dict[str, Any]) -> Output[Any]:
+def output(table: OutputTable[Any], row: Row) -> Output[Any]:
     """The record of a stored row."""
     if table.is_payload:
         data = row[words.PAYLOAD]
@@ -23,13 +25,13 @@ def output(table: OutputTable[Any], row: dict[str, Any]) -> Output[Any]:
     return _made(table, row, data, row.get("row_created_at"), row.get("row_updated_at"))
 
 
-def written(table: OutputTable[Any], place: dict[str, Any], content: Content, at: Any, created: Any) -> Output[Any]:
+def written(table: OutputTable[Any], place: Place, content: Content, at: Any, created: Any) -> Output[Any]:
     """The record of a row that was just written."""
     has_created, has_updated = table.has_times
     return _made(table, place, content.data, created if has_created else None, at if has_updated else None)
 
 
-def summary(table: OutputTable[Any], row: dict[str, Any]) -> OutputSummary:
+def summary(table: OutputTable[Any], row: Row) -> OutputSummary:
     """The record of a row without its content."""
     facts = {
         "key": table.key,
@@ -43,13 +45,13 @@ def summary(table: OutputTable[Any], row: dict[str, Any]) -> OutputSummary:
     return made(OutputSummary, facts)
 
 
-def at_place(error: CorruptData, place: dict[str, Any]) -> CorruptData:
+def at_place(error: CorruptData, place: Values) -> CorruptData:
     """The error, which names the row by its place, or by what was sought where the error does not know the place."""
     key = error.key if isinstance(error.key, tuple) else tuple(place.values())
     return CorruptData(error.table, key, error.column)
 
 
-def _made(table: OutputTable[Any], row: dict[str, Any], data: Any, created: Any, updated: Any) -> Output[Any]:
+def _made(table: OutputTable[Any], row: Values, data: Any, created: Any, updated: Any) -> Output[Any]:
     facts = {
         "key": table.key,
         "table_name": table.table_name,

@@ -12,7 +12,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.columns import ExactNumeric, Real, SpelledTimestamp, Timestamp, in_code_points
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.db.statements import Row, Statement, bind, number, prepared
+from lastlight_state.outputs.rows import OutputHistoryRow
 from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable, sql_table
 from lastlight_state.outputs.tables import HISTORY
@@ -54,7 +55,7 @@ class TableStatements:
     @cached_property
     def replace(self) -> Statement:
         """The whole row: a column that this process does not know becomes NULL."""
-        values: dict[str, Any] = {
+        values: Row = {
             name: sa.null() if name in self._extra else bind(f"v_{name}", self._table.c[name]) for name in self._domain
         }
         if "row_updated_at" in self._table.c:
@@ -210,6 +211,7 @@ ARCHIVE = prepared(
 HISTORY_LIST = Listing(
     "output_history",
     tuple(HISTORY.c),
+    row=OutputHistoryRow,
     order=(HISTORY.c.revision,),
     filters=dict(zip(_HISTORY_KEY, _of_key, strict=True)),
 )

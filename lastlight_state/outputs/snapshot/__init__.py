@@ -27,6 +27,7 @@ from lastlight_state.outputs.catalog.targets import Targeted, gone
 from lastlight_state.outputs.records import Output, RunInput, RunSnapshot
 from lastlight_state.outputs.results import rows
 from lastlight_state.outputs.results.statements import statements_of
+from lastlight_state.outputs.shown import PackRow
 from lastlight_state.outputs.snapshot.packs import (
     INPUT_ROWS,
     REGISTRY_ROWS,
@@ -80,10 +81,10 @@ class Snapshot(Targeted):
         tables: list[OutputTable[Any]] = []
 
         def read(unit: Unit) -> tuple[RunInput | None, Found]:
-            tables[:] = self._handles(unit.all(Registered, registry.ALL), wanted)
+            tables[:] = self._handles(unit.all(Registered.of, registry.ALL), wanted)
             sizes = {table.table_name: unit.value(statements_of(table).size, {"run_id": run_id}) for table in tables}
             _refuse_large(limit, sizes)
-            given = unit.find(RunInput, inputs.CURRENT, {"run_id": run_id})
+            given = unit.find(RunInput.of, inputs.CURRENT, {"run_id": run_id})
             return given, {table.key: _rows_of(unit, table, run_id) for table in tables}
 
         given, found = self._meeting_gone(lambda: self._viewing(read), tables)
@@ -103,10 +104,10 @@ class Snapshot(Targeted):
             known.latest = Seen(stamps)
         raise LostRace(f"output tables were registered {_ATTEMPTS} times while the snapshot was read")
 
-    def _packs(self, statement: Statement, run_id: str, limit: int) -> list[dict[str, Any]]:
+    def _packs(self, statement: Statement[PackRow], run_id: str, limit: int) -> list[PackRow]:
         return self._reading(lambda unit: unit.rows(statement, {"run_id": run_id, "max_bytes": limit}))
 
-    def _statement(self, seen: Seen, wanted: frozenset[str] | None) -> Statement:
+    def _statement(self, seen: Seen, wanted: frozenset[str] | None) -> Statement[PackRow]:
         current = inputs.CURRENT.element.subquery()  # type: ignore[attr-defined]
         parts = [
             self._packed(REGISTRY_ROWS, [REGISTRY.c[name] for name in STAMP]),
@@ -118,7 +119,7 @@ class Snapshot(Targeted):
         packs = sa.union_all(*parts).cte("packs")
         if len(seen.statements) >= _MOST_STATEMENTS:
             seen.statements.clear()
-        made = seen.statements[wanted] = prepared(within_the_limit(packs))
+        made = seen.statements[wanted] = prepared(within_the_limit(packs), PackRow)
         return made
 
     def _packed(self, source: int, columns: Sequence[Any]) -> sa.Select[Any]:
@@ -128,7 +129,7 @@ class Snapshot(Targeted):
         return sa.select(of, packed.label("data"), self._backend.packed_size(packed).label("size"))
 
     def _unpacked(
-        self, packs: Sequence[Mapping[str, Any]], seen: Seen, wanted: frozenset[str] | None, limit: int
+        self, packs: Sequence[PackRow], seen: Seen, wanted: frozenset[str] | None, limit: int
     ) -> tuple[RunInput | None, list[OutputTable[Any]], Found]:
         _refuse_large(limit, sizes_of(packs, seen))
         given = next((input_of(pack["data"]) for pack in packs if pack["source"] == INPUT_ROWS), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -14,12 +14,13 @@ from lastlight_state import codec
 from lastlight_state.db import columns
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.rows import UNREADABLE
-from lastlight_state.db.statements import Statement, number
+from lastlight_state.db.statements import Row, Statement, number
 from lastlight_state.errors import CorruptData
 from lastlight_state.outputs import inputs
 from lastlight_state.outputs.catalog.registry import Registered
 from lastlight_state.outputs.records import RunInput
 from lastlight_state.outputs.results.statements import statements_of
+from lastlight_state.outputs.shown import PackRow
 from lastlight_state.outputs.table import OutputTable
 
 #: What the rows of a packed statement are, where they are not of the table of that number.
@@ -36,7 +37,7 @@ class Seen:
         self.registered = tuple(map(_registered, stamps))
         #: Of every column that the registry knows, whatever this process has defined.
         self.handles = tuple(found.handle() for found in self.registered)
-        self.statements: dict[frozenset[str] | None, Statement] = {}
+        self.statements: dict[frozenset[str] | None, Statement[PackRow]] = {}
 
 
 class Known:
@@ -57,19 +58,21 @@ class Known:
 def _registered(stamp: tuple[Any, ...]) -> Registered:
     row = dict(zip(STAMP, stamp, strict=True))
     times = {name: parse_time(codec.decode(row[name])) for name in _TIMES}
-    return Registered.of({**row, **times, "columns": codec.decode(row["columns"])})
+    values: Any = {**row, **times, "columns": codec.decode(row["columns"])}
+    return Registered.of(values)
 
 
 def input_of(texts: Sequence[Any]) -> RunInput:
     row = dict(zip((column.name for column in inputs.FULL), texts, strict=True))
     created = parse_time(codec.decode(row["created_at"]))
     changed = {"revision": int(row["revision"]), "created_at": created, "payload": codec.decode_jsonb(row["payload"])}
-    return RunInput.of({**row, **changed})
+    values: Any = {**row, **changed}
+    return RunInput.of(values)
 
 
-def row_of(table: OutputTable[Any], texts: Sequence[Any]) -> dict[str, Any]:
+def row_of(table: OutputTable[Any], texts: Sequence[Any]) -> Row:
     """The row that a list of texts stands for. Raises `CorruptData` where one cannot be read."""
-    row: dict[str, Any] = {}
+    row: Row = {}
     for (name, token), text in zip(statements_of(table).shown, texts, strict=True):
         try:
             row[name] = None if text is None else _READ[token](text)
@@ -102,7 +105,7 @@ def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
     return sa.select(packs.c.source, sa.case((few, packs.c.data)).label("data"), packs.c.size)
 
 
-def sizes_of(packs: Sequence[Mapping[str, Any]], seen: Seen) -> dict[str, int]:
+def sizes_of(packs: Sequence[PackRow], seen: Seen) -> dict[str, int]:
     sizes: Counter[str] = Counter()
     for pack in packs:
         if pack["source"] >= 0:

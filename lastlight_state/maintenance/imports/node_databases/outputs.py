@@ -44,7 +44,7 @@ _CHECKS: dict[str, Check] = {
 
 def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
     """Return those of these tables that are defined here with all columns that their rows have, or for any object."""
-    known = {one.table_name: one for one in view.all(Registered, ALL)} if any(outputs.values()) else {}
+    known = {one.table_name: one for one in view.all(Registered.of, ALL)} if any(outputs.values()) else {}
     there = {name: known[name] for name, rows in outputs.items() if rows and name in known}
     return {name: table for name, table in there.items() if _fits(table, outputs[name]) or _is_open(view, table)}
 
