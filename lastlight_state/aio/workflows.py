@@ -44,6 +44,7 @@ class AsyncRuns(Face[Runs]):
     create = writing(Runs.create)
     ensure = writing(Runs.ensure)
     get = reading(Runs.get)
+    find = reading(Runs.find)
     get_resume = reading(Runs.get_resume)
     list = reading(Runs.list)
     append_phase = writing(Runs.append_phase)

@@ -214,6 +214,13 @@ def test_a_trace_is_noted_without_touching_anything_else(store: StateStore, froz
     assert store.workflows.runs.get(run.id) == expected
 
 
+def test_a_run_is_found_or_not(store: StateStore) -> None:
+    """workflows W-205."""
+    run = store.workflows.runs.create("w", trigger=Trigger("t", type="cli"), phase="p", context={"a": 1})
+    assert store.workflows.runs.find(run.id) == run
+    assert store.workflows.runs.find("nobody") is None
+
+
 def test_unknown_runs_are_not_found(store: StateStore) -> None:
     """workflows W-13."""
     runs = store.workflows.runs
