@@ -17,12 +17,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
-from lastlight_state.db.declarations import COMMENT_PREFIX, TableFacts, facts_of, is_personal
+from lastlight_state.db.declarations import COMMENT_PREFIX, KIB, MIB, Setting, TableFacts, facts_of, is_personal
 from lastlight_state.db.guards import Guard
 from lastlight_state.db.indexes import ONLY
 from lastlight_state.db.reactions import EVENTS, DerivedRow, Reaction
 from lastlight_state.migrations import history, migrate
 from lastlight_state.migrations.metadata import DERIVED_ROWS, GUARDS, METADATA, REACTIONS
+from lastlight_state.settings import Limits
 
 PAGE = Path(__file__).with_name("schema.md")
 
@@ -43,6 +44,9 @@ A *guard* is a trigger that refuses a statement, whoever sends it, and says why.
 One with a *permit* lets the statement through while `maintenance_permits` holds a row of that kind.
 A *trigger* that refuses nothing changes other rows, in the transaction of whoever wrote.
 A column is *personal* if it can hold what a person said, what was said of a person, or a person's name.
+The *limit* of a text or JSON is the most bytes of UTF-8 that a call stores there: fixed, or a setting with its default.
+Where it is empty, the library makes the value; a column of words lists those that this version knows.
+Nothing in the database enforces a limit, so other programs may have stored more; that stays readable.
 """
 
 Brought = dict[tuple[str, str], str]
@@ -95,7 +99,8 @@ def _section(table: sa.Table, brought: Brought) -> Iterator[str]:
     yield from _kept(facts_of(table))
     yield ""
     yield from _table(
-        ("column", "SQLite", "Postgres", "null", "default", "personal", "since"), _column_rows(table, first, brought)
+        ("column", "SQLite", "Postgres", "null", "default", "personal", "limit", "since"),
+        _column_rows(table, first, brought),
     )
     yield ""
     yield f"Primary key: {_names(table.primary_key.columns)}."
@@ -147,6 +152,7 @@ def _column_rows(table: sa.Table, first: str, brought: Brought) -> Iterator[tupl
             "yes" if column.nullable else "",
             _default(column),
             "yes" if is_personal(column) else "",
+            _limit(column),
             "" if since == first else since,
         )
 
@@ -159,6 +165,23 @@ def _default(column: sa.Column[Any]) -> str:
         return ""
     text = f"'{given}'" if isinstance(given, str) else str(given.compile(dialect=_POSTGRES))
     return f"`{text}`"
+
+
+def _limit(column: sa.Column[Any]) -> str:
+    if "words" in column.info:
+        return " ".join(f"`{word}`" for word in sorted(column.info["words"]))
+    most = column.info.get("most")
+    if isinstance(most, Setting):
+        return f"`limits.{most.name}`, {_size(getattr(Limits(), most.name))}"
+    levels = f", {column.info['depth']} levels" if "depth" in column.info else ""
+    return "" if most is None else f"{_size(most)}{levels}"
+
+
+def _size(most: int) -> str:
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
+        if most % unit == 0:
+            return f"{most // unit} {name}"
+    return f"{most} B"
 
 
 def _index_rows(table: sa.Table) -> Iterator[tuple[str, ...]]:

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from math import isfinite
 from typing import Any, TypeVar
+
+import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import packing, words
+from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.db import valid
+from lastlight_state.db.columns import form_of
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
+
+_MESSAGE = limits_of(MESSAGES)
 
 T = TypeVar("T")
 
 Row = dict[str, Any]
+#: Checks an argument, which is named first, and returns the value to store.
+Check = Callable[[str, Any], Any]
 
 
-def name(where: str, value: Any) -> str | None:
-    """A name or id of at most 256 bytes, or None."""
-    return None if value is None else valid.identifier(where, value, words.NAME)
+def name(where: str, value: Any, most: int) -> str | None:
+    """Return a name, id or path of at most ``most`` bytes, or None."""
+    return None if value is None else valid.identifier(where, value, most)
+
+
+def of(table: sa.Table, *names: str) -> dict[str, Check]:
+    """Return the checks of these columns by their names: of a name or an object, each up to its limit."""
+    most = vars(limits_of(table))
+    return {one: partial(encoded if form_of(table.c[one]) == "JSON" else name, most=most[one]) for one in names}
 
 
 def encoded(where: str, value: Any, most: int) -> str | None:
@@ -36,7 +52,7 @@ def content(where: str, value: Any) -> str:
     """Any JSON but None, as text."""
     if value is None:
         raise InvalidValue(where, "must not be None")
-    return codec.encode(where, value, max_bytes=words.CONTENT)
+    return codec.encode(where, value, max_bytes=_MESSAGE.content)
 
 
 def created(where: str, value: Any, now: datetime) -> tuple[datetime, float | None]:
@@ -61,7 +77,7 @@ def optional_time(where: str, value: Any) -> datetime | None:
     return None if value is None else aware_utc(where, value)
 
 
-def fields(where: str, given: Any, of: Mapping[str, Callable[[str, Any], Any]]) -> Row:
+def fields(where: str, given: Any, of: Mapping[str, Check]) -> Row:
     """The fields of an argument group, each by its check."""
     return {key: check(f"{where}.{key}", getattr(given, key)) for key, check in of.items()}
 
@@ -76,17 +92,7 @@ def batch(where: str, given: Any, most: int) -> Sequence[Any]:
 
 def message_ids(where: str, given: Any, most: int) -> list[str]:
     """Ids of messages, in their order, repetitions included."""
-    return [valid.identifier(f"{where}[{i}]", one) for i, one in enumerate(batch(where, given, most))]
-
-
-def metadata(where: str, value: Any) -> str | None:
-    """The node metadata of a record."""
-    return encoded(where, value, words.METADATA)
-
-
-def others(where: str, value: Any) -> str | None:
-    """What has no column."""
-    return encoded(where, value, words.EXTRA)
+    return [valid.identifier(f"{where}[{i}]", one, _MESSAGE.id) for i, one in enumerate(batch(where, given, most))]
 
 
 def kind(where: str, value: Any) -> str | None:
@@ -97,11 +103,6 @@ def kind(where: str, value: Any) -> str | None:
 def source(where: str, value: Any) -> str | None:
     """Where a session comes from, or None."""
     return None if value is None else valid.word(where, value, words.SOURCE_KINDS)
-
-
-def path(where: str, value: Any) -> str | None:
-    """A path, or None."""
-    return None if value is None else valid.identifier(where, value, words.PATH)
 
 
 def vector(where: str, value: Any) -> bytes:

@@ -11,12 +11,15 @@ from lastlight_state.conversations.records import Ancestor, Branch, BranchSummar
 from lastlight_state.conversations.shown import BranchSummaryRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import bind
 from lastlight_state.db.unit import Unit
 from lastlight_state.ids import new_id
+
+_MOST = limits_of(BRANCHES)
 
 _b = BRANCHES.c
 
@@ -50,16 +53,16 @@ class Lineage(Repository):
         more than 1,000 ancestors.
         """
         now = self._now()
-        checks.metadata("node_metadata", node_metadata)
+        checks.encoded("node_metadata", node_metadata, _MOST.node_metadata)
         given = branching.origin_in("node_metadata", node_metadata)
         branching.refuse_other_origin("node_metadata", given, parent_branch_id, at)
         row: branching.ForkDraft = {
-            "id": new_id() if branch_id is None else valid.identifier("branch_id", branch_id),
+            "id": new_id() if branch_id is None else valid.identifier("branch_id", branch_id, _MOST.id),
             "created_at": now,
             "created_at_unix": None,
             "user": None,
-            "name": checks.name("name", name),
-            "session_id": checks.name("session_id", session_id),
+            "name": checks.name("name", name, _MOST.name),
+            "session_id": checks.name("session_id", session_id, _MOST.session_id),
             "progression_id": None,
             "system_msg_id": None,
             "parent_branch_id": valid.sought("parent_branch_id", parent_branch_id),

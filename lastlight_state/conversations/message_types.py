@@ -11,8 +11,11 @@ from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_o
 from lastlight_state.conversations.records import MessageType
 from lastlight_state.conversations.tables import TYPES
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import bind, number, prepared
+
+_MOST = limits_of(TYPES)
 
 _c = TYPES.c
 
@@ -28,7 +31,7 @@ class MessageTypes(Repository):
         """The number of a class, which gets one if it has none. None and ``""`` are 0."""
         if lion_class is None or lion_class == "":
             return words.UNKNOWN_TYPE
-        name = valid.identifier("lion_class", lion_class)
+        name = valid.identifier("lion_class", lion_class, _MOST.lion_class)
         known = self._remember(KnownClasses)
         found = known.numbers.get(name)
         if found is not None:

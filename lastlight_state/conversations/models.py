@@ -14,7 +14,16 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.conversations.words import SOURCES, STATUSES
 from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import bytes_column, described, json_column, person_column, text_column
+from lastlight_state.db.declarations import (
+    KIB,
+    MIB,
+    bytes_column,
+    described,
+    json_column,
+    person_column,
+    text_column,
+    word_column,
+)
 
 
 class MessageTypeModel(Base):
@@ -26,7 +35,7 @@ class MessageTypeModel(Base):
     )
 
     type_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    lion_class: Mapped[str] = text_column(unique=True, personal=False)
+    lion_class: Mapped[str] = text_column(256, unique=True, personal=False)
 
 
 class MessageModel(Base):
@@ -40,20 +49,20 @@ class MessageModel(Base):
         newest=("created_at",),
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     created_at: Mapped[datetime]
     created_at_unix: Mapped[float | None]
-    sender: Mapped[str | None] = person_column()
-    recipient: Mapped[str | None] = person_column()
-    channel: Mapped[str | None] = text_column(personal=False)
-    role: Mapped[str] = text_column(personal=False)
+    sender: Mapped[str | None] = person_column(256)
+    recipient: Mapped[str | None] = person_column(256)
+    channel: Mapped[str | None] = text_column(256, personal=False)
+    role: Mapped[str] = text_column(64, personal=False)
     lion_class: Mapped[int] = mapped_column(ForeignKey("message_types.type_id"), server_default=text("0"))
     revision: Mapped[int] = mapped_column(server_default=text("0"))
     revised_at: Mapped[datetime | None]
-    embedding_model: Mapped[str | None] = text_column(personal=False)
-    node_metadata: Mapped[Any] = json_column(personal=True, redacted=False, shape=dict, nullable=True)
-    extra: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
-    content: Mapped[Any] = json_column(personal=True, nullable=False)
+    embedding_model: Mapped[str | None] = text_column(256, personal=False)
+    node_metadata: Mapped[Any] = json_column(256 * KIB, personal=True, redacted=False, shape=dict, nullable=True)
+    extra: Mapped[Any] = json_column(8 * MIB, personal=True, shape=dict, nullable=True)
+    content: Mapped[Any] = json_column(8 * MIB, personal=True, nullable=False)
     embedding: Mapped[bytes | None] = bytes_column(personal=True)
 
 
@@ -65,15 +74,15 @@ class ProgressionModel(Base):
         "orders of messages, of sessions and branches", pruned_as=("sessions", "orphans"), erased="emptied"
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     created_at: Mapped[datetime]
     created_at_unix: Mapped[float | None]
-    name: Mapped[str | None] = text_column(personal=True)
+    name: Mapped[str | None] = text_column(256, personal=True)
     start_ord: Mapped[int] = mapped_column(server_default=text("0"))
     next_ord: Mapped[int] = mapped_column(server_default=text("0"))
     version: Mapped[int] = mapped_column(server_default=text("0"))
-    node_metadata: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
-    extra: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
+    node_metadata: Mapped[Any] = json_column(256 * KIB, personal=True, shape=dict, nullable=True)
+    extra: Mapped[Any] = json_column(8 * MIB, personal=True, shape=dict, nullable=True)
 
 
 class ProgressionLinkModel(Base):
@@ -83,10 +92,10 @@ class ProgressionLinkModel(Base):
     __table_args__ = described("which message stands at which position of an order", pruned_as=("sessions", "orphans"))
 
     progression_id: Mapped[str] = text_column(
-        ForeignKey("progressions.id", ondelete="CASCADE"), primary_key=True, personal=False
+        256, ForeignKey("progressions.id", ondelete="CASCADE"), primary_key=True, personal=False
     )
     ord: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    message_id: Mapped[str] = text_column(ForeignKey("messages.id"), personal=False)
+    message_id: Mapped[str] = text_column(256, ForeignKey("messages.id"), personal=False)
 
 
 class InvocationKindModel(Base):
@@ -97,7 +106,7 @@ class InvocationKindModel(Base):
         "words for what a conversation session runs", kept="words that rows of conversations name"
     )
 
-    word: Mapped[str] = text_column(primary_key=True, personal=False)
+    word: Mapped[str] = text_column(None, primary_key=True, personal=False)
 
 
 class SourceKindModel(Base):
@@ -108,7 +117,7 @@ class SourceKindModel(Base):
         "words for where a conversation session comes from", kept="words that rows of conversations name"
     )
 
-    word: Mapped[str] = text_column(primary_key=True, personal=False)
+    word: Mapped[str] = text_column(None, primary_key=True, personal=False)
 
 
 class SessionModel(Base):
@@ -122,43 +131,43 @@ class SessionModel(Base):
         newest=("updated_at",),
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     created_at: Mapped[datetime]
     created_at_unix: Mapped[float | None]
-    name: Mapped[str | None] = text_column(personal=True)
-    user: Mapped[str | None] = person_column()
-    progression_id: Mapped[str] = text_column(ForeignKey("progressions.id"), personal=False)
-    first_msg_id: Mapped[str | None] = text_column(ForeignKey("messages.id"), personal=False)
-    last_msg_id: Mapped[str | None] = text_column(ForeignKey("messages.id"), personal=False)
+    name: Mapped[str | None] = text_column(256, personal=True)
+    user: Mapped[str | None] = person_column(256)
+    progression_id: Mapped[str] = text_column(256, ForeignKey("progressions.id"), personal=False)
+    first_msg_id: Mapped[str | None] = text_column(256, ForeignKey("messages.id"), personal=False)
+    last_msg_id: Mapped[str | None] = text_column(256, ForeignKey("messages.id"), personal=False)
     updated_at: Mapped[datetime]
-    playbook_name: Mapped[str | None] = text_column(personal=False)
-    agent_name: Mapped[str | None] = text_column(personal=False)
-    invocation_kind: Mapped[str | None] = text_column(ForeignKey("invocation_kinds.word"), personal=False)
-    show_topic: Mapped[str | None] = text_column(personal=False)
-    show_play_name: Mapped[str | None] = text_column(personal=False)
-    artifacts_path: Mapped[str | None] = text_column(personal=False)
+    playbook_name: Mapped[str | None] = text_column(256, personal=False)
+    agent_name: Mapped[str | None] = text_column(256, personal=False)
+    invocation_kind: Mapped[str | None] = text_column(None, ForeignKey("invocation_kinds.word"), personal=False)
+    show_topic: Mapped[str | None] = text_column(256, personal=False)
+    show_play_name: Mapped[str | None] = text_column(256, personal=False)
+    artifacts_path: Mapped[str | None] = text_column(4 * KIB, personal=False)
     source_kind: Mapped[str | None] = text_column(
-        ForeignKey("source_kinds.word"), server_default="live", personal=False
+        None, ForeignKey("source_kinds.word"), server_default="live", personal=False
     )
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
     last_message_at: Mapped[datetime | None]
     version: Mapped[int] = mapped_column(server_default=text("0"))
-    status: Mapped[str | None] = text_column(personal=False, words=STATUSES)
-    status_reason: Mapped[str | None] = text_column(personal=False)
+    status: Mapped[str | None] = word_column(STATUSES)
+    status_reason: Mapped[str | None] = text_column(None, personal=False)
     transition_seq: Mapped[int] = mapped_column(server_default=text("0"))
     change_seq: Mapped[int] = mapped_column(server_default=text("0"))
-    owner: Mapped[str | None] = text_column(personal=False)
+    owner: Mapped[str | None] = text_column(256, personal=False)
     heartbeat_at: Mapped[datetime | None]
     ended_at_is_approximate: Mapped[bool] = mapped_column(server_default=false())
-    project: Mapped[str | None] = text_column(personal=False)
-    agent_session_id: Mapped[str | None] = text_column(personal=False)
-    workflow_run_id: Mapped[str | None] = text_column(personal=False)
-    hold_reason: Mapped[str | None] = text_column(personal=True)
-    node_metadata: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
-    extra: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
-    artifact_contract: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
-    artifact_verification: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
+    project: Mapped[str | None] = text_column(256, personal=False)
+    agent_session_id: Mapped[str | None] = text_column(256, personal=False)
+    workflow_run_id: Mapped[str | None] = text_column(256, personal=False)
+    hold_reason: Mapped[str | None] = text_column(1024, personal=True)
+    node_metadata: Mapped[Any] = json_column(256 * KIB, personal=True, shape=dict, nullable=True)
+    extra: Mapped[Any] = json_column(8 * MIB, personal=True, shape=dict, nullable=True)
+    artifact_contract: Mapped[Any] = json_column(256 * KIB, personal=True, shape=dict, nullable=True)
+    artifact_verification: Mapped[Any] = json_column(256 * KIB, personal=True, shape=dict, nullable=True)
 
 
 class BranchModel(Base):
@@ -172,25 +181,25 @@ class BranchModel(Base):
         "branches of conversation sessions, forks among them", pruned_as=("sessions",), erased="emptied"
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     created_at: Mapped[datetime]
     created_at_unix: Mapped[float | None]
-    user: Mapped[str | None] = person_column()
-    name: Mapped[str | None] = text_column(personal=True)
-    session_id: Mapped[str] = text_column(ForeignKey("sessions.id", ondelete="CASCADE"), personal=False)
-    progression_id: Mapped[str] = text_column(ForeignKey("progressions.id"), personal=False)
-    system_msg_id: Mapped[str | None] = text_column(ForeignKey("messages.id"), personal=False)
-    parent_branch_id: Mapped[str | None] = text_column(ForeignKey("branches.id"), personal=False)
+    user: Mapped[str | None] = person_column(256)
+    name: Mapped[str | None] = text_column(256, personal=True)
+    session_id: Mapped[str] = text_column(256, ForeignKey("sessions.id", ondelete="CASCADE"), personal=False)
+    progression_id: Mapped[str] = text_column(256, ForeignKey("progressions.id"), personal=False)
+    system_msg_id: Mapped[str | None] = text_column(256, ForeignKey("messages.id"), personal=False)
+    parent_branch_id: Mapped[str | None] = text_column(256, ForeignKey("branches.id"), personal=False)
     forked_at_ord: Mapped[int | None]
     fork_depth: Mapped[int] = mapped_column(server_default=text("0"))
-    status: Mapped[str | None] = text_column(personal=False, words=STATUSES)
+    status: Mapped[str | None] = word_column(STATUSES)
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
-    provider: Mapped[str | None] = text_column(personal=False)
-    model: Mapped[str | None] = text_column(personal=False)
-    agent_name: Mapped[str | None] = text_column(personal=False)
-    node_metadata: Mapped[Any] = json_column(personal=False, shape=dict, nullable=True)
-    extra: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
+    provider: Mapped[str | None] = text_column(256, personal=False)
+    model: Mapped[str | None] = text_column(256, personal=False)
+    agent_name: Mapped[str | None] = text_column(256, personal=False)
+    node_metadata: Mapped[Any] = json_column(256 * KIB, personal=False, shape=dict, nullable=True)
+    extra: Mapped[Any] = json_column(8 * MIB, personal=True, shape=dict, nullable=True)
 
 
 class VectorNamespaceModel(Base):
@@ -202,9 +211,9 @@ class VectorNamespaceModel(Base):
         kept="derived data: `store.conversations.vectors.clear` removes them",
     )
 
-    namespace: Mapped[str] = text_column(primary_key=True, personal=False)
+    namespace: Mapped[str] = text_column(256, primary_key=True, personal=False)
     dimensions: Mapped[int]
-    model: Mapped[str | None] = text_column(personal=False)
+    model: Mapped[str | None] = text_column(256, personal=False)
     created_at: Mapped[datetime]
 
 
@@ -218,17 +227,19 @@ class VectorModel(Base):
         erased="removed",
     )
 
-    namespace: Mapped[str] = text_column(ForeignKey("vector_namespaces.namespace"), primary_key=True, personal=False)
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    document_id: Mapped[str | None] = text_column(personal=False)
+    namespace: Mapped[str] = text_column(
+        256, ForeignKey("vector_namespaces.namespace"), primary_key=True, personal=False
+    )
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    document_id: Mapped[str | None] = text_column(256, personal=False)
     chunk_index: Mapped[int] = mapped_column(server_default=text("0"))
     dimensions: Mapped[int]
     norm: Mapped[float]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime | None]
     embedding: Mapped[bytes] = bytes_column(personal=True)
-    chunk_metadata: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
-    content: Mapped[str] = text_column(personal=True)
+    chunk_metadata: Mapped[Any] = json_column(256 * KIB, personal=True, shape=dict, nullable=True)
+    content: Mapped[str] = text_column(MIB, personal=True)
 
 
 class SessionTransitionModel(Base):
@@ -244,18 +255,18 @@ class SessionTransitionModel(Base):
         ),
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    session_id: Mapped[str] = text_column(personal=False)
-    branch_id: Mapped[str | None] = text_column(personal=False)
+    id: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    session_id: Mapped[str] = text_column(256, personal=False)
+    branch_id: Mapped[str | None] = text_column(256, personal=False)
     seq: Mapped[int]
-    previous_status: Mapped[str | None] = text_column(personal=False)
-    status: Mapped[str] = text_column(personal=False)
-    reason_code: Mapped[str] = text_column(personal=False)
-    source: Mapped[str] = text_column(personal=False, words=SOURCES)
-    actor: Mapped[str | None] = text_column(personal=True)
+    previous_status: Mapped[str | None] = text_column(None, personal=False)
+    status: Mapped[str] = text_column(None, personal=False)
+    reason_code: Mapped[str] = text_column(None, personal=False)
+    source: Mapped[str] = word_column(SOURCES)
+    actor: Mapped[str | None] = text_column(256, personal=True)
     created_at: Mapped[datetime]
-    reason_summary: Mapped[str | None] = text_column(personal=True)
-    evidence: Mapped[Any] = json_column(personal=True, nullable=True)
+    reason_summary: Mapped[str | None] = text_column(1024, personal=True)
+    evidence: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
 
 
 class SessionChangeModel(Base):
@@ -267,17 +278,17 @@ class SessionChangeModel(Base):
     )
 
     session_id: Mapped[str] = text_column(
-        ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, personal=False
+        256, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True, personal=False
     )
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    kind: Mapped[str] = text_column(personal=False)
-    branch_id: Mapped[str | None] = text_column(personal=False)
-    progression_id: Mapped[str | None] = text_column(personal=False)
-    message_id: Mapped[str | None] = text_column(personal=False)
+    kind: Mapped[str] = text_column(None, personal=False)
+    branch_id: Mapped[str | None] = text_column(256, personal=False)
+    progression_id: Mapped[str | None] = text_column(256, personal=False)
+    message_id: Mapped[str | None] = text_column(256, personal=False)
     ord: Mapped[int | None]
     count: Mapped[int | None]
     at: Mapped[datetime]
-    details: Mapped[Any] = json_column(personal=False, shape=dict, nullable=True)
+    details: Mapped[Any] = json_column(16 * KIB, personal=False, shape=dict, nullable=True)
 
 
 class ExchangeInboxModel(Base):
@@ -290,7 +301,7 @@ class ExchangeInboxModel(Base):
         erased="removed",
     )
 
-    owner: Mapped[str] = text_column(primary_key=True, personal=True)
+    owner: Mapped[str] = text_column(256, primary_key=True, personal=True)
     next_ord: Mapped[int] = mapped_column(server_default=text("0"))
     created_at: Mapped[datetime]
 
@@ -304,17 +315,17 @@ class ExchangeDeliveryModel(Base):
         described("messages in inboxes of the exchange", pruned_as=("sessions", "exchange"), erased="removed"),
     )
 
-    owner: Mapped[str] = text_column(ForeignKey("exchange_inboxes.owner"), primary_key=True, personal=True)
+    owner: Mapped[str] = text_column(256, ForeignKey("exchange_inboxes.owner"), primary_key=True, personal=True)
     ord: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    message_id: Mapped[str] = text_column(ForeignKey("messages.id"), personal=False)
-    sender: Mapped[str | None] = person_column()
-    channel: Mapped[str | None] = text_column(personal=False)
+    message_id: Mapped[str] = text_column(256, ForeignKey("messages.id"), personal=False)
+    sender: Mapped[str | None] = person_column(256)
+    channel: Mapped[str | None] = text_column(256, personal=False)
     delivered_at: Mapped[datetime]
-    taken_by: Mapped[str | None] = person_column()
+    taken_by: Mapped[str | None] = person_column(256)
     taken_until: Mapped[datetime | None]
     takes: Mapped[int] = mapped_column(server_default=text("0"))
     acked_at: Mapped[datetime | None]
-    acked_by: Mapped[str | None] = person_column()
+    acked_by: Mapped[str | None] = person_column(256)
 
 
 class ExchangeMemberModel(Base):
@@ -325,7 +336,7 @@ class ExchangeMemberModel(Base):
         "members of channels of the exchange", kept="one row for each member of a channel", erased="removed"
     )
 
-    channel: Mapped[str] = text_column(primary_key=True, personal=False)
-    member: Mapped[str] = text_column(primary_key=True, personal=True)
+    channel: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    member: Mapped[str] = text_column(256, primary_key=True, personal=True)
     joined_at: Mapped[datetime]
     left_at: Mapped[datetime | None]

@@ -91,19 +91,7 @@ UNKNOWN_CLASS, UNKNOWN_TYPE = "__unknown__", 0
 #: The greatest number of the classes that are known from the start.
 LAST_TYPE = 5
 
-# Bytes of UTF-8.
-NAME = 256
-ROLE = 64
-PATH = 4_096
-CONTENT = 8 * 1024 * 1024
-EXTRA = 8 * 1024 * 1024
-METADATA = 256 * 1024
-#: Of the text of a chunk.
-CHUNK = 1024 * 1024
-SUMMARY = 1_024
-EVIDENCE = 64 * 1024
-DETAILS = 16 * 1024
-#: Of all messages or chunks of one call.
+#: The most bytes of all messages or chunks of one call.
 BATCH_BYTES = 32 * 1024 * 1024
 
 #: The most messages that one call appends.

@@ -1,21 +1,25 @@
-"""What tables and columns say of themselves: personal data, vocabulary, and when rows leave.
+"""What tables and columns say of themselves: personal data, limits, vocabulary, and when rows leave.
 
-A model says it once, where the column is declared. Erasure, redaction, doctor, bundles and ``docs/schema.md`` read it
-here, so that nothing keeps a list of columns beside the models.
+A model says it once, where the column is declared. Checks of arguments, erasure, redaction, doctor, bundles and
+``docs/schema.md`` read it here, so that nothing keeps a list of columns or a limit beside the models.
 
 A column is *personal* if it can hold what a person said, what was said of a person, or a person's name. Every column of
-text, JSON or bytes says whether it is; there is no default.
+text, JSON or bytes says whether it is; there is no default. Every column of text or JSON also says how many bytes a
+caller may store in it, or None where no limit is checked, because the library makes the value itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.orm import MappedColumn, mapped_column
 
+from lastlight_state import codec
 from lastlight_state.db import columns
 
 COMMENT_PREFIX = "lastlight_state: "
@@ -24,8 +28,22 @@ COMMENT_PREFIX = "lastlight_state: "
 #: go with the run, when it is pruned.
 Erased = Literal["emptied", "removed", "with_run"]
 
-_ASKED = (sa.String, sa.LargeBinary, sa.JSON, columns.BinaryJson, columns.RawBytes)
+_LIMITED = (sa.String, sa.JSON, columns.BinaryJson)
+_ASKED = (*_LIMITED, sa.LargeBinary, columns.RawBytes)
 _FACTS = "facts"
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A limit that the caller may set: a name of `lastlight_state.settings.Limits`."""
+
+    name: str
+
+
+Most: TypeAlias = "int | Setting | None"
+"""The most bytes of UTF-8 that a caller may store in a column of text or JSON, or None for no limit."""
 
 
 class UndeclaredColumn(TypeError):
@@ -63,28 +81,39 @@ def described(
     return {"comment": f"{COMMENT_PREFIX}{holds}", "info": {_FACTS: facts}, **options}
 
 
-def text_column(
-    *arguments: Any, personal: bool, words: Collection[str] | None = None, **options: Any
-) -> MappedColumn[Any]:
-    """Return a column of text. ``words`` are those that this version knows; others may be stored."""
-    info = {} if words is None else {"words": frozenset(words)}
-    return mapped_column(columns.Text, *arguments, info={"personal": personal, **info}, **options)
+def text_column(most: Most, *arguments: Any, personal: bool, **options: Any) -> MappedColumn[Any]:
+    """Return a column of text, of at most ``most`` bytes of UTF-8."""
+    return mapped_column(columns.Text, *arguments, info={"personal": personal, "most": most}, **options)
 
 
-def person_column(*arguments: Any, **options: Any) -> MappedColumn[Any]:
+def word_column(words: Collection[str], *arguments: Any, **options: Any) -> MappedColumn[Any]:
+    """Return a column of words from a vocabulary: those that this version knows. Others may be stored."""
+    info = {"personal": False, "most": None, "words": frozenset(words)}
+    return mapped_column(columns.Text, *arguments, info=info, **options)
+
+
+def person_column(most: Most, *arguments: Any, **options: Any) -> MappedColumn[Any]:
     """Return a column whose text is the name by which `erase` knows a person. It forgets that name, and no other."""
-    return mapped_column(columns.Text, *arguments, info={"personal": True, "person": True}, **options)
+    return mapped_column(columns.Text, *arguments, info={"personal": True, "person": True, "most": most}, **options)
 
 
 def json_column(
-    *, personal: bool, redacted: bool = True, shape: type | None = None, **options: Any
+    most: Most,
+    *,
+    personal: bool,
+    depth: int = codec.MAX_DEPTH,
+    redacted: bool = True,
+    shape: type | None = None,
+    **options: Any,
 ) -> MappedColumn[Any]:
-    """Return a column of JSON. With ``shape``, which is dict or list, a value of another shape is damage.
+    """Return a column of JSON, of at most ``most`` bytes as text and ``depth`` levels of objects and arrays.
 
-    ``redacted=False`` keeps a personal column as it is when `redact` empties the row; `erase` empties it.
+    With ``shape``, which is dict or list, a value of another shape is damage. ``redacted=False`` keeps a personal
+    column as it is when `redact` empties the row; `erase` empties it.
     """
-    info = {} if shape is None else {"shape": shape}
-    return mapped_column(columns.Json, info={"personal": personal, "redacted": redacted, **info}, **options)
+    info = {"personal": personal, "redacted": redacted, "most": most, "depth": depth}
+    shaped = {} if shape is None else {"shape": shape}
+    return mapped_column(columns.Json, info={**info, **shaped}, **options)
 
 
 def bytes_column(*, personal: bool, **options: Any) -> MappedColumn[Any]:
@@ -96,6 +125,30 @@ def facts_of(table: sa.Table) -> TableFacts:
     """Return what a declared table says of itself."""
     found: TableFacts = table.info[_FACTS]
     return found
+
+
+class ColumnLimits(SimpleNamespace):
+    """The limits in bytes of a table's columns, as attributes that are called like the columns.
+
+    A column without a fixed limit has no attribute.
+    """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> int: ...
+
+
+@cache
+def limits_of(table: sa.Table) -> ColumnLimits:
+    """Return the limits of a table's columns, for checks of arguments. Read them when the module is loaded."""
+    most = {column.name: column.info.get("most") for column in table.columns}
+    return ColumnLimits(**{name: limit for name, limit in most.items() if isinstance(limit, int)})
+
+
+def depth_of(column: sa.Column[Any]) -> int:
+    """Return the most levels of objects and arrays in a column of JSON."""
+    depth: int = column.info["depth"]
+    return depth
 
 
 def is_personal(column: sa.Column[Any]) -> bool:
@@ -147,6 +200,8 @@ def confirm(table: sa.Table) -> None:
     for column in table.columns:
         if isinstance(column.type, _ASKED) and "personal" not in column.info:
             raise UndeclaredColumn(f"{column} must say whether it is personal: personal=True or personal=False")
+        if isinstance(column.type, _LIMITED) and "most" not in column.info:
+            raise UndeclaredColumn(f"{column} must say how many bytes it may have: a number, a Setting or None")
     facts: TableFacts | None = table.info.get(_FACTS)
     if facts is None:
         raise UndeclaredColumn(f"{table.name} must say what it holds: described(...)")

@@ -12,7 +12,7 @@ from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import described, json_column, text_column
+from lastlight_state.db.declarations import KIB, MIB, described, json_column, text_column, word_column
 from lastlight_state.db.indexes import where
 from lastlight_state.db.runs import run_id_column
 from lastlight_state.journal.words import RUNNING, SANDBOX_STATUSES, TOOL_STATUSES
@@ -25,7 +25,7 @@ class RunSequenceModel(Base):
     __table_args__ = described("the next number of each stream of a run's journal", pruned_as=("runs",))
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
-    stream: Mapped[str] = text_column(primary_key=True, personal=False)
+    stream: Mapped[str] = text_column(None, primary_key=True, personal=False)
     next_seq: Mapped[int]
 
 
@@ -42,11 +42,11 @@ class RunEventModel(Base):
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    type: Mapped[str] = text_column(personal=False)
+    type: Mapped[str] = text_column(128, personal=False)
     occurred_at: Mapped[datetime]
-    node_id: Mapped[str | None] = text_column(personal=False)
-    event_id: Mapped[str | None] = text_column(personal=False)
-    payload: Mapped[Any] = json_column(personal=True, shape=dict, nullable=False)
+    node_id: Mapped[str | None] = text_column(256, personal=False)
+    event_id: Mapped[str | None] = text_column(256, personal=False)
+    payload: Mapped[Any] = json_column(64 * KIB, personal=True, shape=dict, nullable=False)
 
 
 class RunSignalModel(Base):
@@ -59,14 +59,14 @@ class RunSignalModel(Base):
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    signal_name: Mapped[str] = text_column(personal=False)
-    correlation_id: Mapped[str | None] = text_column(personal=False)
+    signal_name: Mapped[str] = text_column(256, personal=False)
+    correlation_id: Mapped[str | None] = text_column(256, personal=False)
     received_at: Mapped[datetime]
-    received_by: Mapped[str | None] = text_column(personal=True)
-    signal_id: Mapped[str | None] = text_column(personal=False)
+    received_by: Mapped[str | None] = text_column(256, personal=True)
+    signal_id: Mapped[str | None] = text_column(256, personal=False)
     consumed_at: Mapped[datetime | None]
-    consumed_by: Mapped[str | None] = text_column(personal=False)
-    payload: Mapped[Any] = json_column(personal=True, nullable=False)
+    consumed_by: Mapped[str | None] = text_column(256, personal=False)
+    payload: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=False)
 
 
 class RunFrameModel(Base):
@@ -82,13 +82,13 @@ class RunFrameModel(Base):
     run_id: Mapped[str] = run_id_column(primary_key=True)
     frame_no: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     created_at: Mapped[datetime]
-    encoding: Mapped[str] = text_column(server_default="full", personal=False)
-    content_hash: Mapped[str] = text_column(personal=False)
+    encoding: Mapped[str] = text_column(None, server_default="full", personal=False)
+    content_hash: Mapped[str] = text_column(None, personal=False)
     full_bytes: Mapped[int]
-    note: Mapped[str | None] = text_column(personal=True)
-    mounted_task_ids: Mapped[Any] = json_column(personal=False, shape=list, nullable=True)
-    task_index: Mapped[Any] = json_column(personal=True, shape=dict, nullable=True)
-    body: Mapped[str] = text_column(personal=True)
+    note: Mapped[str | None] = text_column(4 * KIB, personal=True)
+    mounted_task_ids: Mapped[Any] = json_column(64 * KIB, personal=False, shape=list, nullable=True)
+    task_index: Mapped[Any] = json_column(64 * KIB, personal=True, shape=dict, nullable=True)
+    body: Mapped[str] = text_column(4 * MIB, personal=True)
 
 
 class ToolCallModel(Base):
@@ -101,20 +101,20 @@ class ToolCallModel(Base):
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    node_id: Mapped[str | None] = text_column(personal=False)
+    node_id: Mapped[str | None] = text_column(256, personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
     attempt: Mapped[int] = mapped_column(server_default=text("1"))
-    execution_id: Mapped[str | None] = text_column(personal=False)
-    call_id: Mapped[str | None] = text_column(personal=False)
-    tool_name: Mapped[str] = text_column(personal=False)
-    status: Mapped[str] = text_column(server_default="running", personal=False, words={RUNNING, *TOOL_STATUSES})
+    execution_id: Mapped[str | None] = text_column(256, personal=False)
+    call_id: Mapped[str | None] = text_column(256, personal=False)
+    tool_name: Mapped[str] = text_column(256, personal=False)
+    status: Mapped[str] = word_column({RUNNING, *TOOL_STATUSES}, server_default="running")
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     duration_ms: Mapped[int | None]
-    output_ref: Mapped[str | None] = text_column(personal=False)
-    input: Mapped[Any] = json_column(personal=True, nullable=True)
-    output: Mapped[Any] = json_column(personal=True, nullable=True)
-    error: Mapped[Any] = json_column(personal=True, nullable=True)
+    output_ref: Mapped[str | None] = text_column(1024, personal=False)
+    input: Mapped[Any] = json_column(256 * KIB, personal=True, nullable=True)
+    output: Mapped[Any] = json_column(256 * KIB, personal=True, nullable=True)
+    error: Mapped[Any] = json_column(256 * KIB, personal=True, nullable=True)
 
 
 class SandboxModel(Base):
@@ -126,18 +126,18 @@ class SandboxModel(Base):
     )
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
-    sandbox_id: Mapped[str] = text_column(primary_key=True, personal=False)
-    runtime: Mapped[str] = text_column(server_default="bubblewrap", personal=False)
-    status: Mapped[str] = text_column(server_default="pending", personal=False, words=SANDBOX_STATUSES)
-    remote_run_id: Mapped[str | None] = text_column(personal=False)
-    workspace_id: Mapped[str | None] = text_column(personal=False)
-    container_id: Mapped[str | None] = text_column(personal=False)
-    bundle_path: Mapped[str | None] = text_column(personal=False)
+    sandbox_id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    runtime: Mapped[str] = text_column(256, server_default="bubblewrap", personal=False)
+    status: Mapped[str] = word_column(SANDBOX_STATUSES, server_default="pending")
+    remote_run_id: Mapped[str | None] = text_column(256, personal=False)
+    workspace_id: Mapped[str | None] = text_column(256, personal=False)
+    container_id: Mapped[str | None] = text_column(256, personal=False)
+    bundle_path: Mapped[str | None] = text_column(4 * KIB, personal=False)
     shipped_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
-    config: Mapped[Any] = json_column(personal=True, shape=dict, nullable=False, server_default=text("'{}'"))
+    config: Mapped[Any] = json_column(64 * KIB, personal=True, shape=dict, nullable=False, server_default=text("'{}'"))
 
 
 class ScoreModel(Base):
@@ -148,24 +148,24 @@ class ScoreModel(Base):
         "scores of task attempts; a rerun supersedes the score before", pruned_as=("runs", "journal"), erased="with_run"
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     run_id: Mapped[str] = run_id_column()
-    node_id: Mapped[str] = text_column(personal=False)
+    node_id: Mapped[str] = text_column(256, personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
     attempt: Mapped[int] = mapped_column(server_default=text("1"))
-    scorer_id: Mapped[str] = text_column(personal=False)
-    scorer_name: Mapped[str] = text_column(personal=False)
-    source: Mapped[str] = text_column(personal=False)
+    scorer_id: Mapped[str] = text_column(256, personal=False)
+    scorer_name: Mapped[str] = text_column(256, personal=False)
+    source: Mapped[str] = text_column(None, personal=False)
     score: Mapped[float]
     latency_ms: Mapped[float | None]
     duration_ms: Mapped[float | None]
     scored_at: Mapped[datetime]
     superseded_at: Mapped[datetime | None]
-    reason: Mapped[str | None] = text_column(personal=True)
-    meta: Mapped[Any] = json_column(personal=True, nullable=True)
-    input: Mapped[Any] = json_column(personal=True, nullable=True)
-    output: Mapped[Any] = json_column(personal=True, nullable=True)
-    expected: Mapped[Any] = json_column(personal=True, nullable=True)
+    reason: Mapped[str | None] = text_column(4 * KIB, personal=True)
+    meta: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
+    input: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
+    output: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
+    expected: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
 
 
 _event = RunEventModel.__table__.c

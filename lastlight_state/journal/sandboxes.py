@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
@@ -24,6 +25,8 @@ from lastlight_state.journal.records import Sandbox, SandboxSummary
 from lastlight_state.journal.rows import SandboxRow
 from lastlight_state.journal.shown import SandboxSummaryRow
 from lastlight_state.journal.tables import SANDBOXES
+
+_MOST = limits_of(SANDBOXES)
 
 _c = SANDBOXES.c
 _KEY = (_c.run_id == bind("run_id", _c.run_id), _c.sandbox_id == bind("sandbox_id", _c.sandbox_id))
@@ -79,8 +82,8 @@ class Sandboxes(Repository):
         """
         now = self._now()
         values = {
-            "run_id": valid.identifier("run_id", run_id),
-            "sandbox_id": valid.identifier("sandbox_id", sandbox_id),
+            "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
+            "sandbox_id": valid.identifier("sandbox_id", sandbox_id, _MOST.sandbox_id),
             "created_at": now,
             "updated_at": now,
         }
@@ -117,8 +120,8 @@ class Sandboxes(Repository):
         given = {
             "run_id": None if run_id is None else valid.sought("run_id", run_id),
             "status": None if status is None else valid.word("status", status, words.SANDBOX_STATUSES),
-            "runtime": valid.optional("runtime", runtime),
-            "workspace_id": valid.optional("workspace_id", workspace_id),
+            "runtime": valid.optional("runtime", runtime, _MOST.runtime),
+            "workspace_id": valid.optional("workspace_id", workspace_id, _MOST.workspace_id),
         }
         return self._page(LIST if run_id is None else OF_RUN, SandboxSummary.of, given, limit, page_token)
 
@@ -138,13 +141,13 @@ def _field(name: str, value: Any) -> Any:
     if name == "status":
         return valid.word(where, value, words.SANDBOX_STATUSES)
     if name == "runtime":
-        return valid.identifier(where, value)
+        return valid.identifier(where, value, _MOST.runtime)
     if name == "config":
         if not isinstance(value, dict):
             raise InvalidValue(where, f"expected an object, got {type(value).__name__}")
-        return codec.encode(where, value, max_bytes=words.CONFIG)
+        return codec.encode(where, value, max_bytes=_MOST.config)
     if value is None:
         return None
     if name.endswith("_at"):
         return aware_utc(where, value)
-    return valid.identifier(where, value, words.BUNDLE_PATH if name == "bundle_path" else 256)
+    return valid.identifier(where, value, getattr(_MOST, name))

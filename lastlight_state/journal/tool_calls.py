@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.statements import Row, bind, constant, prepared
@@ -25,6 +26,8 @@ from lastlight_state.journal.records import ToolCall, ToolCallSummary
 from lastlight_state.journal.rows import ToolCallRow
 from lastlight_state.journal.shown import ToolCallSummaryRow
 from lastlight_state.journal.tables import TOOL_CALLS
+
+_MOST = limits_of(TOOL_CALLS)
 
 
 class ToolOutcomeColumns(TypedDict):
@@ -173,16 +176,18 @@ class ToolCalls(Numbered):
     ) -> ToolCallDraft:
         attempt = valid.group("task", task, TaskAttempt) if task is not None else None
         return {
-            "run_id": valid.identifier("run_id", run_id),
-            "node_id": None if attempt is None else valid.identifier("task.node_id", attempt.node_id),
+            "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
+            "node_id": None if attempt is None else valid.identifier("task.node_id", attempt.node_id, _MOST.node_id),
             "iteration": 0 if attempt is None else valid.number("task.iteration", attempt.iteration),
             "attempt": 1 if attempt is None else valid.number("task.attempt", attempt.attempt, least=1),
-            "execution_id": None if attempt is None else valid.optional("task.execution_id", attempt.execution_id),
-            "call_id": valid.optional("call_id", call_id),
-            "tool_name": valid.identifier("tool_name", tool_name),
+            "execution_id": None
+            if attempt is None
+            else valid.optional("task.execution_id", attempt.execution_id, _MOST.execution_id),
+            "call_id": valid.optional("call_id", call_id, _MOST.call_id),
+            "tool_name": valid.identifier("tool_name", tool_name, _MOST.tool_name),
             "status": words.RUNNING,
             "started_at": self._now() if at is None else aware_utc("at", at),
-            "input": _encoded("input", given),
+            "input": _encoded("input", given, _MOST.input),
             "finished_at": None,
             "duration_ms": None,
             "output_ref": None,
@@ -221,9 +226,9 @@ def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColu
         "status": valid.word("outcome.status", given.status, words.TOOL_STATUSES),
         "finished_at": at,
         "duration_ms": lasted if given.duration_ms is None else valid.number("outcome.duration_ms", given.duration_ms),
-        "output_ref": valid.optional("outcome.output_ref", given.output_ref, words.OUTPUT_REF),
-        "output": _encoded("outcome.output", given.output),
-        "error": _encoded("outcome.error", given.error),
+        "output_ref": valid.optional("outcome.output_ref", given.output_ref, _MOST.output_ref),
+        "output": _encoded("outcome.output", given.output, _MOST.output),
+        "error": _encoded("outcome.error", given.error, _MOST.error),
     }
 
 
@@ -237,10 +242,10 @@ def _filters(run_id: str, where: ToolCallFilter | None) -> Row:
     asked = ToolCallFilter() if where is None else valid.group("where", where, ToolCallFilter)
     return {
         "run_id": valid.sought("run_id", run_id),
-        "node_id": valid.optional("where.node_id", asked.node_id),
+        "node_id": valid.optional("where.node_id", asked.node_id, _MOST.node_id),
         "iteration": None if asked.iteration is None else valid.number("where.iteration", asked.iteration),
         "attempt": None if asked.attempt is None else valid.number("where.attempt", asked.attempt, least=1),
-        "tool_name": valid.optional("where.tool_name", asked.tool_name),
+        "tool_name": valid.optional("where.tool_name", asked.tool_name, _MOST.tool_name),
         "status": None
         if asked.status is None
         else valid.word("where.status", asked.status, words.TOOL_STATUSES | {words.RUNNING}),
@@ -248,5 +253,5 @@ def _filters(run_id: str, where: ToolCallFilter | None) -> Row:
     }
 
 
-def _encoded(where: str, value: Any) -> str | None:
-    return None if value is None else codec.encode(where, value, max_bytes=words.TOOL_VALUE)
+def _encoded(where: str, value: Any, most: int) -> str | None:
+    return None if value is None else codec.encode(where, value, max_bytes=most)

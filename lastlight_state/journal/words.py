@@ -1,4 +1,4 @@
-"""The vocabularies of the journal, and the limits of what callers may store in it."""
+"""The vocabularies of the journal, and its bounds that are no column's."""
 
 from __future__ import annotations
 
@@ -27,16 +27,6 @@ RUNNING = "running"
 #: The statuses in which a sandbox stays.
 SANDBOX_ENDS = ("completed", "failed", "cancelled")
 
-# Limits in bytes of UTF-8.
-TYPE = 128
-NOTE = 4096
-OUTPUT_REF = 1024
-BUNDLE_PATH = 4096
-PAYLOAD = 64 * 1024
-TOOL_VALUE = 256 * 1024
-SCORE_VALUE = 64 * 1024
-CONFIG = 64 * 1024
-FRAME = 4 * 1024 * 1024
 
 #: Levels of a frame's tree. Each is two levels of JSON, of which the library underneath writes 254 at most.
 FRAME_DEPTH = 120

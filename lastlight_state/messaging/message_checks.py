@@ -9,9 +9,13 @@ from typing import Any, TypedDict
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.messaging import transcript, words
 from lastlight_state.messaging.arguments import MessageDraft
+from lastlight_state.messaging.tables import MESSAGES
+
+_MOST = limits_of(MESSAGES)
 
 
 class Draft(TypedDict):
@@ -33,7 +37,7 @@ def message(
         "timestamp": now if timestamp is None else aware_utc(f"{where}timestamp", timestamp),
         "platform_message_id": None
         if platform_id is None or platform_id == ""
-        else valid.identifier(f"{where}platform_message_id", platform_id, words.PLATFORM_ID),
+        else valid.identifier(f"{where}platform_message_id", platform_id, _MOST.platform_message_id),
     }
 
 

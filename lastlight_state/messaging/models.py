@@ -9,7 +9,15 @@ from sqlalchemy import ForeignKey, Identity, Index, func, literal_column, text, 
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import described, json_column, person_column, text_column
+from lastlight_state.db.declarations import (
+    KIB,
+    Setting,
+    described,
+    json_column,
+    person_column,
+    text_column,
+    word_column,
+)
 from lastlight_state.db.indexes import beginning, only, where
 from lastlight_state.messaging.words import ROLES
 
@@ -25,22 +33,22 @@ class MessagingSessionModel(Base):
         newest=("last_activity_at",),
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    platform: Mapped[str] = text_column(personal=False)
-    channel_id: Mapped[str] = text_column(personal=False)
-    thread_id: Mapped[str | None] = text_column(personal=False)
-    user_id: Mapped[str] = person_column()
-    agent_session_id: Mapped[str | None] = text_column(personal=False)
+    id: Mapped[str] = text_column(200, primary_key=True, personal=False)
+    platform: Mapped[str] = text_column(64, personal=False)
+    channel_id: Mapped[str] = text_column(256, personal=False)
+    thread_id: Mapped[str | None] = text_column(256, personal=False)
+    user_id: Mapped[str] = person_column(256)
+    agent_session_id: Mapped[str | None] = text_column(200, personal=False)
     created_at: Mapped[datetime]
     last_activity_at: Mapped[datetime]
     message_count: Mapped[int | None] = mapped_column(server_default=text("0"))
     active: Mapped[bool | None] = mapped_column(server_default=true())
     # since 0002
-    title: Mapped[str | None] = text_column(personal=True)
+    title: Mapped[str | None] = text_column(512, personal=True)
     version: Mapped[int] = mapped_column(server_default=text("0"))
     deactivated_at: Mapped[datetime | None]
-    deactivated_reason: Mapped[str | None] = text_column(personal=False)
-    metadata_: Mapped[Any] = json_column(personal=True, name="metadata", nullable=True)
+    deactivated_reason: Mapped[str | None] = text_column(None, personal=False)
+    metadata_: Mapped[Any] = json_column(16 * KIB, depth=16, personal=True, name="metadata", nullable=True)
 
 
 class MessagingMessageModel(Base):
@@ -56,11 +64,11 @@ class MessagingMessageModel(Base):
     )
 
     id: Mapped[int] = mapped_column(Identity(always=False), primary_key=True)
-    session_id: Mapped[str] = text_column(ForeignKey("messaging_sessions.id"), personal=False)
-    role: Mapped[str] = text_column(personal=False, words=ROLES)
-    content: Mapped[str] = text_column(personal=True)
+    session_id: Mapped[str] = text_column(200, ForeignKey("messaging_sessions.id"), personal=False)
+    role: Mapped[str] = word_column(ROLES)
+    content: Mapped[str] = text_column(Setting("message_content"), personal=True)
     timestamp: Mapped[datetime]
-    platform_message_id: Mapped[str | None] = text_column(personal=False)
+    platform_message_id: Mapped[str | None] = text_column(256, personal=False)
 
 
 #: How many characters of a message a list shows.

@@ -7,10 +7,13 @@ from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import depth_of, limits_of
 from lastlight_state.db.repository import UNSET
 from lastlight_state.db.statements import Row
-from lastlight_state.messaging import words
 from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
+from lastlight_state.messaging.tables import SESSIONS
+
+_MOST, _DEPTH = limits_of(SESSIONS), depth_of(SESSIONS.c.metadata)
 
 
 class Place(TypedDict):
@@ -45,14 +48,14 @@ def place(where: str, given: Any) -> Place:
 def key(given: Any) -> Key:
     """The parameters of a conversation key."""
     where = _place(valid.group("key", given, ConversationKey))
-    return {**where, "user_id": valid.identifier("user_id", given.user_id, words.PLATFORM_ID)}
+    return {**where, "user_id": valid.identifier("user_id", given.user_id, _MOST.user_id)}
 
 
 def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
     """The columns that an update sets: those not UNSET. None clears a column."""
     given: Row = {}
     if title is not UNSET:
-        given["title"] = valid.optional_content("title", title, words.TITLE)
+        given["title"] = valid.optional_content("title", title, _MOST.title)
     if metadata is not UNSET:
         given["metadata"] = None if metadata is None else _metadata(metadata)
     if agent_session is not UNSET:
@@ -73,14 +76,14 @@ def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> R
 
 def _place(given: ThreadPlace | ConversationKey) -> Place:
     thread_id = given.thread_id if given.thread_id != "" else None
-    valid.optional("thread_id", thread_id, words.PLATFORM_ID)
+    valid.optional("thread_id", thread_id, _MOST.thread_id)
     return {
-        "platform": valid.identifier("platform", given.platform, words.PLATFORM),
-        "channel_id": valid.identifier("channel_id", given.channel_id, words.PLATFORM_ID),
+        "platform": valid.identifier("platform", given.platform, _MOST.platform),
+        "channel_id": valid.identifier("channel_id", given.channel_id, _MOST.channel_id),
         "thread_id": thread_id,
         "thread": thread_id or "",
     }
 
 
 def _metadata(value: Any) -> str:
-    return codec.encode("metadata", value, max_bytes=words.METADATA, max_depth=words.METADATA_DEPTH)
+    return codec.encode("metadata", value, max_bytes=_MOST.metadata, max_depth=_DEPTH)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.statements import Row
@@ -20,7 +21,10 @@ from lastlight_state.messaging import idle, session_checks, session_races, sessi
 from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
 from lastlight_state.messaging.records import MessagingSession, MessagingSessionSummary, ResumedSession
 from lastlight_state.messaging.session_checks import NewSession
+from lastlight_state.messaging.tables import SESSIONS
 from lastlight_state.messaging.words import SESSION
+
+_MOST = limits_of(SESSIONS)
 
 
 class Sessions(Repository):
@@ -54,7 +58,7 @@ class Sessions(Repository):
         """
         here = session_checks.key(key)
         valid.word("on_active", on_active, words.ON_ACTIVE)
-        made_id = new_id() if session_id is None else valid.identifier("session_id", session_id, words.SESSION_ID)
+        made_id = new_id() if session_id is None else valid.identifier("session_id", session_id, _MOST.id)
         now = self._now()
         row: NewSession = {**here, "id": made_id, "at": now, "cutoff": now, "reason": words.REPLACED}
         if on_active == "close":

@@ -1,4 +1,4 @@
-"""The vocabularies of the messaging domain, and the limits of what callers may store in it."""
+"""The vocabularies of the messaging domain, and the most that one call takes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,6 @@ CLOSE_REASONS = words(CloseReason)
 TIMEOUT: RetireReason = "timeout"
 REPLACED: RetireReason = "replaced"
 
-# Bytes of UTF-8.
-PLATFORM = 64
-PLATFORM_ID = 256
-SESSION_ID = 200
-TITLE = 512
-METADATA = 16 * 1024
-
-METADATA_DEPTH = 16
 #: The most messages that one call appends.
 BATCH = 500
 #: The most UTF-16 units that are kept of a message posted into a thread.

@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.statements import Row, Statement, bind, prepared
@@ -29,6 +30,8 @@ from lastlight_state.outputs.shown import CacheSummaryRow, HitRow
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.tables import CACHE
 from lastlight_state.outputs.values import data_from_json, instance_of
+
+_MOST = limits_of(CACHE)
 
 M = TypeVar("M")
 
@@ -135,7 +138,7 @@ class Cache(Targeted):
             "schema_signature": table.signature,
             "model_digest": table.model_digest,
             "agent_signature": key.agent_signature,
-            "source_run_id": valid.optional("source_run_id", source_run_id, words.ID),
+            "source_run_id": valid.optional("source_run_id", source_run_id, _MOST.source_run_id),
             "created_at": now,
             "expires_at": None if ttl is None else _after(now, ttl),
             "payload": _text(content_for(table, value).json),
@@ -173,9 +176,9 @@ class Cache(Targeted):
 
 def _digest(key: Any, table: OutputTable[Any]) -> str:
     checked = valid.group("key", key, CacheKey)
-    valid.identifier("workflow_name", checked.workflow_name, words.ID)
-    valid.identifier("node_id", checked.node_id, words.ID)
-    valid.optional("agent_signature", checked.agent_signature, words.ID)
+    valid.identifier("workflow_name", checked.workflow_name, _MOST.workflow_name)
+    valid.identifier("node_id", checked.node_id, _MOST.node_id)
+    valid.optional("agent_signature", checked.agent_signature, _MOST.agent_signature)
     codec.encode_bytes("basis", checked.basis, max_depth=words.ROW_DEPTH)
     return codec.digest(
         [

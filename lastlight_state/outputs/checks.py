@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import words
+from lastlight_state.outputs.tables import HISTORY
+
+#: Output tables have the keys of their history; reasons are those of inputs, too.
+_MOST = limits_of(HISTORY)
 
 
 class Place(TypedDict):
@@ -19,14 +24,14 @@ class Place(TypedDict):
 
 def run_id(value: Any) -> str:
     """The id of a run to write for."""
-    return valid.identifier("run_id", value, words.ID)
+    return valid.identifier("run_id", value, _MOST.run_id)
 
 
 def place(run: Any, node_id: Any, iteration: Any) -> Place:
     """The key of a row to write."""
     return {
-        "run_id": valid.identifier("run_id", run, words.ID),
-        "node_id": valid.identifier("node_id", node_id, words.ID),
+        "run_id": valid.identifier("run_id", run, _MOST.run_id),
+        "node_id": valid.identifier("node_id", node_id, _MOST.node_id),
         "iteration": valid.number("iteration", iteration, most=words.LAST_ITERATION),
     }
 
@@ -42,7 +47,7 @@ def sought(run: Any, node_id: Any, iteration: Any) -> Place:
 
 def reason(value: Any) -> str:
     """Why something is changed: text for people, which must not be empty."""
-    text = valid.content("reason", value, words.REASON)
+    text = valid.content("reason", value, _MOST.reason)
     if not text.strip():
         raise InvalidValue("reason", "must say why")
     return text

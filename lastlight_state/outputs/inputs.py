@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
@@ -31,6 +32,8 @@ from lastlight_state.outputs.shown import InputRow, InputSummaryRow
 from lastlight_state.outputs.strict import written
 from lastlight_state.outputs.tables import INPUTS
 from lastlight_state.outputs.values import bare, invalid
+
+_MOST = limits_of(INPUTS)
 
 FULL = tuple(column for column in INPUTS.c if column.name != "given")
 _SUMMARY = tuple(column for column in FULL if column.name != "payload")
@@ -148,11 +151,11 @@ class Inputs(Repository):
         stored = given if model is None else _validated(model, given, by_alias=not _is_made_by(model, payload))
         if not isinstance(stored, Mapping):
             raise InvalidValue("payload", f"must be an object, or given with its model, not {type(stored).__name__}")
-        text = codec.encode("payload", dict(stored), max_bytes=words.INPUT, max_depth=words.INPUT_DEPTH)
+        text = codec.encode("payload", dict(stored), max_bytes=_MOST.payload)
         return {
             "run_id": checks.run_id(run_id),
             "created_at": self._now(),
-            "created_by": valid.optional("created_by", created_by, words.ID),
+            "created_by": valid.optional("created_by", created_by, _MOST.created_by),
             "payload": text,
             "given": _changed(given, text),
         }
@@ -208,7 +211,7 @@ def _validated(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
 def _changed(given: Any, text: str) -> str | None:
     """The payload as it was passed, if validation changed it. None, too, for what JSON cannot express."""
     try:
-        passed = codec.encode("payload", given, max_bytes=words.INPUT, max_depth=words.INPUT_DEPTH)
+        passed = codec.encode("payload", given, max_bytes=_MOST.given)
     except InvalidValue:
         return None
     return None if _canonical(codec.decode(passed)) == _canonical(codec.decode(text)) else passed

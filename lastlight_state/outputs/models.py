@@ -12,7 +12,7 @@ from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import described, json_column, text_column
+from lastlight_state.db.declarations import KIB, MIB, described, json_column, text_column
 from lastlight_state.db.indexes import where
 from lastlight_state.db.runs import run_id_column
 
@@ -28,10 +28,10 @@ class RunInputModel(Base):
     run_id: Mapped[str] = run_id_column(primary_key=True)
     revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     created_at: Mapped[datetime]
-    created_by: Mapped[str | None] = text_column(personal=True)
-    reason: Mapped[str | None] = text_column(personal=True)
-    payload: Mapped[Any] = json_column(personal=True, shape=dict, nullable=False)
-    given: Mapped[Any] = json_column(personal=True, nullable=True)
+    created_by: Mapped[str | None] = text_column(256, personal=True)
+    reason: Mapped[str | None] = text_column(4 * KIB, personal=True)
+    payload: Mapped[Any] = json_column(MIB, personal=True, shape=dict, nullable=False)
+    given: Mapped[Any] = json_column(MIB, personal=True, nullable=True)
 
 
 class OutputTableModel(Base):
@@ -43,15 +43,15 @@ class OutputTableModel(Base):
         kept="one row for each output table; the rows of those tables go with their run",
     )
 
-    key: Mapped[str] = text_column(primary_key=True, personal=False)
-    table_name: Mapped[str] = text_column(unique=True, personal=False)
-    kind: Mapped[str] = text_column(personal=False)
-    signature: Mapped[str] = text_column(personal=False)
-    model_digest: Mapped[str | None] = text_column(personal=False)
+    key: Mapped[str] = text_column(48, primary_key=True, personal=False)
+    table_name: Mapped[str] = text_column(48, unique=True, personal=False)
+    kind: Mapped[str] = text_column(None, personal=False)
+    signature: Mapped[str] = text_column(None, personal=False)
+    model_digest: Mapped[str | None] = text_column(None, personal=False)
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
-    columns: Mapped[Any] = json_column(personal=False, shape=list, nullable=False)
-    json_schema: Mapped[Any] = json_column(personal=False, nullable=True)
+    columns: Mapped[Any] = json_column(None, personal=False, shape=list, nullable=False)
+    json_schema: Mapped[Any] = json_column(None, personal=False, nullable=True)
 
 
 class OutputHistoryModel(Base):
@@ -65,16 +65,16 @@ class OutputHistoryModel(Base):
     )
 
     run_id: Mapped[str] = run_id_column(primary_key=True)
-    table_name: Mapped[str] = text_column(primary_key=True, personal=False)
-    node_id: Mapped[str] = text_column(primary_key=True, personal=False)
+    table_name: Mapped[str] = text_column(48, primary_key=True, personal=False)
+    node_id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     iteration: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    signature: Mapped[str] = text_column(personal=False)
-    cause: Mapped[str] = text_column(personal=False)
+    signature: Mapped[str] = text_column(None, personal=False)
+    cause: Mapped[str] = text_column(None, personal=False)
     written_at: Mapped[datetime]
     removed_at: Mapped[datetime]
-    reason: Mapped[str | None] = text_column(personal=True)
-    value: Mapped[Any] = json_column(personal=True, nullable=False)
+    reason: Mapped[str | None] = text_column(4 * KIB, personal=True)
+    value: Mapped[Any] = json_column(None, personal=True, nullable=False)
 
 
 class OutputCacheModel(Base):
@@ -87,18 +87,18 @@ class OutputCacheModel(Base):
         stays="derived data, found by its key: a prune of the cache removes it",
     )
 
-    cache_key: Mapped[str] = text_column(primary_key=True, personal=False)
-    workflow_name: Mapped[str] = text_column(personal=False)
-    node_id: Mapped[str] = text_column(personal=False)
-    output_key: Mapped[str] = text_column(personal=False)
-    table_name: Mapped[str] = text_column(personal=False)
-    schema_signature: Mapped[str] = text_column(personal=False)
-    model_digest: Mapped[str | None] = text_column(personal=False)
-    agent_signature: Mapped[str | None] = text_column(personal=False)
-    source_run_id: Mapped[str | None] = text_column(personal=False)
+    cache_key: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    workflow_name: Mapped[str] = text_column(256, personal=False)
+    node_id: Mapped[str] = text_column(256, personal=False)
+    output_key: Mapped[str] = text_column(48, personal=False)
+    table_name: Mapped[str] = text_column(48, personal=False)
+    schema_signature: Mapped[str] = text_column(None, personal=False)
+    model_digest: Mapped[str | None] = text_column(None, personal=False)
+    agent_signature: Mapped[str | None] = text_column(256, personal=False)
+    source_run_id: Mapped[str | None] = text_column(256, personal=False)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
-    payload: Mapped[Any] = json_column(personal=True, nullable=False)
+    payload: Mapped[Any] = json_column(None, personal=True, nullable=False)
 
 
 _cache = OutputCacheModel.__table__.c

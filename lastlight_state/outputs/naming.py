@@ -6,8 +6,12 @@ import re
 from typing import Any
 
 from lastlight_state.db.base import RESERVED_NAMES, RESERVED_PREFIXES
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue, ReservedName
 from lastlight_state.outputs import words
+from lastlight_state.outputs.tables import REGISTRY
+
+_MOST = limits_of(REGISTRY)
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TABLE = re.compile(r"[a-z][a-z0-9_]*")
@@ -29,8 +33,8 @@ def snake_case(name: str) -> str:
 
 def key(value: Any) -> str:
     """A schema key: an ASCII letter, then letters, digits and underscores, at most 48 characters."""
-    if type(value) is not str or not _KEY.fullmatch(value) or len(value) > words.KEY:
-        raise InvalidValue("key", f"must be 1 to {words.KEY} ASCII letters, digits or underscores, a letter first")
+    if type(value) is not str or not _KEY.fullmatch(value) or len(value) > _MOST.key:
+        raise InvalidValue("key", f"must be 1 to {_MOST.key} ASCII letters, digits or underscores, a letter first")
     if value in _INPUT_KEYS:
         raise ReservedName("key", f"{value!r} means the run's input: name the output otherwise")
     return value
@@ -38,9 +42,9 @@ def key(value: Any) -> str:
 
 def table_name(where: str, value: Any) -> str:
     """A table name of the right form: small ASCII letters, digits and underscores, at most 48 characters."""
-    if type(value) is not str or not _TABLE.fullmatch(value) or len(value) > words.TABLE_NAME:
+    if type(value) is not str or not _TABLE.fullmatch(value) or len(value) > _MOST.table_name:
         raise InvalidValue(
-            where, f"must be 1 to {words.TABLE_NAME} small ASCII letters, digits or underscores, a letter first"
+            where, f"must be 1 to {_MOST.table_name} small ASCII letters, digits or underscores, a letter first"
         )
     return value
 

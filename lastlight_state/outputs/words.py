@@ -1,4 +1,4 @@
-"""The vocabularies of the outputs domain, and the limits of what callers may store in it."""
+"""The vocabularies of the outputs domain, and its bounds that are no column's."""
 
 from __future__ import annotations
 
@@ -25,22 +25,15 @@ PAYLOAD = "payload"
 #: The columns that every output table begins with.
 BOOKKEEPING = ("run_id", "node_id", "iteration", "row_created_at", "row_updated_at")
 
-# Characters of ASCII.
-KEY = 48
-TABLE_NAME = 48
 COLUMN_NAME = 63
 
 # Bytes of UTF-8.
-ID = 256
-REASON = 4_096
-INPUT = 1024 * 1024
 ROW = 1024 * 1024
 LARGEST_ROW = 16 * 1024 * 1024
 SNAPSHOT = 64 * 1024 * 1024
 QUERY = 256 * 1024
 
 # Levels of nesting.
-INPUT_DEPTH = 32
 ROW_DEPTH = 64
 SCHEMA_DEPTH = 200
 

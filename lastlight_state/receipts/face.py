@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
@@ -21,6 +22,9 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.receipts import statements as sql, steps, words
 from lastlight_state.receipts.records import Receipt, ReceiptSummary
+from lastlight_state.receipts.tables import RECEIPTS
+
+_MOST = limits_of(RECEIPTS)
 
 
 class ReceiptDraft(TypedDict):
@@ -85,16 +89,16 @@ class Receipts(Repository):
         row: ReceiptDraft = {
             "id": new_id(),
             "kind": valid.word("kind", kind, words.KINDS),
-            "scope": valid.content("scope", scope, words.SCOPE),
+            "scope": valid.content("scope", scope, _MOST.scope),
             "state": "running",
-            "owner": valid.identifier("owner", owner, words.OWNER),
-            "actor": valid.optional("actor", actor, words.ACTOR),
+            "owner": valid.identifier("owner", owner, _MOST.owner),
+            "actor": valid.optional("actor", actor, _MOST.actor),
             "library_version": _version(),
             "started_at": now,
             "updated_at": now,
             "counts": "{}",
             "cursor": None,
-            "policy": codec.encode("policy", _mapping("policy", policy), max_bytes=words.POLICY),
+            "policy": codec.encode("policy", _mapping("policy", policy), max_bytes=_MOST.policy),
         }
 
         def work(unit: Unit) -> Receipt:
@@ -120,7 +124,7 @@ class Receipts(Repository):
         `Conflict`: ``receipt_finished``, or ``already_running`` if its owner or another one is at work.
         """
         key = valid.sought("receipt_id", receipt_id)
-        valid.identifier("owner", owner, words.OWNER)
+        valid.identifier("owner", owner, _MOST.owner)
         return self._writing(lambda unit: steps.take(unit, key, owner=owner, at=self._now()))
 
     def step(self, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any = None) -> Receipt:
@@ -136,7 +140,7 @@ class Receipts(Repository):
         """End the work: ``done`` and ``failed`` for good, ``interrupted`` until `resume`. Raises `ClaimLost`."""
         valid.group("receipt", receipt, Receipt)
         valid.word("state", state, words.ENDS)
-        said = valid.optional_content("error", error, words.ERROR)
+        said = valid.optional_content("error", error, _MOST.error)
         return self._writing(lambda unit: steps.finish(unit, receipt, state, error=said, at=self._now()))
 
 

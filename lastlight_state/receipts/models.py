@@ -9,7 +9,7 @@ from sqlalchemy import Index, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import described, json_column, text_column
+from lastlight_state.db.declarations import KIB, MIB, described, json_column, text_column
 from lastlight_state.db.indexes import where
 
 
@@ -23,21 +23,22 @@ class MaintenanceReceiptModel(Base):
         stays="says who operates the system, and which ids a prune was told",
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    kind: Mapped[str] = text_column(personal=False)
-    scope: Mapped[str] = text_column(server_default=text("''"), personal=False)
-    state: Mapped[str] = text_column(personal=False)
-    owner: Mapped[str] = text_column(personal=False)
+    id: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    kind: Mapped[str] = text_column(None, personal=False)
+    scope: Mapped[str] = text_column(256, server_default=text("''"), personal=False)
+    state: Mapped[str] = text_column(None, personal=False)
+    owner: Mapped[str] = text_column(256, personal=False)
     epoch: Mapped[int] = mapped_column(server_default=text("1"))
-    actor: Mapped[str | None] = text_column(personal=True)
-    library_version: Mapped[str] = text_column(personal=False)
+    actor: Mapped[str | None] = text_column(256, personal=True)
+    library_version: Mapped[str] = text_column(None, personal=False)
     started_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
-    counts: Mapped[Any] = json_column(personal=False, shape=dict, nullable=False, server_default=text("'{}'"))
-    cursor: Mapped[Any] = json_column(personal=True, nullable=True)
-    error: Mapped[str | None] = text_column(personal=False)
-    policy: Mapped[Any] = json_column(personal=True, nullable=False)
+    counts: Mapped[Any] = json_column(64 * KIB, personal=False, shape=dict, nullable=False, server_default=text("'{}'"))
+    cursor: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
+    error: Mapped[str | None] = text_column(16 * KIB, personal=False)
+    # A prune names up to 500 ids, however long they are.
+    policy: Mapped[Any] = json_column(MIB, personal=True, nullable=False)
 
 
 class LastlightMetaModel(Base):
@@ -46,8 +47,8 @@ class LastlightMetaModel(Base):
     __tablename__ = "lastlight_meta"
     __table_args__ = described("facts about this schema", kept="facts about the schema")
 
-    key: Mapped[str] = text_column(primary_key=True, personal=False)
-    value: Mapped[str] = text_column(personal=False)
+    key: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    value: Mapped[str] = text_column(None, personal=False)
 
 
 class MaintenancePermitModel(Base):
@@ -61,7 +62,7 @@ class MaintenancePermitModel(Base):
         "leave to delete within one transaction; always empty at rest", kept="always empty at rest"
     )
 
-    receipt_id: Mapped[str] = text_column(primary_key=True, personal=False)
+    receipt_id: Mapped[str] = text_column(None, primary_key=True, personal=False)
     probe: Mapped[int] = mapped_column(server_default=text("0"))
 
 
@@ -73,10 +74,10 @@ class TombstoneModel(Base):
         "what was pruned, by kind and id", kept="what was removed must not come back by an import"
     )
 
-    kind: Mapped[str] = text_column(primary_key=True, personal=False)
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    receipt_id: Mapped[str] = text_column(personal=False)
-    digest: Mapped[str | None] = text_column(personal=False)
+    kind: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    id: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    receipt_id: Mapped[str] = text_column(None, personal=False)
+    digest: Mapped[str | None] = text_column(None, personal=False)
     deleted_at: Mapped[datetime]
 
 
@@ -88,13 +89,13 @@ class ImportLedgerModel(Base):
         "what was imported, by source, with its digest", kept="what was imported must not be imported twice"
     )
 
-    source_kind: Mapped[str] = text_column(primary_key=True, personal=False)
-    source_key: Mapped[str] = text_column(primary_key=True, personal=False)
-    digest: Mapped[str] = text_column(personal=False)
-    outcome: Mapped[str] = text_column(personal=False)
-    target_kind: Mapped[str | None] = text_column(personal=False)
-    target_id: Mapped[str | None] = text_column(personal=False)
-    receipt_id: Mapped[str] = text_column(personal=False)
+    source_kind: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    source_key: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    digest: Mapped[str] = text_column(None, personal=False)
+    outcome: Mapped[str] = text_column(None, personal=False)
+    target_kind: Mapped[str | None] = text_column(None, personal=False)
+    target_id: Mapped[str | None] = text_column(None, personal=False)
+    receipt_id: Mapped[str] = text_column(None, personal=False)
     imported_at: Mapped[datetime]
 
 
@@ -108,11 +109,11 @@ class CopyProgressModel(Base):
         stays="a key stands here only while its table is copied",
     )
 
-    receipt_id: Mapped[str] = text_column(primary_key=True, personal=False)
-    table_name: Mapped[str] = text_column(primary_key=True, personal=False)
+    receipt_id: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    table_name: Mapped[str] = text_column(None, primary_key=True, personal=False)
     rows: Mapped[int] = mapped_column(server_default=text("0"))
     done: Mapped[bool] = mapped_column(server_default=false())
-    last_key: Mapped[Any] = json_column(personal=True, nullable=True)
+    last_key: Mapped[Any] = json_column(None, personal=True, nullable=True)
 
 
 _receipt = MaintenanceReceiptModel.__table__.c

@@ -8,6 +8,7 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.statements import Statement, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict
@@ -15,6 +16,9 @@ from lastlight_state.receipts import owners, statements as sql, words
 from lastlight_state.receipts.records import Receipt
 from lastlight_state.receipts.rows import MaintenanceReceiptRow
 from lastlight_state.receipts.statements import Rival
+from lastlight_state.receipts.tables import RECEIPTS
+
+_MOST = limits_of(RECEIPTS)
 
 
 def confirm(unit: Unit, receipt: Receipt) -> None:
@@ -27,8 +31,8 @@ def confirm(unit: Unit, receipt: Receipt) -> None:
 def step(unit: Unit, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any, at: datetime) -> Receipt:
     """Store how far the work came. Raises `ClaimLost` if another owner has it, or it has ended."""
     values = {
-        "counts": codec.encode("counts", dict(counts), max_bytes=words.COUNTS),
-        "cursor": optional_json("cursor", cursor, words.CURSOR),
+        "counts": codec.encode("counts", dict(counts), max_bytes=_MOST.counts),
+        "cursor": optional_json("cursor", cursor, _MOST.cursor),
     }
     return _own(unit, sql.STEP, receipt, {**values, "updated_at": at})
 

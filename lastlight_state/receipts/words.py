@@ -1,4 +1,4 @@
-"""The vocabularies of receipts, and their limits."""
+"""The vocabularies of receipts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ ENDS = words(End)
 #: How long a running receipt must be silent before another owner may take it over.
 SILENCE = timedelta(minutes=10)
 
-# Limits in bytes of UTF-8.
-ID = 256
-SCOPE = OWNER = ACTOR = 256
-POLICY = 1024 * 1024  # a prune names up to 500 ids, however long they are
-COUNTS = CURSOR = 64 * 1024
-ERROR = 16 * 1024
 
 #: What `NotFound` calls a receipt.
 RECEIPT = "receipt"

@@ -7,14 +7,18 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import words
 from lastlight_state.schedules.arguments import FireError
+from lastlight_state.schedules.tables import FIRES, SCHEDULES
+
+_MOST, _FIRE = limits_of(SCHEDULES), limits_of(FIRES)
 
 
 def name(where: str, value: Any) -> str:
     """The name of a cron."""
-    return valid.identifier(where, value, words.NAME)
+    return valid.identifier(where, value, _MOST.name)
 
 
 #: The most names, or targets, that a call keeps to.
@@ -23,7 +27,7 @@ MOST_CHOSEN = 50
 
 def chosen(names: Any, targets: Any) -> dict[str, list[str] | None]:
     """The crons that a call keeps to, by name and by target. None for all."""
-    return {"cron_name": _several("names", names, words.NAME), "target": _several("targets", targets, words.TARGET)}
+    return {"cron_name": _several("names", names, _MOST.name), "target": _several("targets", targets, _MOST.target)}
 
 
 def _several(where: str, given: Any, limit: int) -> list[str] | None:
@@ -36,7 +40,7 @@ def _several(where: str, given: Any, limit: int) -> list[str] | None:
 
 def owner(value: Any) -> str:
     """The name of the process that runs fires."""
-    return valid.identifier("owner", value, words.OWNER)
+    return valid.identifier("owner", value, _FIRE.owner)
 
 
 def lease(value: Any) -> timedelta:
@@ -51,7 +55,7 @@ def claims(value: Any) -> int:
 
 def payload(where: str, value: Any) -> str | None:
     """A payload as JSON text."""
-    return None if value is None else codec.encode(where, value, max_bytes=words.PAYLOAD)
+    return None if value is None else codec.encode(where, value, max_bytes=_MOST.payload)
 
 
 def error(where: str, given: Any) -> str | None:
@@ -62,8 +66,8 @@ def error(where: str, given: Any) -> str | None:
         given = FireError(given)
     if not isinstance(given, FireError):
         raise InvalidValue(where, f"expected a FireError or text, got {type(given).__name__}")
-    valid.content(f"{where}.message", given.message, words.ERROR)
-    valid.optional_content(f"{where}.type", given.type, words.ERROR)
+    valid.content(f"{where}.message", given.message, _FIRE.error_json)
+    valid.optional_content(f"{where}.type", given.type, _FIRE.error_json)
     said = {"type": given.type, "message": given.message, "detail": given.detail}
     known = {key: value for key, value in said.items() if value is not None}
-    return codec.encode(where, known, max_bytes=words.ERROR)
+    return codec.encode(where, known, max_bytes=_FIRE.error_json)

@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import Index, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
+from lastlight_state import cron
 from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import described, json_column, text_column
+from lastlight_state.db.declarations import KIB, described, json_column, text_column, word_column
 from lastlight_state.db.indexes import where
 from lastlight_state.schedules.words import FIRE_STATUSES
 
@@ -24,13 +25,13 @@ class CronOverrideModel(Base):
         stays="says who operates the system",
     )
 
-    name: Mapped[str] = text_column(primary_key=True, personal=False)
+    name: Mapped[str] = text_column(200, primary_key=True, personal=False)
     enabled: Mapped[bool] = mapped_column(server_default=true())
-    schedule: Mapped[str | None] = text_column(personal=False)
+    schedule: Mapped[str | None] = text_column(cron.PATTERN_BYTES, personal=False)
     updated_at: Mapped[datetime]
-    updated_by: Mapped[str | None] = text_column(personal=True)
+    updated_by: Mapped[str | None] = text_column(256, personal=True)
     # since 0002
-    timezone: Mapped[str | None] = text_column(personal=False)
+    timezone: Mapped[str | None] = text_column(cron.ZONE_BYTES, personal=False)
     inherits_enabled: Mapped[bool] = mapped_column(server_default=false())
 
 
@@ -44,25 +45,25 @@ class CronScheduleModel(Base):
         stays="configuration, which its owner changes",
     )
 
-    name: Mapped[str] = text_column(primary_key=True, personal=False)
-    pattern: Mapped[str] = text_column(personal=False)
-    timezone: Mapped[str] = text_column(server_default="UTC", personal=False)
-    target_kind: Mapped[str] = text_column(server_default="workflow", personal=False)
-    target: Mapped[str] = text_column(personal=False)
-    catch_up: Mapped[str] = text_column(server_default="one", personal=False)
+    name: Mapped[str] = text_column(200, primary_key=True, personal=False)
+    pattern: Mapped[str] = text_column(cron.PATTERN_BYTES, personal=False)
+    timezone: Mapped[str] = text_column(cron.ZONE_BYTES, server_default="UTC", personal=False)
+    target_kind: Mapped[str] = text_column(None, server_default="workflow", personal=False)
+    target: Mapped[str] = text_column(1024, personal=False)
+    catch_up: Mapped[str] = text_column(None, server_default="one", personal=False)
     grace_seconds: Mapped[int] = mapped_column(server_default=text("60"))
-    overlap: Mapped[str] = text_column(server_default="allow", personal=False)
-    origin: Mapped[str] = text_column(server_default="database", personal=False)
+    overlap: Mapped[str] = text_column(None, server_default="allow", personal=False)
+    origin: Mapped[str] = text_column(None, server_default="database", personal=False)
     enabled: Mapped[bool] = mapped_column(server_default=true())
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     last_run_at: Mapped[datetime | None]
     next_run_at: Mapped[datetime | None]
-    planned_with: Mapped[str | None] = text_column(personal=False)
-    last_fire_id: Mapped[str | None] = text_column(personal=False)
+    planned_with: Mapped[str | None] = text_column(None, personal=False)
+    last_fire_id: Mapped[str | None] = text_column(None, personal=False)
     retired_at: Mapped[datetime | None]
-    error_json: Mapped[Any] = json_column(personal=True, nullable=True)
-    payload: Mapped[Any] = json_column(personal=True, nullable=True)
+    error_json: Mapped[Any] = json_column(16 * KIB, personal=True, nullable=True)
+    payload: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
 
 
 class CronFireModel(Base):
@@ -76,15 +77,15 @@ class CronFireModel(Base):
         newest=("started_at",),
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    cron_name: Mapped[str] = text_column(personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    cron_name: Mapped[str] = text_column(200, personal=False)
     scheduled_for: Mapped[datetime | None]
-    source: Mapped[str] = text_column(personal=False)
-    actor: Mapped[str | None] = text_column(personal=True)
-    target_kind: Mapped[str | None] = text_column(personal=False)
-    target: Mapped[str | None] = text_column(personal=False)
-    status: Mapped[str] = text_column(server_default="running", personal=False, words=FIRE_STATUSES)
-    owner: Mapped[str | None] = text_column(personal=False)
+    source: Mapped[str] = text_column(None, personal=False)
+    actor: Mapped[str | None] = text_column(256, personal=True)
+    target_kind: Mapped[str | None] = text_column(None, personal=False)
+    target: Mapped[str | None] = text_column(1024, personal=False)
+    status: Mapped[str] = word_column(FIRE_STATUSES, server_default="running")
+    owner: Mapped[str | None] = text_column(256, personal=False)
     lease_until: Mapped[datetime | None]
     epoch: Mapped[int] = mapped_column(server_default=text("1"))
     attempts: Mapped[int] = mapped_column(server_default=text("1"))
@@ -95,9 +96,9 @@ class CronFireModel(Base):
     discovered: Mapped[int | None]
     dispatched: Mapped[int | None]
     failures: Mapped[int | None]
-    note: Mapped[str | None] = text_column(personal=True)
-    error_json: Mapped[Any] = json_column(personal=True, nullable=True)
-    payload: Mapped[Any] = json_column(personal=True, nullable=True)
+    note: Mapped[str | None] = text_column(1024, personal=True)
+    error_json: Mapped[Any] = json_column(16 * KIB, personal=True, nullable=True)
+    payload: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
 
 
 _schedule = CronScheduleModel.__table__.c

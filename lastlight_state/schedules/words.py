@@ -1,11 +1,10 @@
-"""The vocabularies of the schedules domain, and the limits of what callers may store in it."""
+"""The vocabularies of the schedules domain, and its bounds that are no column's."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Literal
 
-from lastlight_state import cron
 from lastlight_state.db.valid import words
 
 TargetKind = Literal["workflow", "handler"]
@@ -26,17 +25,6 @@ FIRE_RESULTS = words(FireResult)
 #: The statuses of a fire that ran and has ended.
 FINISHED = ("ok", "partial", "failed", "abandoned")
 
-# Identifiers and indexed texts, in bytes of UTF-8.
-NAME = 200
-TARGET = 1024
-OWNER = ACTOR = BY = 256
-PATTERN = cron.PATTERN_BYTES
-ZONE = cron.ZONE_BYTES
-
-# Contents, in bytes.
-PAYLOAD = 64 * 1024
-NOTE = 1024
-ERROR = 16 * 1024
 #: How many characters an error keeps of the name of an exception's type.
 TYPE_CHARS = 80
 

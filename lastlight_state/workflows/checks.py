@@ -9,10 +9,14 @@ from typing import Any, TypedDict
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import MOST_VALUES
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, NodeRef, PhaseEntry, Trigger
+from lastlight_state.workflows.tables import NODES, RUNS, TRANSITIONS
+
+_RUN, _NODE, _TRANSITION = limits_of(RUNS), limits_of(NODES), limits_of(TRANSITIONS)
 
 
 class Operator(TypedDict):
@@ -44,8 +48,8 @@ class TriggerColumns(TypedDict):
 def operator(by: str, reason: str) -> Operator:
     """Who acts and why, as columns of a transition."""
     return {
-        "actor": valid.identifier("by", by, words.ACTOR),
-        "detail": valid.content("reason", reason, words.SUMMARY),
+        "actor": valid.identifier("by", by, _TRANSITION.actor),
+        "detail": valid.content("reason", reason, _TRANSITION.detail),
     }
 
 
@@ -53,7 +57,7 @@ def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
     """An entry of the phase history as JSON. Its keys are those of the seed."""
     valid.group("entry", entry, PhaseEntry)
     added: dict[str, Any] = {
-        "phase": valid.identifier("entry.phase", entry.phase, words.PHASE),
+        "phase": valid.identifier("entry.phase", entry.phase, _RUN.current_phase),
         "timestamp": iso_text(now if entry.at is None else aware_utc("entry.at", entry.at)),
         "success": valid.flag("entry.success", entry.success),
     }
@@ -92,7 +96,7 @@ def several_workflows(names: Sequence[str]) -> list[str]:
     """Names of workflows, at most 50."""
     given = valid.several("workflow_names", names)
     valid.at_most("workflow_names", given, MOST_VALUES)
-    return [valid.identifier("workflow_names", name, words.WORKFLOW_NAME) for name in given]
+    return [valid.identifier("workflow_names", name, _RUN.workflow_name) for name in given]
 
 
 def some_workflows(names: Sequence[str] | None) -> list[str] | None:
@@ -116,8 +120,8 @@ def failure_columns(failure: Failure) -> FailureColumns:
     """A failure's text and details as columns."""
     detail = failure.detail
     return {
-        "error": valid.content("failure.error", failure.error, words.ERROR),
-        "error_detail": None if detail is None else codec.encode("failure.detail", detail, max_bytes=words.DETAIL),
+        "error": valid.content("failure.error", failure.error, _RUN.error),
+        "error_detail": None if detail is None else codec.encode("failure.detail", detail, max_bytes=_RUN.error_detail),
     }
 
 
@@ -127,12 +131,12 @@ def trigger_columns(trigger: Trigger) -> TriggerColumns:
     owner, repo = repos.normalised(trigger.owner, trigger.repo)
     issue = trigger.issue_number
     return {
-        "trigger_id": valid.identifier("trigger.id", trigger.id, words.TRIGGER_ID),
+        "trigger_id": valid.identifier("trigger.id", trigger.id, _RUN.trigger_id),
         "trigger_type": None if trigger.type is None else valid.word("trigger.type", trigger.type, words.TRIGGER_TYPES),
         "owner": owner,
         "repo": repo,
         "issue_number": None if issue is None else valid.number("trigger.issue_number", issue),
-        "triggered_by": valid.optional("trigger.actor", trigger.actor, words.ACTOR),
+        "triggered_by": valid.optional("trigger.actor", trigger.actor, _RUN.triggered_by),
         "trigger_actor_type": None
         if trigger.actor_type is None
         else valid.word("trigger.actor_type", trigger.actor_type, words.ACTOR_TYPES),
@@ -145,7 +149,7 @@ def node_columns(node: NodeRef | None) -> dict[str, Any]:
         return {"node_id": None, "iteration": 0}
     valid.group("node", node, NodeRef)
     return {
-        "node_id": valid.identifier("node.node_id", node.node_id, words.NODE_ID),
+        "node_id": valid.identifier("node.node_id", node.node_id, _NODE.node_id),
         "iteration": valid.number("node.iteration", node.iteration),
     }
 

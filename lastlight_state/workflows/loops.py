@@ -14,13 +14,14 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db import valid
 from lastlight_state.db.base import later_of
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, StaleVersion, StateError
-from lastlight_state.workflows import checks as shared, words
+from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.checks import output_text
@@ -30,6 +31,8 @@ from lastlight_state.workflows.kernel import fence, rows
 from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.records import Loop
 from lastlight_state.workflows.tables import LOOPS, RUNS
+
+_MOST = limits_of(LOOPS)
 
 #: The iteration after which there is no other.
 _LAST = 2**63 - 1
@@ -143,7 +146,7 @@ class Loops(Repository):
         """
         now, limits = self._now(), self._settings.limits
         save = Change(SAVE_OUTPUT, output_text(limits, execution_id, text, claim), claim)
-        output = LoopOutput(valid.identifier("key", key, words.ID), save, now, shared.scratch_patch(state) or {})
+        output = LoopOutput(valid.identifier("key", key), save, now, shared.scratch_patch(state) or {})
         self._writing(lambda unit: carry(unit, run_id, output, limits), repeatable=True)
 
     def find_output(self, run_id: str, key: str) -> str | None:
@@ -157,7 +160,7 @@ class Loops(Repository):
     def _values(self, run_id: str, loop_id: str, claim: Claim | None) -> dict[str, Any]:
         return {
             "run_id": run_id,
-            "loop_id": valid.identifier("loop_id", loop_id, words.ID),
+            "loop_id": valid.identifier("loop_id", loop_id, _MOST.loop_id),
             "at": self._now(),
             **shared.presented(claim),
         }

@@ -14,7 +14,7 @@ from sqlalchemy import ForeignKey, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.base import Base, roomy
-from lastlight_state.db.declarations import described, json_column, text_column
+from lastlight_state.db.declarations import KIB, Setting, described, json_column, text_column, word_column
 from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES
 
 
@@ -30,63 +30,65 @@ class WorkflowRunModel(Base):
         postgresql_with=roomy(80),
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    workflow_name: Mapped[str] = text_column(personal=False)
-    trigger_id: Mapped[str] = text_column(personal=False)
-    repo: Mapped[str | None] = text_column(personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    workflow_name: Mapped[str] = text_column(256, personal=False)
+    trigger_id: Mapped[str] = text_column(512, personal=False)
+    repo: Mapped[str | None] = text_column(200, personal=False)
     issue_number: Mapped[int | None]
-    current_phase: Mapped[str] = text_column(personal=False)
-    phase_history: Mapped[Any] = json_column(personal=True, nullable=False, server_default=text("'[]'"))
-    status: Mapped[str] = text_column(server_default="running", personal=False, words=RUN_STATUSES)
-    context: Mapped[Any] = json_column(personal=True, nullable=True)
-    scratch: Mapped[Any] = json_column(personal=True, nullable=True)
-    node_statuses: Mapped[Any] = json_column(personal=False, shape=dict, nullable=True)
+    current_phase: Mapped[str] = text_column(128, personal=False)
+    phase_history: Mapped[Any] = json_column(
+        Setting("phase_history"), personal=True, nullable=False, server_default=text("'[]'")
+    )
+    status: Mapped[str] = word_column(RUN_STATUSES, server_default="running")
+    context: Mapped[Any] = json_column(Setting("context"), personal=True, nullable=True)
+    scratch: Mapped[Any] = json_column(Setting("scratch"), personal=True, nullable=True)
+    node_statuses: Mapped[Any] = json_column(256 * KIB, personal=False, shape=dict, nullable=True)
     restart_count: Mapped[int] = mapped_column(server_default=text("0"))
     started_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     # since 0002
-    owner: Mapped[str | None] = text_column(personal=False)
-    trigger_type: Mapped[str | None] = text_column(personal=False)
-    triggered_by: Mapped[str | None] = text_column(personal=True)
-    trigger_actor_type: Mapped[str | None] = text_column(personal=False)
-    run_key: Mapped[str | None] = text_column(personal=False)
-    create_digest: Mapped[str | None] = text_column(personal=False)
-    parent_run_id: Mapped[str | None] = text_column(personal=False)
+    owner: Mapped[str | None] = text_column(200, personal=False)
+    trigger_type: Mapped[str | None] = text_column(None, personal=False)
+    triggered_by: Mapped[str | None] = text_column(128, personal=True)
+    trigger_actor_type: Mapped[str | None] = text_column(None, personal=False)
+    run_key: Mapped[str | None] = text_column(256, personal=False)
+    create_digest: Mapped[str | None] = text_column(None, personal=False)
+    parent_run_id: Mapped[str | None] = text_column(256, personal=False)
     max_restarts: Mapped[int] = mapped_column(server_default=text("3"))
     transition_seq: Mapped[int] = mapped_column(server_default=text("0"))
-    status_reason: Mapped[str | None] = text_column(personal=False)
+    status_reason: Mapped[str | None] = text_column(64, personal=False)
     phase_count: Mapped[int] = mapped_column(server_default=text("0"))
     queued_at: Mapped[datetime | None]
     admitted_at: Mapped[datetime | None]
     wake_at: Mapped[datetime | None]
-    pause_reason: Mapped[str | None] = text_column(personal=False)
-    waiting_for: Mapped[str | None] = text_column(personal=False)
-    correlation_id: Mapped[str | None] = text_column(personal=False)
+    pause_reason: Mapped[str | None] = text_column(None, personal=False)
+    waiting_for: Mapped[str | None] = text_column(256, personal=False)
+    correlation_id: Mapped[str | None] = text_column(256, personal=False)
     cancel_requested_at: Mapped[datetime | None]
-    cancel_requested_by: Mapped[str | None] = text_column(personal=True)
-    cancel_reason: Mapped[str | None] = text_column(personal=True)
+    cancel_requested_by: Mapped[str | None] = text_column(128, personal=True)
+    cancel_reason: Mapped[str | None] = text_column(2 * KIB, personal=True)
     deadline_at: Mapped[datetime | None]
-    claim_owner: Mapped[str | None] = text_column(personal=False)
+    claim_owner: Mapped[str | None] = text_column(256, personal=False)
     claim_epoch: Mapped[int] = mapped_column(server_default=text("0"))
     claimed_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
     lease_expires_at: Mapped[datetime | None]
-    previous_owner: Mapped[str | None] = text_column(personal=False)
+    previous_owner: Mapped[str | None] = text_column(None, personal=False)
     previous_heartbeat_at: Mapped[datetime | None]
     previous_lease_expires_at: Mapped[datetime | None]
-    previous_status: Mapped[str | None] = text_column(personal=False)
+    previous_status: Mapped[str | None] = text_column(None, personal=False)
     previous_restart_count: Mapped[int | None]
-    workflow_path: Mapped[str | None] = text_column(personal=False)
-    workflow_hash: Mapped[str | None] = text_column(personal=False)
-    vcs_type: Mapped[str | None] = text_column(personal=False)
-    vcs_root: Mapped[str | None] = text_column(personal=False)
-    vcs_revision: Mapped[str | None] = text_column(personal=False)
-    app_version: Mapped[str | None] = text_column(personal=False)
-    trace_id: Mapped[str | None] = text_column(personal=False)
-    span_id: Mapped[str | None] = text_column(personal=False)
-    error: Mapped[str | None] = text_column(personal=True)
-    error_detail: Mapped[Any] = json_column(personal=True, nullable=True)
+    workflow_path: Mapped[str | None] = text_column(2000, personal=False)
+    workflow_hash: Mapped[str | None] = text_column(2000, personal=False)
+    vcs_type: Mapped[str | None] = text_column(2000, personal=False)
+    vcs_root: Mapped[str | None] = text_column(2000, personal=False)
+    vcs_revision: Mapped[str | None] = text_column(2000, personal=False)
+    app_version: Mapped[str | None] = text_column(2000, personal=False)
+    trace_id: Mapped[str | None] = text_column(2000, personal=False)
+    span_id: Mapped[str | None] = text_column(2000, personal=False)
+    error: Mapped[str | None] = text_column(16 * KIB, personal=True)
+    error_detail: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
 
 
 class RunLeaseModel(Base):
@@ -107,8 +109,8 @@ class RunLeaseModel(Base):
         postgresql_with={**roomy(40), "autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 1000},
     )
 
-    run_id: Mapped[str] = text_column(primary_key=True, personal=False)
-    workflow_name: Mapped[str] = text_column(personal=False)
+    run_id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    workflow_name: Mapped[str] = text_column(256, personal=False)
     epoch: Mapped[int | None]
     heartbeat_at: Mapped[datetime | None]
     lease_expires_at: Mapped[datetime | None]
@@ -126,49 +128,49 @@ class ExecutionModel(Base):
         newest=("started_at",),
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    trigger_type: Mapped[str] = text_column(personal=False)
-    trigger_id: Mapped[str] = text_column(personal=False)
-    skill: Mapped[str] = text_column(personal=False)
-    repo: Mapped[str | None] = text_column(personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    trigger_type: Mapped[str] = text_column(None, personal=False)
+    trigger_id: Mapped[str] = text_column(512, personal=False)
+    skill: Mapped[str] = text_column(256, personal=False)
+    repo: Mapped[str | None] = text_column(200, personal=False)
     issue_number: Mapped[int | None]
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     success: Mapped[bool | None]
-    error: Mapped[str | None] = text_column(personal=True)
+    error: Mapped[str | None] = text_column(16 * KIB, personal=True)
     turns: Mapped[int | None]
     duration_ms: Mapped[int | None]
-    session_id: Mapped[str | None] = text_column(personal=False)
+    session_id: Mapped[str | None] = text_column(200, personal=False)
     cost_usd: Mapped[float | None]
     input_tokens: Mapped[int | None]
     cache_creation_input_tokens: Mapped[int | None]
     cache_read_input_tokens: Mapped[int | None]
     output_tokens: Mapped[int | None]
     api_duration_ms: Mapped[int | None]
-    stop_reason: Mapped[str | None] = text_column(personal=False)
-    workflow_run_id: Mapped[str | None] = text_column(personal=False)
-    output_text: Mapped[str | None] = text_column(personal=True)
+    stop_reason: Mapped[str | None] = text_column(64, personal=False)
+    workflow_run_id: Mapped[str | None] = text_column(256, personal=False)
+    output_text: Mapped[str | None] = text_column(Setting("output_text"), personal=True)
     # since 0002
-    owner: Mapped[str | None] = text_column(personal=False)
-    triggered_by: Mapped[str | None] = text_column(personal=True)
-    trigger_actor_type: Mapped[str | None] = text_column(personal=False)
-    node_id: Mapped[str | None] = text_column(personal=False)
+    owner: Mapped[str | None] = text_column(200, personal=False)
+    triggered_by: Mapped[str | None] = text_column(128, personal=True)
+    trigger_actor_type: Mapped[str | None] = text_column(None, personal=False)
+    node_id: Mapped[str | None] = text_column(256, personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
     attempt: Mapped[int | None]
-    outcome: Mapped[str | None] = text_column(personal=False)
+    outcome: Mapped[str | None] = text_column(None, personal=False)
     heartbeat_at: Mapped[datetime | None]
     claim_epoch: Mapped[int | None]
     cached: Mapped[bool] = mapped_column(server_default=false())
-    model: Mapped[str | None] = text_column(personal=False)
-    price_table: Mapped[str | None] = text_column(personal=False)
+    model: Mapped[str | None] = text_column(128, personal=False)
+    price_table: Mapped[str | None] = text_column(128, personal=False)
     cost_micros: Mapped[int | None]
     cost_picos: Mapped[int | None]
     input_includes_cache_reads: Mapped[bool] = mapped_column(server_default=false())
-    vcs_pointer: Mapped[str | None] = text_column(personal=False)
-    work_dir: Mapped[str | None] = text_column(personal=False)
-    checkpoint: Mapped[Any] = json_column(personal=True, nullable=True)
-    error_detail: Mapped[Any] = json_column(personal=True, nullable=True)
-    details: Mapped[Any] = json_column(personal=True, nullable=True)
+    vcs_pointer: Mapped[str | None] = text_column(2000, personal=False)
+    work_dir: Mapped[str | None] = text_column(2000, personal=False)
+    checkpoint: Mapped[Any] = json_column(256 * KIB, personal=True, nullable=True)
+    error_detail: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
+    details: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
 
 
 class WorkflowApprovalModel(Base):
@@ -177,31 +179,31 @@ class WorkflowApprovalModel(Base):
     __tablename__ = "workflow_approvals"
     __table_args__ = described("gates of runs and their answers", pruned_as=("runs",), erased="with_run")
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    workflow_run_id: Mapped[str] = text_column(personal=False)
-    gate: Mapped[str] = text_column(personal=False)
-    summary: Mapped[str] = text_column(personal=True)
-    status: Mapped[str] = text_column(server_default="pending", personal=False, words=APPROVAL_STATUSES)
-    kind: Mapped[str] = text_column(server_default="approve", personal=False)
-    requested_by: Mapped[str | None] = text_column(personal=True)
-    responded_by: Mapped[str | None] = text_column(personal=True)
-    response: Mapped[str | None] = text_column(personal=True)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    workflow_run_id: Mapped[str] = text_column(256, personal=False)
+    gate: Mapped[str] = text_column(128, personal=False)
+    summary: Mapped[str] = text_column(16 * KIB, personal=True)
+    status: Mapped[str] = word_column(APPROVAL_STATUSES, server_default="pending")
+    kind: Mapped[str] = text_column(None, server_default="approve", personal=False)
+    requested_by: Mapped[str | None] = text_column(128, personal=True)
+    responded_by: Mapped[str | None] = text_column(128, personal=True)
+    response: Mapped[str | None] = text_column(64 * KIB, personal=True)
     responded_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     # since 0002
-    artifact: Mapped[str | None] = text_column(personal=False)
-    node_id: Mapped[str | None] = text_column(personal=False)
+    artifact: Mapped[str | None] = text_column(256, personal=False)
+    node_id: Mapped[str | None] = text_column(256, personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
-    request_key: Mapped[str | None] = text_column(personal=False)
-    on_reject: Mapped[str] = text_column(server_default="fail", personal=False)
+    request_key: Mapped[str | None] = text_column(256, personal=False)
+    on_reject: Mapped[str] = text_column(None, server_default="fail", personal=False)
     blocks_run: Mapped[bool] = mapped_column(server_default=true())
     expires_at: Mapped[datetime | None]
-    action_digest: Mapped[str | None] = text_column(personal=False)
-    answered_via: Mapped[str | None] = text_column(personal=False)
+    action_digest: Mapped[str | None] = text_column(256, personal=False)
+    answered_via: Mapped[str | None] = text_column(None, personal=False)
     consumed_at: Mapped[datetime | None]
-    consumed_by: Mapped[str | None] = text_column(personal=True)
-    closed_reason: Mapped[str | None] = text_column(personal=False)
-    action: Mapped[Any] = json_column(personal=True, nullable=True)
+    consumed_by: Mapped[str | None] = text_column(256, personal=True)
+    closed_reason: Mapped[str | None] = text_column(None, personal=False)
+    action: Mapped[Any] = json_column(16 * KIB, personal=True, nullable=True)
 
 
 class WorkflowOverrideModel(Base):
@@ -214,12 +216,12 @@ class WorkflowOverrideModel(Base):
         stays="says who operates the system",
     )
 
-    name: Mapped[str] = text_column(primary_key=True, personal=False)
+    name: Mapped[str] = text_column(256, primary_key=True, personal=False)
     enabled: Mapped[bool] = mapped_column(server_default=true())
     updated_at: Mapped[datetime]
-    updated_by: Mapped[str | None] = text_column(personal=True)
+    updated_by: Mapped[str | None] = text_column(128, personal=True)
     # since 0002
-    reason: Mapped[str | None] = text_column(personal=True)
+    reason: Mapped[str | None] = text_column(2 * KIB, personal=True)
 
 
 class RunTransitionModel(Base):
@@ -230,16 +232,16 @@ class RunTransitionModel(Base):
         "every change of a run's status, numbered without gaps", pruned_as=("runs",), erased="with_run"
     )
 
-    run_id: Mapped[str] = text_column(ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
+    run_id: Mapped[str] = text_column(256, ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    from_status: Mapped[str | None] = text_column(personal=False)
-    to_status: Mapped[str] = text_column(personal=False)
-    reason: Mapped[str] = text_column(personal=False)
-    actor: Mapped[str | None] = text_column(personal=True)
-    source: Mapped[str] = text_column(personal=False)
+    from_status: Mapped[str | None] = text_column(None, personal=False)
+    to_status: Mapped[str] = text_column(None, personal=False)
+    reason: Mapped[str] = text_column(None, personal=False)
+    actor: Mapped[str | None] = text_column(128, personal=True)
+    source: Mapped[str] = text_column(None, personal=False)
     claim_epoch: Mapped[int | None]
     at: Mapped[datetime]
-    detail: Mapped[str | None] = text_column(personal=True)
+    detail: Mapped[str | None] = text_column(2 * KIB, personal=True)
 
 
 class RunNodeModel(Base):
@@ -248,16 +250,16 @@ class RunNodeModel(Base):
     __tablename__ = "run_nodes"
     __table_args__ = described("state of each node of a run, by iteration", pruned_as=("runs",), erased="with_run")
 
-    run_id: Mapped[str] = text_column(ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
-    node_id: Mapped[str] = text_column(primary_key=True, personal=False)
+    run_id: Mapped[str] = text_column(256, ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
+    node_id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     iteration: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, server_default=text("0"))
-    state: Mapped[str] = text_column(personal=False, words=NODE_STATES)
+    state: Mapped[str] = word_column(NODE_STATES)
     last_attempt: Mapped[int] = mapped_column(server_default=text("0"))
-    output_table: Mapped[str | None] = text_column(personal=False)
-    label: Mapped[str | None] = text_column(personal=True)
+    output_table: Mapped[str | None] = text_column(256, personal=False)
+    label: Mapped[str | None] = text_column(1024, personal=True)
     wake_at: Mapped[datetime | None]
-    waiting_for: Mapped[str | None] = text_column(personal=False)
-    correlation_id: Mapped[str | None] = text_column(personal=False)
+    waiting_for: Mapped[str | None] = text_column(256, personal=False)
+    correlation_id: Mapped[str | None] = text_column(256, personal=False)
     updated_at: Mapped[datetime]
 
 
@@ -267,8 +269,8 @@ class RunLoopModel(Base):
     __tablename__ = "run_loops"
     __table_args__ = described("where each loop of a run stands", pruned_as=("runs",))
 
-    run_id: Mapped[str] = text_column(ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
-    loop_id: Mapped[str] = text_column(primary_key=True, personal=False)
+    run_id: Mapped[str] = text_column(256, ForeignKey("workflow_runs.id"), primary_key=True, personal=False)
+    loop_id: Mapped[str] = text_column(256, primary_key=True, personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
     done: Mapped[bool] = mapped_column(server_default=false())
     updated_at: Mapped[datetime]
@@ -282,21 +284,21 @@ class HumanRequestModel(Base):
         "questions of runs to people, with their answers", pruned_as=("runs",), erased="with_run"
     )
 
-    id: Mapped[str] = text_column(primary_key=True, personal=False)
-    run_id: Mapped[str] = text_column(ForeignKey("workflow_runs.id"), personal=False)
-    node_id: Mapped[str] = text_column(personal=False)
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    run_id: Mapped[str] = text_column(256, ForeignKey("workflow_runs.id"), personal=False)
+    node_id: Mapped[str] = text_column(256, personal=False)
     iteration: Mapped[int] = mapped_column(server_default=text("0"))
-    kind: Mapped[str] = text_column(personal=False)
-    status: Mapped[str] = text_column(server_default="pending", personal=False, words=HUMAN_STATUSES)
+    kind: Mapped[str] = text_column(None, personal=False)
+    status: Mapped[str] = word_column(HUMAN_STATUSES, server_default="pending")
     blocks_run: Mapped[bool] = mapped_column(server_default=false())
-    on_expiry: Mapped[str] = text_column(server_default="resume", personal=False)
+    on_expiry: Mapped[str] = text_column(None, server_default="resume", personal=False)
     requested_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
     answered_at: Mapped[datetime | None]
-    answered_by: Mapped[str | None] = text_column(personal=True)
-    closed_reason: Mapped[str | None] = text_column(personal=False)
+    answered_by: Mapped[str | None] = text_column(128, personal=True)
+    closed_reason: Mapped[str | None] = text_column(None, personal=False)
     reopened: Mapped[int] = mapped_column(server_default=text("0"))
-    prompt: Mapped[str] = text_column(personal=True)
-    options: Mapped[Any] = json_column(personal=True, nullable=True)
-    schema: Mapped[Any] = json_column(personal=True, nullable=True)
-    response: Mapped[Any] = json_column(personal=True, nullable=True)
+    prompt: Mapped[str] = text_column(16 * KIB, personal=True)
+    options: Mapped[Any] = json_column(16 * KIB, personal=True, nullable=True)
+    schema: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
+    response: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)

@@ -12,14 +12,16 @@ import sqlalchemy as sa
 
 from lastlight_state.db import valid
 from lastlight_state.db.base import later_of
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.upserts import upsert
-from lastlight_state.workflows import words
 from lastlight_state.workflows.records import WorkflowOverride
 from lastlight_state.workflows.tables import OVERRIDES
+
+_MOST = limits_of(OVERRIDES)
 
 _COLUMNS = tuple(OVERRIDES.c)
 _this = OVERRIDES.c.name == sa.bindparam("name")
@@ -54,11 +56,11 @@ class Overrides(Repository):
     def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
         """Switch a workflow on or off. Replaces an earlier override as a whole, ``by`` and ``reason`` included."""
         row: dict[str, Any] = {
-            "name": valid.identifier("name", name, words.WORKFLOW_NAME),
+            "name": valid.identifier("name", name, _MOST.name),
             "enabled": valid.flag("enabled", enabled),
             "updated_at": self._now(),
-            "updated_by": valid.optional("by", by, words.ACTOR),
-            "reason": valid.optional_content("reason", reason, words.SUMMARY),
+            "updated_by": valid.optional("by", by, _MOST.updated_by),
+            "reason": valid.optional_content("reason", reason, _MOST.reason),
         }
         return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), repeatable=True)[0])
 

@@ -13,11 +13,14 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.sql.scalars import before
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import MOST_VALUES
 from lastlight_state.db.several import Several
 from lastlight_state.db.statements import bind, number
 from lastlight_state.errors import InvalidValue
-from lastlight_state.workflows.words import OWNER, REPO
+from lastlight_state.workflows.tables import RUNS
+
+_MOST = limits_of(RUNS)
 
 _SLASH: sa.ColumnElement[str] = sa.literal_column("'/'")
 
@@ -30,7 +33,7 @@ def normalised(owner: str | None, repo: str | None) -> tuple[str | None, str | N
         owner = owner or embedded
     if owner is not None and "/" in owner:
         raise InvalidValue("owner", "must not hold a slash")
-    return valid.optional("owner", owner, OWNER), valid.optional("repo", repo, REPO)
+    return valid.optional("owner", owner, _MOST.owner), valid.optional("repo", repo, _MOST.repo)
 
 
 def split_legacy(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:

@@ -19,13 +19,14 @@ import sqlalchemy as sa
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.beside import Narrow
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion, StateError
-from lastlight_state.workflows import checks as shared, words
+from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, Wait
 from lastlight_state.workflows.kernel import fence, questions, rows, transitions
 from lastlight_state.workflows.kernel.transitions import Why
@@ -33,6 +34,8 @@ from lastlight_state.workflows.records import RunSummary, RunSummaryRow, Workflo
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
+
+_MOST, _GATE = limits_of(RUNS), limits_of(APPROVALS)
 
 #: The most questions that one pause may name.
 MOST_GATES = 500
@@ -57,14 +60,14 @@ class Pause:
 
 def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, correlation_id: str | None) -> Pause:
     """The arguments of a pause, checked before any statement."""
-    ids = dict.fromkeys(valid.identifier("gates", gate, words.ID) for gate in valid.several("gates", gates))
+    ids = dict.fromkeys(valid.identifier("gates", gate, _GATE.id) for gate in valid.several("gates", gates))
     valid.at_most("gates", ids, MOST_GATES)
     if correlation_id is not None and signal is None:
         raise InvalidValue("correlation_id", "needs a signal")
     wait = Wait(
         until=None if until is None else aware_utc("until", until),
-        signal=valid.optional("signal", signal, words.SIGNAL),
-        correlation_id=valid.optional("correlation_id", correlation_id, words.SIGNAL),
+        signal=valid.optional("signal", signal, _MOST.waiting_for),
+        correlation_id=valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
     )
     return Pause(gates=tuple(ids), wait=wait)
 
@@ -174,8 +177,8 @@ class Waits(Repository):
         Ids made by the store sort by the time of creation.
         """
         given = {
-            "signal": valid.identifier("signal", signal, words.SIGNAL),
-            "correlation_id": valid.optional("correlation_id", correlation_id, words.SIGNAL),
+            "signal": valid.identifier("signal", signal, _MOST.waiting_for),
+            "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
         }
         return self._viewing(page_of_runs(WAITING, given, limit, page_token))
 

@@ -1,4 +1,4 @@
-"""The vocabularies of the workflows domain, and the sizes that its texts may have."""
+"""The vocabularies of the workflows domain, and its bounds that are no column's."""
 
 from __future__ import annotations
 
@@ -66,20 +66,9 @@ TERMINAL: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled")
 #: States of nodes that wait.
 WAITING_NODE: tuple[NodeState, ...] = ("waiting_approval", "waiting_person", "waiting_timer", "waiting_signal")
 
-#: Sizes of identifiers and indexed texts, in bytes of UTF-8.
-ID = NODE_ID = WORKFLOW_NAME = CLAIM_OWNER = RUN_KEY = SIGNAL = ARTIFACT = SKILL = 256
-TRIGGER_ID = 512
-PHASE = GATE = MODEL = ACTOR = 128
-OWNER = REPO = 200
-REASON = STOP_REASON = 64
-
 #: The most that an execution may report of each count, and of its cost in micro-dollars. Nobody uses or spends more.
 #: What other programs wrote beyond it counts nothing, because a few such rows would overflow every total.
 MOST_REPORTED = 10**12
 
-#: Sizes of contents, in bytes. Those of context, scratch, phase history and output text are settings.
-LABEL = 1024
+#: The most bytes of the summary of a phase, which is a part of the phase history.
 SUMMARY = 2 * 1024
-ERROR = APPROVAL_SUMMARY = ACTION = PROMPT = OPTIONS = 16 * 1024
-DETAIL = FORM_SCHEMA = RESPONSE = 64 * 1024
-CHECKPOINT = 256 * 1024

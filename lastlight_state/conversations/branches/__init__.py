@@ -26,7 +26,9 @@ from lastlight_state.conversations.records import (
     Message,
 )
 from lastlight_state.conversations.shown import BranchMessageRow
+from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import pages, valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository
 from lastlight_state.db.statements import Row, RowT, Statement, Values
@@ -34,11 +36,13 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import parted
 from lastlight_state.errors import AlreadyExists, CorruptData
 
+_MOST = limits_of(BRANCHES)
+
 T = TypeVar("T")
 
 #: A branch of which nothing is known.
 _PLAIN = NewBranch()
-_CHANGED = {"name": checks.name, "user": checks.name, "extra": checks.others, **making.HINTS}
+_CHANGED = {**checks.of(BRANCHES, "name", "user", "extra"), **branching.HINT_CHECKS}
 
 
 class Branches(Repository):
@@ -101,7 +105,7 @@ class Branches(Repository):
         metadata = given.node_metadata
         if metadata is UNSET:
             return self._change(found, lambda _stored: changes)
-        checks.metadata("patch.node_metadata", metadata)
+        checks.encoded("patch.node_metadata", metadata, _MOST.node_metadata)
         refuse_fork_keys("patch.node_metadata", metadata or {})
         return self._change(found, lambda stored: {**changes, "node_metadata": making.kept(stored, metadata)})
 
@@ -109,7 +113,7 @@ class Branches(Repository):
         """Merge an object into the metadata (RFC 7396): null removes a key, objects are merged. Raises `NotFound`."""
         found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, dict)
         refuse_fork_keys("patch", given)
-        codec.encode("patch", given, max_bytes=words.METADATA)
+        codec.encode("patch", given, max_bytes=_MOST.node_metadata)
         return self._change(found, lambda stored: {"node_metadata": making.metadata(merged(stored, given))})
 
     def append(

@@ -17,13 +17,15 @@ from lastlight_state.conversations.kernel.metadata import FORK_KEYS
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.rows import BranchRow
 from lastlight_state.conversations.shown import MessageDraft
+from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.ids import new_id
 
-HINTS = dict.fromkeys(branching.HINTS, checks.name)
+_MOST = limits_of(BRANCHES)
 
 
 def row_of(
@@ -32,17 +34,17 @@ def row_of(
     """The parameters of a branch, its metadata not encoded yet, and its system message."""
     given = valid.group(where, branch, NewBranch)
     created, exact = checks.created(f"{where}.created_at", given.created_at, now)
-    checks.metadata(f"{where}.node_metadata", given.node_metadata)
+    checks.encoded(f"{where}.node_metadata", given.node_metadata, _MOST.node_metadata)
     system = None if given.system is None else storing.drafts(f"{where}.system", [given.system], now)[0]
-    known, told = branching.hints(given.node_metadata), checks.fields(where, given, HINTS)
+    known, told = branching.hints(given.node_metadata), checks.fields(where, given, branching.HINT_CHECKS)
     row: BranchDraft = {
-        "id": new_id() if given.id is None else valid.identifier(f"{where}.id", given.id),
+        "id": new_id() if given.id is None else valid.identifier(f"{where}.id", given.id, _MOST.id),
         "created_at": created,
         "created_at_unix": exact,
-        "user": checks.name(f"{where}.user", given.user),
-        "name": checks.name(f"{where}.name", given.name),
-        "session_id": valid.identifier("session_id", session_id),
-        "progression_id": checks.name(f"{where}.progression_id", given.progression_id),
+        "user": checks.name(f"{where}.user", given.user, _MOST.user),
+        "name": checks.name(f"{where}.name", given.name, _MOST.name),
+        "session_id": valid.identifier("session_id", session_id, _MOST.session_id),
+        "progression_id": checks.name(f"{where}.progression_id", given.progression_id, _MOST.progression_id),
         "system_msg_id": None if system is None else storing.id_of(system),
         "parent_branch_id": None,
         "forked_at_ord": None,
@@ -54,7 +56,7 @@ def row_of(
         "model": known["model"] if told["model"] is None else told["model"],
         "agent_name": known["agent_name"] if told["agent_name"] is None else told["agent_name"],
         "node_metadata": given.node_metadata,
-        "extra": checks.others(f"{where}.extra", given.extra),
+        "extra": checks.encoded(f"{where}.extra", given.extra, _MOST.extra),
     }
     return row, system
 
@@ -132,7 +134,7 @@ def system_replaced(
 
 def metadata(value: Mapping[str, Any] | None) -> str | None:
     """The metadata of a branch, encoded."""
-    return checks.metadata("node_metadata", value)
+    return checks.encoded("node_metadata", value, _MOST.node_metadata)
 
 
 def kept(stored: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> str | None:

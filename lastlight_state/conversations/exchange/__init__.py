@@ -19,9 +19,11 @@ from lastlight_state.conversations.exchange.records import Delivery, Member, Sen
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.records import MessageSummary
+from lastlight_state.conversations.tables import DELIVERIES, MEMBERS
 from lastlight_state.conversations.words import InboxState
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
@@ -29,6 +31,8 @@ from lastlight_state.db.scope import Scope
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.watch import NOTHING_YET, Watch, watch_of
 from lastlight_state.errors import ClaimLost
+
+_DELIVERY, _MEMBER = limits_of(DELIVERIES), limits_of(MEMBERS)
 
 #: How long a reader has what it took, unless it says.
 _LEASE = timedelta(seconds=60)
@@ -68,7 +72,7 @@ class Exchange(Repository):
         Without members it is stored, and ``delivered`` is empty. Published again, it is delivered to the members who
         lack it.
         """
-        name, now = valid.identifier("channel", channel), self._now()
+        name, now = valid.identifier("channel", channel, _DELIVERY.channel), self._now()
         body = sending.letter(message, now, channel=name)
         known = self._remember(KnownClasses)
 
@@ -110,9 +114,11 @@ class Exchange(Repository):
         Each is handed to one reader at a time; after the lease it may be handed out again. Readers that take at once
         get different ones.
         """
-        given, now = {"owner": valid.sought("owner", owner), "reader": valid.identifier("reader", reader)}, self._now()
+        found = valid.identifier("reader", reader, _DELIVERY.taken_by)
+        given, now = {"owner": valid.sought("owner", owner), "reader": found}, self._now()
         free = sql.FREE if sender is None else sql.FREE_OF_SENDER
-        wanted = {"at": now, "limit": valid.page_limit(limit), "sender": checks.name("sender", sender)}
+        sent_by = checks.name("sender", sender, _DELIVERY.sender)
+        wanted = {"at": now, "limit": valid.page_limit(limit), "sender": sent_by}
         until = now + valid.duration("lease", lease, least=_LEAST, most=_MOST)
 
         def take(unit: Unit) -> list[Delivery]:
@@ -186,8 +192,11 @@ class Exchange(Repository):
 
     def join(self, channel: str, member: str) -> bool:
         """Deliver to the member what is published on the channel from now on. False if it is a member already."""
-        given = {"channel": valid.identifier("channel", channel), "member": valid.identifier("member", member)}
-        values = {**given, "joined_at": self._now()}
+        values = {
+            "channel": valid.identifier("channel", channel, _MEMBER.channel),
+            "member": valid.identifier("member", member, _MEMBER.member),
+            "joined_at": self._now(),
+        }
         return self._once(lambda unit: unit.change(sql.JOIN, values), repeatable=True) > 0
 
     def leave(self, channel: str, member: str) -> bool:
@@ -207,7 +216,7 @@ class Exchange(Repository):
         found = [valid.number("ords", one) for one in dict.fromkeys(named)]
         given: These = {
             "owner": valid.sought("owner", owner),
-            "reader": valid.identifier("reader", reader),
+            "reader": valid.identifier("reader", reader, _DELIVERY.taken_by),
             "ords": _listed(found),
             "at": self._now(),
         }

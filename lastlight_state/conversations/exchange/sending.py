@@ -19,9 +19,12 @@ from lastlight_state.conversations.rows import ExchangeDeliveryRow
 from lastlight_state.conversations.shown import MessageDraft
 from lastlight_state.conversations.tables import DELIVERIES
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
+
+_MOST = limits_of(DELIVERIES)
 
 
 def owners(where: str, given: Any) -> list[str]:
@@ -29,7 +32,7 @@ def owners(where: str, given: Any) -> list[str]:
     named = [given] if isinstance(given, str) else checks.batch(where, given, words.BATCH)
     if not named:
         raise InvalidValue(where, "expected at least one owner")
-    return ordered(valid.identifier(where, one) for one in named)
+    return ordered(valid.identifier(where, one, _MOST.owner) for one in named)
 
 
 def ordered(names: Any) -> list[str]:

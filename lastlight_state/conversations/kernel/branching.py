@@ -20,11 +20,14 @@ from lastlight_state.conversations.rows import BranchRow
 from lastlight_state.conversations.shown import WholeBranchRow
 from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.ids import new_id
+
+_MOST = limits_of(BRANCHES)
 
 
 class BranchParameters(TypedDict):
@@ -75,6 +78,7 @@ _b, _p = BRANCHES.c, PROGRESSIONS.c
 _LARGE = ("node_metadata", "extra")
 #: Which model answers, for lists.
 HINTS = ("provider", "model", "agent_name")
+HINT_CHECKS = checks.of(BRANCHES, *HINTS)
 _LENGTH = sa.select(_p.next_ord).where(_p.id == _b.progression_id).scalar_subquery().label("length")
 
 #: The columns of a `BranchSummary` and of a `Branch`.
@@ -97,15 +101,15 @@ def hints(metadata: Mapping[str, Any] | None) -> Hints:
     """The hints that metadata hold: names under the same keys. Anything else there is no hint."""
     given = metadata or {}
     return {
-        "provider": _hint(given.get("provider")),
-        "model": _hint(given.get("model")),
-        "agent_name": _hint(given.get("agent_name")),
+        "provider": _hint(given.get("provider"), _MOST.provider),
+        "model": _hint(given.get("model"), _MOST.model),
+        "agent_name": _hint(given.get("agent_name"), _MOST.agent_name),
     }
 
 
-def _hint(value: Any) -> str | None:
+def _hint(value: Any, most: int) -> str | None:
     with suppress(InvalidValue):
-        return checks.name("hint", value)
+        return checks.name("hint", value, most)
     return None
 
 
@@ -155,7 +159,7 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
         "model": parent.model if row["model"] is None else row["model"],
         "agent_name": parent.agent_name if row["agent_name"] is None else row["agent_name"],
         "node_metadata": codec.encode(
-            "node_metadata", {**(row["node_metadata"] or {}), **origin}, max_bytes=words.METADATA
+            "node_metadata", {**(row["node_metadata"] or {}), **origin}, max_bytes=_MOST.node_metadata
         ),
     }
     return insert_branch(unit, listeners, values, now)
@@ -169,7 +173,7 @@ def origin_in(where: str, metadata: Mapping[str, Any] | None) -> tuple[str, int]
     if len(given) == 1:
         raise InvalidValue(where, f"must have both {' and '.join(FORK_KEYS)}, or neither")
     return (
-        valid.identifier(f"{where}.parent_branch_id", metadata["parent_branch_id"]),
+        valid.identifier(f"{where}.parent_branch_id", metadata["parent_branch_id"], _MOST.parent_branch_id),
         valid.number(f"{where}.forked_at_ord", metadata["forked_at_ord"]),
     )
 

@@ -16,9 +16,12 @@ from lastlight_state.conversations.life_records import Change
 from lastlight_state.conversations.rows import SessionChangeRow
 from lastlight_state.conversations.tables import CHANGES
 from lastlight_state.db.chains import Chain, from_head, inserted
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import Row, Values, bind
 from lastlight_state.db.unit import Unit
+
+_MOST = limits_of(CHANGES)
 
 
 class Told(TypedDict):
@@ -66,7 +69,7 @@ def news(
         "told_message_id": message_id,
         "told_ord": first,
         "told_count": count,
-        "told_details": None if details is None else codec.encode("details", details, max_bytes=words.DETAILS),
+        "told_details": None if details is None else codec.encode("details", details, max_bytes=_MOST.details),
     }
 
 

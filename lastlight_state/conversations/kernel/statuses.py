@@ -19,10 +19,13 @@ from lastlight_state.conversations.life_records import Transition
 from lastlight_state.conversations.rows import SessionTransitionRow
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.statements import Values, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.ids import new_id
+
+_MOST = limits_of(TRANSITIONS)
 
 
 class Standing(TypedDict):
@@ -134,10 +137,10 @@ def reason(where: str, given: Any, status: str | None) -> Why:
     evidence = why.evidence
     return {
         "reason_code": None if code is None else valid.word(f"{where}.code", code, words.REASONS),
-        "reason_summary": valid.optional_content(f"{where}.summary", why.summary, words.SUMMARY),
-        "evidence": None if evidence is None else codec.encode(f"{where}.evidence", evidence, max_bytes=words.EVIDENCE),
+        "reason_summary": valid.optional_content(f"{where}.summary", why.summary, _MOST.reason_summary),
+        "evidence": None if evidence is None else codec.encode(f"{where}.evidence", evidence, max_bytes=_MOST.evidence),
         "source": valid.word(f"{where}.source", why.source, words.SOURCES),
-        "actor": checks.name(f"{where}.actor", why.actor),
+        "actor": checks.name(f"{where}.actor", why.actor, _MOST.actor),
     }
 
 

@@ -17,11 +17,14 @@ from lastlight_state.conversations.records import Message
 from lastlight_state.conversations.shown import MessageDraft, WholeMessageRow
 from lastlight_state.conversations.tables import MESSAGES, TYPES
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.statements import RowT, Statement, Values, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFound, PayloadTooLarge
+
+_MOST, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
 
 T = TypeVar("T")
 
@@ -70,19 +73,19 @@ def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
     new = valid.group(where, given, NewMessage)
     moment, exact = checks.created(f"{where}.created_at", new.created_at, now)
     return {
-        "id": valid.identifier(f"{where}.id", new.id),
+        "id": valid.identifier(f"{where}.id", new.id, _MOST.id),
         "created_at": moment,
         "created_at_unix": exact,
-        "sender": checks.name(f"{where}.sender", new.sender),
-        "recipient": checks.name(f"{where}.recipient", new.recipient),
-        "channel": checks.name(f"{where}.channel", new.channel),
-        "role": valid.identifier(f"{where}.role", new.role, words.ROLE),
+        "sender": checks.name(f"{where}.sender", new.sender, _MOST.sender),
+        "recipient": checks.name(f"{where}.recipient", new.recipient, _MOST.recipient),
+        "channel": checks.name(f"{where}.channel", new.channel, _MOST.channel),
+        "role": valid.identifier(f"{where}.role", new.role, _MOST.role),
         "lion_class": _class_of(where, new),
         "revision": 0,
         "revised_at": None,
         "embedding_model": None,
-        "node_metadata": checks.metadata(f"{where}.node_metadata", new.node_metadata),
-        "extra": checks.others(f"{where}.extra", new.extra),
+        "node_metadata": checks.encoded(f"{where}.node_metadata", new.node_metadata, _MOST.node_metadata),
+        "extra": checks.encoded(f"{where}.extra", new.extra, _MOST.extra),
         "content": checks.content(f"{where}.content", new.content),
         "embedding": checks.embedding(f"{where}.embedding", new.embedding),
     }
@@ -91,7 +94,7 @@ def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
 def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list[MessageDraft | str]:
     """The parameters of messages, and the ids of those that are stored already, in their order."""
     found: list[MessageDraft | str] = [
-        valid.identifier(f"{where}[{i}]", one) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
+        valid.identifier(f"{where}[{i}]", one, _MOST.id) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
         for i, one in enumerate(checks.batch(where, given, words.BATCH))
     ]
     size = sum(_bytes(one["content"]) + _bytes(one["extra"]) for one in found if not isinstance(one, str))
@@ -220,7 +223,9 @@ def _class_of(where: str, new: NewMessage) -> str:
     if told is None and isinstance(new.node_metadata, dict):
         inside = new.node_metadata.get("lion_class")
         told = inside if isinstance(inside, str) else None
-    return words.UNKNOWN_CLASS if told is None or told == "" else valid.identifier(f"{where}.lion_class", told)
+    if told is None or told == "":
+        return words.UNKNOWN_CLASS
+    return valid.identifier(f"{where}.lion_class", told, _TYPE.lion_class)
 
 
 def _by_id(bodies: Sequence[MessageDraft]) -> dict[str, MessageDraft]:

@@ -14,14 +14,18 @@ from lastlight_state.conversations.kernel import statuses
 from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.life_records import NormalizedState, StaleSession, Transition
 from lastlight_state.conversations.lifecycle import statements as sql
+from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.conversations.words import RUNNING, TERMINAL, SessionStatus
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, InvalidValue, LostRace, NotFound
+
+_SESSION, _TRANSITION = limits_of(SESSIONS), limits_of(TRANSITIONS)
 
 #: Which statuses a change may expect: one, or any of several; None among them is that of a session without one.
 Expected = SessionStatus | Collection[SessionStatus | None] | None
@@ -74,7 +78,7 @@ class Lifecycle(Repository):
         expected = _expected(expect)
         why = statuses.reason("reason", reason, status)
         sets: Row = {} if ended_at is None else {"ended_at": _end(status, ended_at)}
-        found, of = valid.sought("session_id", session_id), checks.name("branch_id", branch_id)
+        found, of = valid.sought("session_id", session_id), checks.name("branch_id", branch_id, _TRANSITION.branch_id)
         now = self._now()
 
         def change(unit: Unit) -> Transition | None:
@@ -100,7 +104,7 @@ class Lifecycle(Repository):
         """
         given = statuses.reason("reason", reason, RUNNING)
         code = words.RESUMED if reason.code is None else given["reason_code"]
-        why: statuses.Why = {**given, "reason_code": code, "actor": valid.identifier("actor", actor)}
+        why: statuses.Why = {**given, "reason_code": code, "actor": valid.identifier("actor", actor, _TRANSITION.actor)}
         found, now = valid.sought("session_id", session_id), self._now()
 
         def change(unit: Unit) -> Transition:
@@ -121,7 +125,7 @@ class Lifecycle(Repository):
         now = self._now()
         values = {
             "session_id": valid.sought("session_id", session_id),
-            "owner": valid.identifier("owner", owner),
+            "owner": valid.identifier("owner", owner, _SESSION.owner),
             "at": now,
             "stale_before": now - _SILENCE,
         }
@@ -186,7 +190,7 @@ class Lifecycle(Repository):
             raise InvalidValue("result.status", "expected text")
         values = {
             "session_id": valid.sought("session_id", session_id),
-            "result": codec.encode("result", given, max_bytes=words.METADATA),
+            "result": codec.encode("result", given, max_bytes=_SESSION.artifact_verification),
             "at": self._now(),
         }
         told = news("session.updated")
@@ -195,7 +199,7 @@ class Lifecycle(Repository):
 
     def state(self, session_id: str, *, limits: Limits = _LIMITS) -> NormalizedState:
         """How a session stands now, by these limits. Raises `NotFound`."""
-        values, bounds, now = self._asked([valid.identifier("session_id", session_id)], limits)
+        values, bounds, now = self._asked([valid.identifier("session_id", session_id, _SESSION.id)], limits)
         row = self._reading(lambda unit: unit.row(sql.STATES, values))
         if row is None:
             raise NotFound(words.SESSION, session_id)

@@ -12,13 +12,17 @@ from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.messages import similar, statements as sql
 from lastlight_state.conversations.records import Message, MessageHit, MessageSummary, MessageUse
 from lastlight_state.conversations.shown import UseRow
+from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.db import pages, valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.windows import parted, placed, window
 from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
+
+_MOST = limits_of(MESSAGES)
 
 _EXACT = Search()
 
@@ -135,7 +139,7 @@ class Messages(Repository):
         values = {
             "id": valid.sought("message_id", message_id),
             "embedding": checks.embedding("vector", vector),
-            "embedding_model": checks.name("model", model),
+            "embedding_model": checks.name("model", model, _MOST.embedding_model),
         }
         if not self._once(lambda unit: unit.change(sql.EMBED, values), repeatable=True):
             raise valid.not_found(words.MESSAGE, message_id)
@@ -158,7 +162,10 @@ class Messages(Repository):
         """
         asked = searching.asked(vector, top_k, how)
         place = similar.place("within", within)
-        given = {"role": checks.name("role", role), "model": checks.name("model", model)}
+        given = {
+            "role": checks.name("role", role, _MOST.role),
+            "model": checks.name("model", model, _MOST.embedding_model),
+        }
         return self._viewing(lambda unit: similar.found(unit, place, given, asked))
 
 

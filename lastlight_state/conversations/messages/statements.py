@@ -6,14 +6,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations import checks, words
+from lastlight_state.conversations import checks
 from lastlight_state.conversations.arguments import MessageFilter
 from lastlight_state.conversations.kernel.storing import SUMMARY
 from lastlight_state.conversations.shown import MessageSummaryRow, UseRow
 from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS, TYPES
 from lastlight_state.db import columns, valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Row, bind, number, prepared
+
+_MOST, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
+_NAMES = checks.of(MESSAGES, "sender", "recipient", "channel")
 
 _c = MESSAGES.c
 
@@ -49,11 +53,10 @@ def filters(where: MessageFilter | None) -> Row:
     """The filters of a list, by name."""
     asked = MessageFilter() if where is None else valid.group("where", where, MessageFilter)
     roles = None if asked.roles is None else valid.several("where.roles", asked.roles)
-    texts = {name: checks.name(f"where.{name}", getattr(asked, name)) for name in ("sender", "recipient", "channel")}
     return {
-        **texts,
-        "lion_class": checks.name("where.lion_class", asked.lion_class),
-        "roles": None if roles is None else [valid.identifier("where.roles", one, words.ROLE) for one in roles],
+        **checks.fields("where", asked, _NAMES),
+        "lion_class": checks.name("where.lion_class", asked.lion_class, _TYPE.lion_class),
+        "roles": None if roles is None else [valid.identifier("where.roles", one, _MOST.role) for one in roles],
         "since": checks.optional_time("where.since", asked.since),
         "until": checks.optional_time("where.until", asked.until),
     }

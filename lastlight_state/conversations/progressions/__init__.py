@@ -12,13 +12,17 @@ from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.progressions import statements as sql
 from lastlight_state.conversations.records import Appended, Link, Progression, ProgressionUse
+from lastlight_state.conversations.tables import PROGRESSIONS
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, PayloadTooLarge, StaleVersion
 from lastlight_state.ids import new_id
+
+_MOST = limits_of(PROGRESSIONS)
 
 
 class Progressions(Repository):
@@ -149,10 +153,10 @@ class Progressions(Repository):
 
     def _row(self, progression_id: Any, name: Any, created_at: Any, node_metadata: Any) -> orders.NewOrder:
         return orders.fresh(
-            new_id() if progression_id is None else valid.identifier("progression_id", progression_id),
+            new_id() if progression_id is None else valid.identifier("progression_id", progression_id, _MOST.id),
             checks.created("created_at", created_at, self._now()),
-            name=checks.name("name", name),
-            node_metadata=checks.metadata("node_metadata", node_metadata),
+            name=checks.name("name", name, _MOST.name),
+            node_metadata=checks.encoded("node_metadata", node_metadata, _MOST.node_metadata),
         )
 
     def _created(self, unit: Unit, row: orders.NewOrder, ids: Sequence[str]) -> Progression:

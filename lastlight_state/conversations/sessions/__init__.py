@@ -15,13 +15,17 @@ from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
 from lastlight_state.conversations.sessions import checks, statements as sql
+from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, StaleVersion
 from lastlight_state.ids import new_id
+
+_MOST = limits_of(SESSIONS)
 
 #: A session of which nothing is known.
 _PLAIN = NewSession()
@@ -103,14 +107,16 @@ class Sessions(Repository):
         """
         found, given = valid.sought("session_id", session_id), valid.group("patch", patch, dict)
         refuse_fork_keys("patch", given)
-        codec.encode("patch", given, max_bytes=words.METADATA)
+        codec.encode("patch", given, max_bytes=_MOST.node_metadata)
         now = self._now()
 
         def merge(unit: Unit) -> ConversationSession:
             stored = unit.row(sql.LOCK, {"session_id": found})
             if stored is None:
                 raise valid.not_found(words.SESSION, session_id)
-            metadata = codec.encode("node_metadata", merged(stored["node_metadata"], given), max_bytes=words.METADATA)
+            metadata = codec.encode(
+                "node_metadata", merged(stored["node_metadata"], given), max_bytes=_MOST.node_metadata
+            )
             chain = sql.update(frozenset({"node_metadata", "updated_at"}), versioned=False)
             values = {"session_id": found, "node_metadata": metadata, "updated_at": now, "at": now}
             feed(unit, self._listeners, chain, values, _UPDATED)
@@ -137,7 +143,7 @@ class Sessions(Repository):
         now = self._now()
         values = {
             "session_id": valid.sought("session_id", session_id),
-            "hold_reason": None if reason is None else valid.identifier("reason", reason, words.SUMMARY),
+            "hold_reason": None if reason is None else valid.identifier("reason", reason, _MOST.hold_reason),
             "updated_at": now,
             "at": now,
         }

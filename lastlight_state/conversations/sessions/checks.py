@@ -9,10 +9,14 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewSession, Provenance, SessionFilter, SessionPatch, SessionTimes
 from lastlight_state.conversations.kernel.statuses import Why, reason
 from lastlight_state.conversations.rows import SessionRow
+from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import UNSET
 from lastlight_state.db.statements import Row
 from lastlight_state.ids import new_id
+
+_MOST = limits_of(SESSIONS)
 
 
 class _Provenance(TypedDict):
@@ -29,6 +33,8 @@ class _Belongs(TypedDict):
     project: str | None
     agent_session_id: str | None
     workflow_run_id: str | None
+    artifact_contract: str | None
+    artifact_verification: str | None
 
 
 class SessionDraft(SessionRow):
@@ -38,30 +44,22 @@ class SessionDraft(SessionRow):
 
 
 PROVENANCE = {
-    "playbook_name": checks.name,
-    "agent_name": checks.name,
+    **checks.of(SESSIONS, "playbook_name", "agent_name"),
     "invocation_kind": checks.kind,
-    "show_topic": checks.name,
-    "show_play_name": checks.name,
-    "artifacts_path": checks.path,
+    **checks.of(SESSIONS, "show_topic", "show_play_name", "artifacts_path"),
     "source_kind": checks.source,
 }
 
 
-def _artifacts(where: str, value: Any) -> str | None:
-    return checks.encoded(where, value, words.METADATA)
-
-
 #: What a session belongs to.
-BELONGS = dict.fromkeys(("project", "agent_session_id", "workflow_run_id"), checks.name)
+BELONGS = checks.of(SESSIONS, "project", "agent_session_id", "workflow_run_id")
+#: What a session must deliver, and what came of it.
+_ARTIFACTS = checks.of(SESSIONS, "artifact_contract", "artifact_verification")
 _CHANGED = {
-    "name": checks.name,
-    "user": checks.name,
-    "node_metadata": checks.metadata,
-    "extra": checks.others,
+    **checks.of(SESSIONS, "name", "user", "node_metadata", "extra"),
     **PROVENANCE,
     **BELONGS,
-    "artifact_contract": _artifacts,
+    "artifact_contract": _ARTIFACTS["artifact_contract"],
     "started_at": checks.optional_time,
     "ended_at": checks.optional_time,
     "updated_at": checks.optional_time,
@@ -84,12 +82,12 @@ def row(session: Any, now: datetime) -> SessionDraft:
     status = None if given.status is None else valid.word("session.status", given.status, words.STATUSES)
     why = reason("session.reason", given.reason, status)
     return {
-        "id": new_id() if given.id is None else valid.identifier("session.id", given.id),
+        "id": new_id() if given.id is None else valid.identifier("session.id", given.id, _MOST.id),
         "created_at": created,
         "created_at_unix": exact,
-        "name": checks.name("session.name", given.name),
-        "user": checks.name("session.user", given.user),
-        "progression_id": cast(str, checks.name("session.progression_id", given.progression_id)),
+        "name": checks.name("session.name", given.name, _MOST.name),
+        "user": checks.name("session.user", given.user, _MOST.user),
+        "progression_id": cast(str, checks.name("session.progression_id", given.progression_id, _MOST.progression_id)),
         "first_msg_id": None,
         "last_msg_id": None,
         "updated_at": known["updated_at"] or created,
@@ -98,8 +96,8 @@ def row(session: Any, now: datetime) -> SessionDraft:
         "last_message_at": known["last_message_at"] or known["started_at"],
         **cast(_Provenance, checks.fields("session.provenance", provenance, PROVENANCE)),
         "version": 0,
-        "node_metadata": checks.metadata("session.node_metadata", given.node_metadata),
-        "extra": checks.others("session.extra", given.extra),
+        "node_metadata": checks.encoded("session.node_metadata", given.node_metadata, _MOST.node_metadata),
+        "extra": checks.encoded("session.extra", given.extra, _MOST.extra),
         "status": status,
         "status_reason": why["reason_code"] if status else None,
         "transition_seq": 1 if status else 0,
@@ -107,10 +105,8 @@ def row(session: Any, now: datetime) -> SessionDraft:
         "owner": None,
         "heartbeat_at": None,
         "ended_at_is_approximate": _is_rough(times, status),
-        **cast(_Belongs, checks.fields("session", given, BELONGS)),
+        **cast(_Belongs, checks.fields("session", given, {**BELONGS, **_ARTIFACTS})),
         "hold_reason": None,
-        "artifact_contract": _artifacts("session.artifact_contract", given.artifact_contract),
-        "artifact_verification": _artifacts("session.artifact_verification", given.artifact_verification),
         "why": why,
     }
 

@@ -15,17 +15,20 @@ from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.kernel import searching, storing
 from lastlight_state.conversations.rows import VectorNamespaceRow
 from lastlight_state.conversations.shown import ChunkDraft
-from lastlight_state.conversations.tables import VECTORS
+from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors import chunks as own, statements as sql
 from lastlight_state.conversations.vectors.arguments import NewChunk
 from lastlight_state.conversations.vectors.records import Chunk, ChunkSummary, ChunkText, VectorHit, VectorNamespace
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
+
+_MOST = limits_of(NAMESPACES)
 
 _EXACT = Search()
 
@@ -40,8 +43,8 @@ class Vectors(Repository):
         replaced keeps the time of its creation. Raises `InvalidValue` for another length or model.
         """
         now = self._now()
-        name = valid.identifier("namespace", namespace)
-        told = checks.name("model", model)
+        name = valid.identifier("namespace", namespace, _MOST.namespace)
+        told = checks.name("model", model, _MOST.model)
         rows = sorted(own.rows(name, chunks, now), key=lambda row: str(row["id"]))
         if not rows:
             return 0

@@ -9,10 +9,14 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.conversations import checks, packing, words
 from lastlight_state.conversations.shown import ChunkDraft
+from lastlight_state.conversations.tables import VECTORS
 from lastlight_state.conversations.vectors.arguments import NewChunk
 from lastlight_state.conversations.vectors.statements import ScannedChunk
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
+
+_MOST = limits_of(VECTORS)
 
 
 def rows(namespace: str, chunks: Any, now: datetime) -> list[ChunkDraft]:
@@ -42,7 +46,7 @@ def passing(where: Any) -> Callable[[ScannedChunk], bool] | None:
     """Whether the metadata of a row have these values at their top level; None for whichever."""
     if where is None:
         return None
-    codec.encode("where", valid.group("where", where, dict), max_bytes=words.METADATA)
+    codec.encode("where", valid.group("where", where, dict), max_bytes=_MOST.chunk_metadata)
     wanted = {key: codec.canonical(value) for key, value in where.items()}
 
     def passes(row: ScannedChunk) -> bool:
@@ -57,14 +61,14 @@ def _row(where: str, namespace: str, chunk: Any, now: datetime) -> ChunkDraft:
     embedding = checks.vector(f"{where}.embedding", given.embedding)
     return {
         "namespace": namespace,
-        "id": valid.identifier(f"{where}.id", given.id),
-        "document_id": checks.name(f"{where}.document_id", given.document_id),
+        "id": valid.identifier(f"{where}.id", given.id, _MOST.id),
+        "document_id": checks.name(f"{where}.document_id", given.document_id, _MOST.document_id),
         "chunk_index": valid.number(f"{where}.chunk_index", given.chunk_index),
         "dimensions": len(embedding) // 4,
         "norm": packing.norm(packing.unpack(embedding)),
         "created_at": now,
         "updated_at": None,
         "embedding": embedding,
-        "chunk_metadata": checks.metadata(f"{where}.chunk_metadata", given.chunk_metadata),
-        "content": valid.content(f"{where}.content", given.content, words.CHUNK),
+        "chunk_metadata": checks.encoded(f"{where}.chunk_metadata", given.chunk_metadata, _MOST.chunk_metadata),
+        "content": valid.content(f"{where}.content", given.content, _MOST.content),
     }

@@ -15,6 +15,7 @@ from typing import Any
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import refuse_in_transaction
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.journal import words
@@ -24,6 +25,9 @@ from lastlight_state.journal.events.appending import Draft
 from lastlight_state.journal.events.follow import Follower
 from lastlight_state.journal.kernel.streams import Numbered
 from lastlight_state.journal.records import Appended, Event
+from lastlight_state.journal.tables import EVENTS
+
+_MOST = limits_of(EVENTS)
 
 
 class Events(Numbered):
@@ -49,7 +53,7 @@ class Events(Numbered):
         repeated, but `BackendUnavailable`. ``node_id`` is what the payload says under ``nodeId`` or ``node_id``
         unless given. Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64 KiB.
         """
-        found = valid.identifier("run_id", run_id)
+        found = valid.identifier("run_id", run_id, _MOST.run_id)
         moment = self._now() if at is None else aware_utc("at", at)
         row = checks.row(found, type, payload, moment, event_id, node_id)
         if at is None and event_id is None:
@@ -67,7 +71,7 @@ class Events(Numbered):
         Those that are there already, or twice in the batch, keep their first number. A bad event is refused by its
         position, and then nothing is stored. Otherwise as `append`.
         """
-        found, now = valid.identifier("run_id", run_id), self._now()
+        found, now = valid.identifier("run_id", run_id, _MOST.run_id), self._now()
         given = checks.batch(events)
         rows = checks.events(found, given, now)
         if all(one.event_id is None and one.at is None for one in given):
@@ -82,7 +86,7 @@ class Events(Numbered):
         For a run with events, a start at or before the next number changes nothing, and one behind it is
         `InvalidValue`. What is returned is what a resuming caller should believe.
         """
-        found = valid.identifier("run_id", run_id)
+        found = valid.identifier("run_id", run_id, _MOST.run_id)
         start = valid.number("start_seq", start_seq, most=2**53)
         values = {"run_id": found, "next_seq": start}
 

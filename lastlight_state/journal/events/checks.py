@@ -9,10 +9,14 @@ from typing import Any, TypedDict
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter, NewEvent
+from lastlight_state.journal.tables import EVENTS
+
+_MOST = limits_of(EVENTS)
 
 
 class EventDraft(TypedDict):
@@ -48,11 +52,11 @@ def row(
         raise InvalidValue(where + "payload", f"expected an object, got {type(payload).__name__}")
     return {
         "run_id": run_id,
-        "type": valid.identifier(where + "type", kind, words.TYPE),
+        "type": valid.identifier(where + "type", kind, _MOST.type),
         "occurred_at": at,
         "node_id": _node(where, node_id, payload),
-        "event_id": None if event_id is None else valid.identifier(where + "event_id", event_id),
-        "payload": codec.encode(where + "payload", payload, max_bytes=words.PAYLOAD),
+        "event_id": None if event_id is None else valid.identifier(where + "event_id", event_id, _MOST.event_id),
+        "payload": codec.encode(where + "payload", payload, max_bytes=_MOST.payload),
     }
 
 
@@ -89,8 +93,8 @@ def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_
     valid.at_most("where.types", types, words.TYPES)
     return {
         "run_id": valid.sought("run_id", run_id),
-        "types": [valid.identifier("where.types", one, words.TYPE) for one in types] or None,
-        "node_id": valid.optional("where.node_id", asked.node_id),
+        "types": [valid.identifier("where.types", one, _MOST.type) for one in types] or None,
+        "node_id": valid.optional("where.node_id", asked.node_id, _MOST.node_id),
         "since": None if asked.since is None else aware_utc("where.since", asked.since),
         "until": None if asked.until is None else aware_utc("where.until", asked.until),
         "after_seq": None if after_seq is None else valid.number("after_seq", after_seq, least=-1),
@@ -103,10 +107,10 @@ def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | No
     A payload says it under the first of two keys that it has.
     """
     told = payload["nodeId"] if "nodeId" in payload else payload.get("node_id")
-    named = told if told is not None and valid.is_identifier(told) else None
+    named = told if told is not None and valid.is_identifier(told, _MOST.node_id) else None
     if argument is None:
         return named
-    node_id = valid.identifier(where + "node_id", argument)
+    node_id = valid.identifier(where + "node_id", argument, _MOST.node_id)
     if named not in (None, node_id):
         raise InvalidValue(where + "node_id", "differs from the node that the payload names")
     return node_id

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 from lastlight_state import codec as json_codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context
 from lastlight_state.db.statements import Values
@@ -27,6 +28,9 @@ from lastlight_state.journal.kernel.streams import Numbered
 from lastlight_state.journal.records import Frame, FrameCheck, FrameDelta, FrameSummary
 from lastlight_state.journal.rows import RunFrameRow
 from lastlight_state.journal.shown import FrameDetailRow, FrameSummaryRow
+from lastlight_state.journal.tables import FRAMES
+
+_MOST = limits_of(FRAMES)
 
 _log = logging.getLogger("lastlight_state.journal")
 
@@ -83,13 +87,13 @@ class Frames(Numbered):
         """
         text = codec.canonical(tree)
         row: FrameDraft = {
-            "run_id": valid.identifier("run_id", run_id),
+            "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
             "created_at": self._now() if at is None else aware_utc("at", at),
             "content_hash": codec.digest(text),
             "full_bytes": len(text.encode()),
-            "note": valid.optional_content("note", note, words.NOTE),
-            "mounted_task_ids": _encoded("mounted_task_ids", _ids(mounted_task_ids)),
-            "task_index": None if task_index is None else _encoded("task_index", dict(task_index)),
+            "note": valid.optional_content("note", note, _MOST.note),
+            "mounted_task_ids": _encoded("mounted_task_ids", _ids(mounted_task_ids), _MOST.mounted_task_ids),
+            "task_index": None if task_index is None else _encoded("task_index", dict(task_index), _MOST.task_index),
         }
         given = None if frame_no is None else valid.number("frame_no", frame_no, most=_GREATEST)
         return self._append(
@@ -254,5 +258,5 @@ def _ids(given: Any) -> list[str]:
     return [valid.identifier("mounted_task_ids", one) for one in valid.several("mounted_task_ids", given)]
 
 
-def _encoded(where: str, value: Any) -> str:
-    return json_codec.encode(where, value, max_bytes=words.PAYLOAD)
+def _encoded(where: str, value: Any, most: int) -> str:
+    return json_codec.encode(where, value, max_bytes=most)

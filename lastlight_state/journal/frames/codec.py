@@ -14,9 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from lastlight_state import codec
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.journal.records import FrameDelta
-from lastlight_state.journal.words import FRAME, FRAME_DEPTH
+from lastlight_state.journal.tables import FRAMES
+from lastlight_state.journal.words import FRAME_DEPTH
+
+_MOST = limits_of(FRAMES)
 
 Op: TypeAlias = dict[str, Any]
 Path: TypeAlias = list[Any]
@@ -27,7 +31,7 @@ _TEXT, _ELEMENT = {"kind", "text"}, {"kind", "tag", "props", "children"}
 
 def canonical(tree: Any) -> str:
     """The canonical text of a tree. Raises `InvalidValue` with the path of what no tree holds, `PayloadTooLarge`."""
-    return codec.encode("tree", _ordered(tree, "tree", FRAME_DEPTH), max_bytes=FRAME, max_depth=2 * FRAME_DEPTH)
+    return codec.encode("tree", _ordered(tree, "tree", FRAME_DEPTH), max_bytes=_MOST.body, max_depth=2 * FRAME_DEPTH)
 
 
 def digest(text: str) -> str:

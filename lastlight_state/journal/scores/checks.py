@@ -9,11 +9,15 @@ from typing import Any, TypedDict
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import NewScore, ScoreFilter
+from lastlight_state.journal.tables import SCORES
+
+_MOST = limits_of(SCORES)
 
 
 class ScoreDraft(TypedDict):
@@ -51,23 +55,23 @@ def row(score: NewScore, now: datetime) -> ScoreDraft:
     """The parameters of a score."""
     given = valid.group("score", score, NewScore)
     return {
-        "id": new_id() if given.id is None else valid.identifier("score.id", given.id),
-        "run_id": valid.identifier("score.run_id", given.run_id),
-        "node_id": valid.identifier("score.node_id", given.node_id),
+        "id": new_id() if given.id is None else valid.identifier("score.id", given.id, _MOST.id),
+        "run_id": valid.identifier("score.run_id", given.run_id, _MOST.run_id),
+        "node_id": valid.identifier("score.node_id", given.node_id, _MOST.node_id),
         "iteration": valid.number("score.iteration", given.iteration),
         "attempt": valid.number("score.attempt", given.attempt, least=1),
-        "scorer_id": valid.identifier("score.scorer_id", given.scorer_id),
-        "scorer_name": valid.identifier("score.scorer_name", given.scorer_name),
+        "scorer_id": valid.identifier("score.scorer_id", given.scorer_id, _MOST.scorer_id),
+        "scorer_name": valid.identifier("score.scorer_name", given.scorer_name, _MOST.scorer_name),
         "source": valid.word("score.source", given.source, words.SCORE_SOURCES),
         "score": _real("score.score", given.score),
-        "reason": valid.optional_content("score.reason", given.reason, words.NOTE),
+        "reason": valid.optional_content("score.reason", given.reason, _MOST.reason),
         "latency_ms": _millis("score.latency_ms", given.latency_ms),
         "duration_ms": _millis("score.duration_ms", given.duration_ms),
         "scored_at": now if given.scored_at is None else aware_utc("score.scored_at", given.scored_at),
-        "meta": _encoded("score.meta", given.meta),
-        "input": _encoded("score.input", given.input),
-        "output": _encoded("score.output", given.output),
-        "expected": _encoded("score.expected", given.expected),
+        "meta": _encoded("score.meta", given.meta, _MOST.meta),
+        "input": _encoded("score.input", given.input, _MOST.input),
+        "output": _encoded("score.output", given.output, _MOST.output),
+        "expected": _encoded("score.expected", given.expected, _MOST.expected),
     }
 
 
@@ -77,8 +81,8 @@ def filters(where: ScoreFilter | None) -> Row:
     history = valid.word("where.history", asked.history, words.SCORE_HISTORIES)
     return {
         "run_ids": None if asked.run_ids is None else _run_ids(asked.run_ids),
-        "node_id": valid.optional("where.node_id", asked.node_id),
-        "scorer_id": valid.optional("where.scorer_id", asked.scorer_id),
+        "node_id": valid.optional("where.node_id", asked.node_id, _MOST.node_id),
+        "scorer_id": valid.optional("where.scorer_id", asked.scorer_id, _MOST.scorer_id),
         "source": None if asked.source is None else valid.word("where.source", asked.source, words.SCORE_SOURCES),
         "since": None if asked.since is None else aware_utc("where.since", asked.since),
         "until": None if asked.until is None else aware_utc("where.until", asked.until),
@@ -87,7 +91,7 @@ def filters(where: ScoreFilter | None) -> Row:
 
 
 def _run_ids(given: Any) -> list[str]:
-    found = [valid.identifier("where.run_ids", one) for one in valid.several("where.run_ids", given)]
+    found = [valid.identifier("where.run_ids", one, _MOST.run_id) for one in valid.several("where.run_ids", given)]
     valid.at_most("where.run_ids", found, words.SCORED_RUNS)
     return sorted(set(found))
 
@@ -112,5 +116,5 @@ def _millis(where: str, value: Any) -> float | None:
     return found
 
 
-def _encoded(where: str, value: Any) -> str | None:
-    return None if value is None else codec.encode(where, value, max_bytes=words.SCORE_VALUE)
+def _encoded(where: str, value: Any, most: int) -> str | None:
+    return None if value is None else codec.encode(where, value, max_bytes=most)

@@ -16,6 +16,7 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
@@ -29,6 +30,9 @@ from lastlight_state.journal.rows import RunSignalRow
 from lastlight_state.journal.shown import SentRow
 from lastlight_state.journal.signals import checks, statements as sql
 from lastlight_state.journal.signals.checks import SignalDraft
+from lastlight_state.journal.tables import SIGNALS
+
+_MOST = limits_of(SIGNALS)
 
 
 class Signals(Numbered):
@@ -111,7 +115,7 @@ class Signals(Numbered):
         names = frozenset(given)
         values = {
             **{name: value for name, value in given.items() if name != "uncorrelated"},
-            "consumer": valid.identifier("consumer", consumer),
+            "consumer": valid.identifier("consumer", consumer, _MOST.consumed_by),
             "consumed_at": self._now(),
         }
 

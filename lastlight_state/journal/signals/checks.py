@@ -8,10 +8,13 @@ from typing import Any, TypedDict
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
-from lastlight_state.journal import words
 from lastlight_state.journal.arguments import ANY, SignalFilter
+from lastlight_state.journal.tables import SIGNALS
+
+_MOST = limits_of(SIGNALS)
 
 
 class SignalDraft(TypedDict):
@@ -38,25 +41,27 @@ def signal(
 ) -> SignalDraft:
     """The parameters of a signal."""
     return {
-        "run_id": valid.identifier("run_id", run_id),
+        "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
         "signal_name": trimmed_name("signal_name", name),
         "correlation_id": trimmed_correlation("correlation_id", correlation_id),
         "received_at": now if at is None else aware_utc("at", at),
-        "received_by": valid.optional("received_by", received_by),
-        "signal_id": valid.optional("signal_id", signal_id),
-        "payload": codec.encode("payload", payload, max_bytes=words.PAYLOAD),
+        "received_by": valid.optional("received_by", received_by, _MOST.received_by),
+        "signal_id": valid.optional("signal_id", signal_id, _MOST.signal_id),
+        "payload": codec.encode("payload", payload, max_bytes=_MOST.payload),
     }
 
 
 def trimmed_name(where: str, name: Any) -> str:
     """The name of a signal without blanks around it."""
-    return valid.identifier(where, name.strip() if isinstance(name, str) else name)
+    return valid.identifier(where, name.strip() if isinstance(name, str) else name, _MOST.signal_name)
 
 
 def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
     """A correlation id without blanks around it; a blank one is None."""
     found: str | None = valid.optional(
-        where, (correlation_id.strip() or None) if isinstance(correlation_id, str) else correlation_id
+        where,
+        (correlation_id.strip() or None) if isinstance(correlation_id, str) else correlation_id,
+        _MOST.correlation_id,
     )
     return found
 

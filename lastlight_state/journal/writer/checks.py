@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import WriterOptions
+from lastlight_state.journal.tables import EVENTS
+
+_MOST = limits_of(EVENTS)
 
 
 def options(given: Any) -> WriterOptions:
@@ -37,4 +41,4 @@ def callables(where: str, given: Any) -> list[Callable[..., Any]]:
 
 def types(given: Any) -> frozenset[str]:
     """Types of events; empty for all."""
-    return frozenset(valid.identifier("types", one, words.TYPE) for one in valid.several("types", given))
+    return frozenset(valid.identifier("types", one, _MOST.type) for one in valid.several("types", given))

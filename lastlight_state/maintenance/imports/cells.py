@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.clock import spelled
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.aside import Aside
 from lastlight_state.maintenance.imports.lenient import decoded
@@ -55,6 +56,12 @@ def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside
 def name(max_bytes: int) -> Check:
     """An identifier of so many bytes."""
     return partial(valid.identifier, max_bytes=max_bytes)
+
+
+def names(table: sa.Table, *columns: str) -> dict[str, Check]:
+    """Return the checks of these columns, each an identifier up to its limit."""
+    most = vars(limits_of(table))
+    return {column: name(most[column]) for column in columns}
 
 
 def text(max_bytes: int) -> Check:

@@ -17,13 +17,17 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lastlight_state import codec
-from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import BranchTree, NewMessage, Reason
 from lastlight_state.conversations.branches import making
 from lastlight_state.conversations.kernel import statuses, storing
 from lastlight_state.conversations.sessions import checks as session_checks
+from lastlight_state.conversations.tables import MESSAGES
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.drafts import Change, Draft
+
+#: All tables of conversations have the same room for what has no column.
+_MOST = limits_of(MESSAGES)
 
 T = TypeVar("T")
 
@@ -87,7 +91,7 @@ def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict
     texts = kept.pop(ADAPTED) if isinstance(kept.get(ADAPTED), dict) else {}
     if field == "extra":
         kept, value = {}, kept
-    text, room = as_text(value), words.EXTRA - _written({**kept, ADAPTED: texts}) - _ROOM
+    text, room = as_text(value), _MOST.extra - _written({**kept, ADAPTED: texts}) - _ROOM
     noticed[ADAPTED] += 1
     if (cut := _beginning(text, room)) != text:
         noticed[CUT] += 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.maintenance.imports import foreign, servers, workflow_rows
 from lastlight_state.maintenance.imports.aside import Aside
@@ -16,7 +17,7 @@ from lastlight_state.maintenance.imports.chat_pieces import ChatPiece, retired
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, digest, unit_name
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece, Place
 from lastlight_state.maintenance.imports.row_pieces import RowDraft, RowPiece
-from lastlight_state.messaging import words as chat_words
+from lastlight_state.messaging.tables import SESSIONS as CHATS
 
 #: What a unit becomes, by the table of its first row.
 _KINDS = {
@@ -153,7 +154,7 @@ def _chat_piece(source: Foreign, row: Row, is_old: bool, into: Into) -> Piece:
     session: dict[str, Any] = {"message_count": len(said), "deactivated_at": None, "deactivated_reason": None}
     session |= workflow_rows.chat(limits, row, aside)
     messages = [workflow_rows.message(limits, one, aside) for one in said]
-    metadata = aside.told(f"messaging_sessions {session['id']:.80}", None, chat_words.METADATA)
+    metadata = aside.told(f"messaging_sessions {session['id']:.80}", None, limits_of(CHATS).metadata)
     if metadata is not None:
         session["metadata"] = metadata
     draft = RowDraft(

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports import cells, run_moves
 from lastlight_state.maintenance.imports.aside import Aside
@@ -32,19 +33,20 @@ TABLES = {
     "messaging_sessions": "id platform channel_id thread_id user_id created_at last_activity_at active",
     "messaging_messages": "id session_id role content timestamp",
 }
+_GATE, _EXECUTION, _FIRE = limits_of(APPROVALS), limits_of(EXECUTIONS), limits_of(FIRES)
 #: A text that neither names anything nor is indexed.
-_SAID = cells.text(words.LABEL)
-_ACTOR = cells.name(words.ACTOR)
+_SAID = cells.text(1024)
+_ACTOR = cells.name(limits_of(RUNS).triggered_by)
 _COUNTS = (
     *("turns", "duration_ms", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
     *("output_tokens", "api_duration_ms", "issue_number"),
 )
-_REPO = {"owner": cells.text(words.LABEL), "repo": cells.text(words.LABEL)}
+_REPO = {"owner": _SAID, "repo": _SAID}
 _ACTORS = {"triggered_by": _ACTOR, "trigger_actor_type": _ACTOR}
 
 
 _OVERRIDE: dict[str, Check] = {
-    "name": cells.name(words.WORKFLOW_NAME),
+    **cells.names(OVERRIDES, "name"),
     "enabled": cells.flag,
     "updated_at": cells.time,
     "updated_by": _SAID,
@@ -52,14 +54,11 @@ _OVERRIDE: dict[str, Check] = {
 #: The checks of the columns by table, but for those whose sizes are settings.
 _CHECKS: dict[str, dict[str, Check]] = {
     "workflow_runs": {
-        "id": cells.name(words.ID),
-        "workflow_name": cells.name(words.WORKFLOW_NAME),
-        "trigger_id": cells.name(words.TRIGGER_ID),
-        "current_phase": cells.name(words.PHASE),
+        **cells.names(RUNS, "id", "workflow_name", "trigger_id", "current_phase"),
         "status": partial(valid.word, vocabulary=words.RUN_STATUSES),
-        "node_statuses": cells.json(words.CHECKPOINT, dict),
+        "node_statuses": cells.json(limits_of(RUNS).node_statuses, dict),
         "restart_count": valid.number,
-        **dict.fromkeys(("trace_id", "span_id"), cells.name(words.ID)),
+        **dict.fromkeys(("trace_id", "span_id"), cells.name(256)),
         "issue_number": cells.whole,
         "started_at": cells.time,
         "updated_at": cells.time,
@@ -68,57 +67,47 @@ _CHECKS: dict[str, dict[str, Check]] = {
         **_ACTORS,
     },
     "executions": {
-        "id": cells.name(words.ID),
         "trigger_type": _ACTOR,
-        "trigger_id": cells.name(words.TRIGGER_ID),
-        "skill": cells.name(words.SKILL),
+        **cells.names(EXECUTIONS, "id", "trigger_id", "skill", "workflow_run_id"),
         "started_at": cells.time,
         "finished_at": cells.time,
         "success": cells.flag,
-        "error": cells.text(words.ERROR),
+        "error": cells.text(_EXECUTION.error),
         "session_id": valid.session_id,
         "cost_usd": cells.real,
         "stop_reason": _SAID,
-        "workflow_run_id": cells.name(words.ID),
         **dict.fromkeys(_COUNTS, cells.whole),
         **_REPO,
         **_ACTORS,
     },
     "workflow_approvals": {
-        "id": cells.name(words.ID),
-        "workflow_run_id": cells.name(words.ID),
-        "gate": cells.name(words.GATE),
-        "summary": cells.text(words.APPROVAL_SUMMARY),
+        **cells.names(APPROVALS, "id", "workflow_run_id", "gate", "artifact"),
+        "summary": cells.text(_GATE.summary),
         "status": partial(valid.word, vocabulary=words.APPROVAL_STATUSES),
         "kind": partial(valid.word, vocabulary=words.APPROVAL_KINDS),
         "requested_by": _SAID,
         "responded_by": _SAID,
-        "response": cells.text(words.RESPONSE),
+        "response": cells.text(_GATE.response),
         "responded_at": cells.time,
         "created_at": cells.time,
-        "artifact": cells.name(words.ARTIFACT),
     },
     "cron_overrides": {"schedule": _SAID, **_OVERRIDE},
     "workflow_overrides": _OVERRIDE,
     "cron_fires": {
-        "id": cells.name(words.ID),
-        "cron_name": cells.name(fires.NAME),
+        **cells.names(FIRES, "id", "cron_name", "target"),
         "source": partial(valid.word, vocabulary=fires.FIRE_SOURCES),
-        "actor": cells.text(fires.ACTOR),
+        "actor": cells.text(_FIRE.actor),
         "target_kind": partial(valid.word, vocabulary=fires.TARGET_KINDS),
-        "target": cells.name(fires.TARGET),
         "status": partial(valid.word, vocabulary=fires.FIRE_STATUSES),
         "started_at": cells.time,
         "finished_at": cells.time,
         **dict.fromkeys(("eligible", "scanned", "discovered", "dispatched", "failures"), valid.number),
-        "error_json": cells.error(fires.ERROR - 1_024),
+        "error_json": cells.error(_FIRE.error_json - 1_024),
     },
     "messaging_sessions": {
         "id": valid.session_id,
-        "platform": cells.name(chat_words.PLATFORM),
-        "channel_id": cells.name(chat_words.PLATFORM_ID),
-        "thread_id": cells.text(chat_words.PLATFORM_ID),
-        "user_id": cells.name(chat_words.PLATFORM_ID),
+        **cells.names(chats.SESSIONS, "platform", "channel_id", "user_id"),
+        "thread_id": cells.text(limits_of(chats.SESSIONS).thread_id),
         "agent_session_id": valid.session_id,
         "created_at": cells.time,
         "last_activity_at": cells.time,
@@ -129,7 +118,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
         "session_id": valid.session_id,
         "role": partial(valid.word, vocabulary=chat_words.ROLES),
         "timestamp": cells.time,
-        "platform_message_id": cells.name(chat_words.PLATFORM_ID),
+        **cells.names(chats.MESSAGES, "platform_message_id"),
     },
 }
 
@@ -170,8 +159,8 @@ def execution(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
     row = _placed("executions", _checked(EXECUTIONS, limits, found, aside))
     where, others = f"executions {row['id']:.80}.details", aside.others
     aside.others = {}
-    codec.encode(where, others, max_bytes=words.DETAIL)
-    return {**row, "details": aside.told(where, others, words.DETAIL) or None}
+    codec.encode(where, others, max_bytes=_EXECUTION.details)
+    return {**row, "details": aside.told(where, others, _EXECUTION.details) or None}
 
 
 def _placed(table: str, row: cells.Row) -> cells.Row:
@@ -197,7 +186,7 @@ def fire(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
     both = workflow is not None and handler is not None
     given = {name: value for name, value in named.items() if name not in _RENAMED or (both and name == "handler")}
     row = _checked(FIRES, limits, given, aside, name="cron_fires")
-    payload = aside.told(f"cron_runs {row['id']:.80}", None, fires.PAYLOAD)
+    payload = aside.told(f"cron_runs {row['id']:.80}", None, _FIRE.payload)
     said = {} if payload is None else {"payload": payload}
     return {**row, **said, "status": "abandoned"} if row["status"] == "running" else {**row, **said}
 
@@ -205,7 +194,10 @@ def fire(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
 def approval(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
     """A gate. Columns without a place of their own go to its action."""
     row = _checked(APPROVALS, limits, found, aside)
-    return {**row, "action": aside.told(f"workflow_approvals {row['id']:.80}.action", None, words.ACTION)}
+    return {
+        **row,
+        "action": aside.told(f"workflow_approvals {row['id']:.80}.action", None, _GATE.action),
+    }
 
 
 def override(table: sa.Table, limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:

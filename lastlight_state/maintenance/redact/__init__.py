@@ -10,9 +10,10 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import exact_iso_text, iso_text
 from lastlight_state.conversations.tables import MESSAGES
-from lastlight_state.conversations.words import ROLE, SESSION
+from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import valid
 from lastlight_state.db.columns import parse_time
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.indexes import through
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.statements import bind, exactly, number, prepared
@@ -24,6 +25,8 @@ from lastlight_state.maintenance.redact.arguments import RedactPolicy
 from lastlight_state.maintenance.redact.records import RedactPlan
 from lastlight_state.maintenance.references import ORDERS, POINTED, family, links, rows
 from lastlight_state.receipts import Receipt, Receipts, steps
+
+_MOST = limits_of(MESSAGES)
 
 #: How many messages one transaction looks at.
 LOOK = 200
@@ -92,7 +95,7 @@ def _terms(policy: RedactPolicy, now: datetime) -> Terms:
         valid.at_most("message_ids", ids := valid.several("message_ids", ids), MOST_IDS)
         ids = [valid.sought("message_ids", one) for one in ids]
     if roles is not None:
-        roles = sorted({valid.identifier("roles", role, ROLE) for role in valid.several("roles", roles)})
+        roles = sorted({valid.identifier("roles", role, _MOST.role) for role in valid.several("roles", roles)})
     return {
         "cutoff": None if age is None else iso_text(now - age),
         "roles": roles,

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from lastlight_state.db import reconcile, valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.scope import StoreScope
@@ -25,6 +26,9 @@ from lastlight_state.outputs.catalog.wishes import attached, named, wished
 from lastlight_state.outputs.records import OutputPlan, OutputTableSummary
 from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable
+from lastlight_state.outputs.tables import REGISTRY
+
+_MOST = limits_of(REGISTRY)
 
 M = TypeVar("M")
 
@@ -169,8 +173,8 @@ class Catalog(Repository):
     def _free_name(self, table: str, key: str) -> str:
         """A table name that neither the registry nor the database knows."""
         candidates = [
-            f"task_{table}"[: words.TABLE_NAME - 4],
-            *(f"task_{table}"[: words.TABLE_NAME - 4] + f"_{n}" for n in range(2, 100)),
+            f"task_{table}"[: _MOST.table_name - 4],
+            *(f"task_{table}"[: _MOST.table_name - 4] + f"_{n}" for n in range(2, 100)),
         ]
 
         def first_free(unit: Unit) -> str:

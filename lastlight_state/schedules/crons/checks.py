@@ -9,11 +9,15 @@ from typing import Any, TypedDict
 from lastlight_state import cron
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import CronSpec
+from lastlight_state.schedules.tables import SCHEDULES
+
+_MOST = limits_of(SCHEDULES)
 
 
 class Definition(TypedDict):
@@ -44,7 +48,7 @@ def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = Tru
         "pattern": pattern(spec.pattern, spec.timezone, parsed=parsed),
         "timezone": spec.timezone,
         "target_kind": valid.word("target_kind", spec.target_kind, words.TARGET_KINDS),
-        "target": valid.identifier("target", spec.target, words.TARGET),
+        "target": valid.identifier("target", spec.target, _MOST.target),
         "catch_up": valid.word("catch_up", spec.catch_up, words.CATCH_UPS),
         "grace_seconds": valid.number("grace_seconds", spec.grace_seconds, most=words.GRACE_SECONDS),
         "overlap": valid.word("overlap", spec.overlap, words.OVERLAPS),
@@ -56,9 +60,9 @@ def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = Tru
 
 def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") -> str:
     """A pattern as it is stored, checked in its time zone; ``parsed`` as in `definition`."""
-    valid.identifier("timezone", timezone, words.ZONE)
+    valid.identifier("timezone", timezone, _MOST.timezone)
     try:
-        text = valid.identifier("pattern", cron.trimmed(given), words.PATTERN)
+        text = valid.identifier("pattern", cron.trimmed(given), _MOST.pattern)
         return cron.validate(text, timezone) if parsed or cron.available() else text
     except InvalidValue as error:
         raise InvalidValue(where if error.where == "pattern" else error.where, error.problem) from None

@@ -12,12 +12,15 @@ from typing import Any, TypedDict
 
 from lastlight_state import codec, cron
 from lastlight_state.clock import iso_text
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
-from lastlight_state.schedules import words
 from lastlight_state.schedules.crons import rows, statements as sql
 from lastlight_state.schedules.effective import Effective, EffectiveColumns, Own, effective
 from lastlight_state.schedules.records import Cron, CronRow
+from lastlight_state.schedules.tables import SCHEDULES
+
+_MOST = limits_of(SCHEDULES)
 
 #: The type of the error of a cron that has no next instant.
 NOT_PLANNED = "not_planned"
@@ -155,7 +158,7 @@ def _changed_plan(row: CronRow, held: Effective, now: datetime) -> CronPlan:
 
 def _impossible(held: Effective, problem: str) -> CronPlan:
     error = {"type": NOT_PLANNED, "message": problem}
-    return CronPlan(None, held.plan, codec.encode("error", error, max_bytes=words.ERROR))
+    return CronPlan(None, held.plan, codec.encode("error", error, max_bytes=_MOST.error_json))
 
 
 def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:

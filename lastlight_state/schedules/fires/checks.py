@@ -7,11 +7,15 @@ from typing import Any, TypedDict
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as shared, words
 from lastlight_state.schedules.arguments import FireClaim, FireOutcome
 from lastlight_state.schedules.fires.statements import ANY_STATUS, NewFire, new_fire
+from lastlight_state.schedules.tables import FIRES
+
+_MOST = limits_of(FIRES)
 
 #: The most crons that one call asks about.
 MOST_NAMES = 500
@@ -52,7 +56,7 @@ def create(
         now=now,
         lease=shared.lease(lease),
         scheduled_for=None if scheduled_for is None else aware_utc("scheduled_for", scheduled_for),
-        actor=valid.optional("actor", actor, words.ACTOR),
+        actor=valid.optional("actor", actor, _MOST.actor),
     )
 
 
@@ -78,7 +82,7 @@ def outcome(given: Any) -> Outcome:
         "discovered": _count("discovered", given.discovered),
         "dispatched": _count("dispatched", given.dispatched),
         "failures": _count("failures", given.failures),
-        "note": valid.optional_content("outcome.note", given.note, words.NOTE),
+        "note": valid.optional_content("outcome.note", given.note, _MOST.note),
         "error": shared.error("outcome.error", given.error),
     }
 

@@ -11,15 +11,19 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state import codec
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import CorruptData
-from lastlight_state.schedules import claiming, words
+from lastlight_state.schedules import claiming
 from lastlight_state.schedules.arguments import FireClaim
 from lastlight_state.schedules.claiming import claim_of
 from lastlight_state.schedules.fires import statements as sql
 from lastlight_state.schedules.fires.checks import Held
 from lastlight_state.schedules.fires.moves import tell_schedule
 from lastlight_state.schedules.fires.statements import StaleFire
+from lastlight_state.schedules.tables import FIRES
+
+_MOST = limits_of(FIRES)
 
 #: One of a repository's ways of running a work (`db.scope`).
 Run = Callable[[Callable[[Unit], Any]], Any]
@@ -94,4 +98,4 @@ def _given_up(row: StaleFire) -> str:
         "message": f"{owners} let the lease run out, the last was {row['owner']!r}",
         "detail": {"owner": row["owner"], "attempts": row["attempts"]},
     }
-    return codec.encode("error", error, max_bytes=words.ERROR)
+    return codec.encode("error", error, max_bytes=_MOST.error_json)

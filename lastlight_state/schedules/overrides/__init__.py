@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.unit import Unit
@@ -20,6 +21,9 @@ from lastlight_state.schedules.crons import plans
 from lastlight_state.schedules.overrides import checks, statements as sql
 from lastlight_state.schedules.overrides.checks import OverrideDraft
 from lastlight_state.schedules.records import CronOverride, EffectiveCron
+from lastlight_state.schedules.tables import OVERRIDES
+
+_MOST = limits_of(OVERRIDES)
 
 
 class Overrides(Repository):
@@ -42,7 +46,7 @@ class Overrides(Repository):
         given and there is no override yet.
         """
         said = checks.changes(enabled, schedule, timezone)
-        key, author, now = shared.name("name", name), valid.optional("by", by, words.BY), self._now()
+        key, author, now = shared.name("name", name), valid.optional("by", by, _MOST.updated_by), self._now()
         row: OverrideDraft = {**said, "name": key, "updated_by": author, "updated_at": now}
         return self._writing(lambda unit: _put(unit, row, now), repeatable=True)
 

@@ -7,14 +7,18 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import UNSET
 from lastlight_state.errors import InvalidValue
-from lastlight_state.schedules import checks as shared, words
+from lastlight_state.schedules import checks as shared
 from lastlight_state.schedules.arguments import CronSpec
 from lastlight_state.schedules.crons import checks as cron_checks
 from lastlight_state.schedules.effective import NO_OVERRIDE, OverriddenColumns, Own, effective
 from lastlight_state.schedules.records import EffectiveCron
 from lastlight_state.schedules.rows import CronOverrideRow
+from lastlight_state.schedules.tables import SCHEDULES
+
+_MOST = limits_of(SCHEDULES)
 
 
 class Change(TypedDict):
@@ -63,8 +67,8 @@ def defaults(given: Any) -> dict[str, CronSpec]:
     for name, spec in given.items():
         where = f"defaults[{shared.name('name', name)!r}]"
         valid.group(where, spec, CronSpec)
-        valid.content(f"{where}.pattern", spec.pattern, words.PATTERN)
-        valid.content(f"{where}.timezone", spec.timezone, words.ZONE)
+        valid.content(f"{where}.pattern", spec.pattern, _MOST.pattern)
+        valid.content(f"{where}.timezone", spec.timezone, _MOST.timezone)
         valid.flag(f"{where}.enabled", spec.enabled)
     return dict(given)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists
@@ -25,6 +26,9 @@ from lastlight_state.workflows.approvals.use import consume
 from lastlight_state.workflows.arguments import Claim, Gate, NodeRef, PhaseEntry
 from lastlight_state.workflows.questions.opening import Opening
 from lastlight_state.workflows.questions.repository import QuestionRepository
+from lastlight_state.workflows.tables import APPROVALS
+
+_MOST = limits_of(APPROVALS)
 
 
 class Approvals(QuestionRepository[Approval]):
@@ -115,7 +119,7 @@ class Approvals(QuestionRepository[Approval]):
         """The newest gate of a run with this name, of any node or of this one, in any status. None if there is none."""
         values = {
             "run_id": valid.sought("run_id", run_id),
-            "gate": valid.identifier("gate", gate, words.GATE),
+            "gate": valid.identifier("gate", gate, _MOST.gate),
             **shared.node_columns(node),
         }
         found = self._find(Approval, sql.NEWEST_OF_GATE, values)

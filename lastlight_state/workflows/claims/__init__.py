@@ -13,12 +13,13 @@ from datetime import timedelta
 from typing import Generic
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.statements import Statement, Values
 from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound, StateError
-from lastlight_state.workflows import checks as shared, words
+from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import (
     checks,
@@ -34,6 +35,9 @@ from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingU
 from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps
 from lastlight_state.workflows.kernel.claims import RenewedRow
 from lastlight_state.workflows.kernel.overdue import Overdue
+from lastlight_state.workflows.tables import TRANSITIONS
+
+_TRANSITION = limits_of(TRANSITIONS)
 
 #: How long a claim is valid without a heartbeat, unless its owner asks for another length.
 LEASE = timedelta(seconds=30)
@@ -240,7 +244,7 @@ class Claims(Repository, Generic[W]):
         Uses one transaction for each run. A run that was renewed meanwhile is left alone.
         """
         moment = kinds.moment(self._now())
-        said = valid.content("reason", reason, words.SUMMARY)
+        said = valid.content("reason", reason, _TRANSITION.detail)
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
 

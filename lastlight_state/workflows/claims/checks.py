@@ -8,9 +8,12 @@ from typing import Any, TypedDict
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
-from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
+from lastlight_state.workflows.tables import RUNS
+
+_MOST = limits_of(RUNS)
 
 #: The longest lease, grace or delay.
 LONGEST = timedelta(days=366)
@@ -46,7 +49,7 @@ def holding(now: datetime, owner: str, lease: timedelta) -> Holding:
     """The parameters of a claim that begins now."""
     return {
         "at": now,
-        "claim_owner": valid.identifier("owner", owner, words.CLAIM_OWNER),
+        "claim_owner": valid.identifier("owner", owner, _MOST.claim_owner),
         "lease_expires_at": lease_end(now, lease),
     }
 
@@ -69,7 +72,7 @@ def epoch(where: str, value: int | None) -> int | None:
 def claim(value: Any) -> Claim:
     """A `Claim`, whose owner may stand among the actors of transitions."""
     found = valid.group("claim", value, Claim)
-    valid.identifier("claim.owner", found.owner, words.CLAIM_OWNER)
+    valid.identifier("claim.owner", found.owner, _MOST.claim_owner)
     return found
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.scope import TransactionScope
@@ -27,7 +28,10 @@ from lastlight_state.workflows.executions.outputs import LoopOutput
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.running import Ended, RunningExecution, Steps
 from lastlight_state.workflows.kernel import progress
+from lastlight_state.workflows.tables import LOOPS
 from lastlight_state.workflows.words import NodeState
+
+_LOOP = limits_of(LOOPS)
 
 PhaseState = Literal["run", "running", "done"]
 
@@ -286,7 +290,7 @@ class Executions(Repository):
         if loop is None:
             self._change(change)
             return
-        key = valid.identifier("loop", loop, words.ID)
+        key = valid.identifier("loop", loop, _LOOP.loop_id)
         output = LoopOutput(key, change, now)
         self._writing(lambda unit: outputs.save(unit, output, self._settings.limits))
 

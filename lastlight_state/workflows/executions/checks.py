@@ -9,6 +9,7 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
@@ -25,10 +26,12 @@ from lastlight_state.workflows.checks import (
 from lastlight_state.workflows.executions.lists import ANY_OUTCOME
 from lastlight_state.workflows.executions.statements import COUNTERS, GIVEN
 from lastlight_state.workflows.money import cost_of, mirrored
+from lastlight_state.workflows.tables import EXECUTIONS
+
+_MOST = limits_of(EXECUTIONS)
 
 CHAT = "chat"
 ENDED = words.OUTCOMES - {"running"}
-_PATH = 2_000
 
 
 def new_execution(
@@ -39,19 +42,19 @@ def new_execution(
     row: dict[str, Any] = dict.fromkeys(GIVEN)
     fence = presented(claim)
     return row | {
-        "id": new_id() if options.id is None else valid.identifier("id", options.id, words.ID),
-        "skill": valid.identifier("skill", skill, words.SKILL),
+        "id": new_id() if options.id is None else valid.identifier("id", options.id, _MOST.id),
+        "skill": valid.identifier("skill", skill, _MOST.skill),
         "started_at": now if options.started_at is None else aware_utc("started_at", options.started_at),
         "outcome": "running",
         "node_state": "running",
         "at": now,
-        "workflow_run_id": valid.optional("run_id", run_id, words.ID),
+        "workflow_run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id),
         "cached": valid.flag("cached", options.cached),
-        "vcs_pointer": valid.optional("vcs_pointer", options.vcs_pointer, _PATH),
-        "work_dir": valid.optional("work_dir", options.work_dir, _PATH),
+        "vcs_pointer": valid.optional("vcs_pointer", options.vcs_pointer, _MOST.vcs_pointer),
+        "work_dir": valid.optional("work_dir", options.work_dir, _MOST.work_dir),
         "details": None
         if options.details is None
-        else codec.encode("details", options.details, max_bytes=words.DETAIL),
+        else codec.encode("details", options.details, max_bytes=_MOST.details),
         "claim_epoch": fence["presented_epoch"],
         **node_columns(node),
         **fence,
@@ -93,8 +96,8 @@ def usage_columns(usage: Usage | None) -> dict[str, Any]:
         "cost_picos": None if cost is None else cost.picos,
         "cost_usd": None if cost is None else mirrored(cost),
         "input_includes_cache_reads": None if says_nothing else includes,
-        "model": valid.optional("usage.model", usage.model, words.MODEL),
-        "price_table": valid.optional("usage.price_table", usage.price_table, words.MODEL),
+        "model": valid.optional("usage.model", usage.model, _MOST.model),
+        "price_table": valid.optional("usage.price_table", usage.price_table, _MOST.price_table),
     }
 
 
@@ -122,12 +125,13 @@ def update(
     claim: Claim | None,
 ) -> dict[str, Any]:
     """The parameters of an update."""
-    limit = words.CHECKPOINT
     return {
         "execution_id": execution_id,
         "at": now,
         "session_id": None if session_id is None else valid.session_id("session_id", session_id),
-        "checkpoint": None if checkpoint is None else codec.encode("checkpoint", checkpoint, max_bytes=limit),
+        "checkpoint": None
+        if checkpoint is None
+        else codec.encode("checkpoint", checkpoint, max_bytes=_MOST.checkpoint),
         **usage_columns(usage),
         **presented(claim),
     }
@@ -145,7 +149,7 @@ def finish(
 ) -> dict[str, Any]:
     """The parameters of an end."""
     valid.word("outcome", outcome, ENDED)
-    why = valid.optional("stop_reason", stop_reason, words.STOP_REASON)
+    why = valid.optional("stop_reason", stop_reason, _MOST.stop_reason)
     ending: dict[str, Any] = {"error": None, "error_detail": None, "stop_reason": why}
     if failure is not None:
         ending |= failed(outcome, failure, why)
@@ -157,7 +161,7 @@ def failed(outcome: str | None, failure: Failure, why: str | None) -> dict[str, 
     """A failure as columns of an end for which this outcome and this reason were given beside it."""
     stop = valid.group("failure", failure, Failure).stop_reason
     no_success(outcome, failure)
-    reason = valid.optional("failure.stop_reason", stop, words.STOP_REASON)
+    reason = valid.optional("failure.stop_reason", stop, _MOST.stop_reason)
     if why is not None and reason is not None:
         raise InvalidValue("stop_reason", "must not be given twice: it stands in the failure too")
     return {**failure_columns(failure), "stop_reason": why or reason}
@@ -173,7 +177,7 @@ def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | 
 
 def interrupting(now: datetime, reason: str, skill: str | None) -> dict[str, Any]:
     """The facts of an interruption: when, why, and of which skill."""
-    return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, words.SKILL)}
+    return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, _MOST.skill)}
 
 
 def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> dict[str, Any]:
@@ -197,9 +201,9 @@ def list_filters(
     if node is not None and run_id is None:
         raise InvalidValue("node", "needs a run_id")
     given: dict[str, Any] = {
-        "run_id": valid.optional("run_id", run_id, words.ID),
-        "trigger_id": valid.optional("trigger_id", trigger_id, words.TRIGGER_ID),
-        "skill": valid.optional("skill", skill, words.SKILL),
+        "run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id),
+        "trigger_id": valid.optional("trigger_id", trigger_id, _MOST.trigger_id),
+        "skill": valid.optional("skill", skill, _MOST.skill),
         "node": None if node is None else node_columns(node),
         "since": None if since is None else aware_utc("since", since),
         "lost_log": {} if lost_log else None,
@@ -216,7 +220,7 @@ def _outcome_filter(outcomes: Sequence[str]) -> dict[str, Any]:
 
 def _reason(reason: str) -> str:
     """A reason in words, stored as the error."""
-    text = valid.content("reason", reason, words.ERROR)
+    text = valid.content("reason", reason, _MOST.error)
     if not text.strip():
         raise InvalidValue("reason", "must not be blank")
     return text

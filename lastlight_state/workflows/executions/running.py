@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.told import message_of, storable
 from lastlight_state.errors import ClaimLost, LostRace
 from lastlight_state.unwinding import block
@@ -14,7 +15,10 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Failure, Usage
 from lastlight_state.workflows.executions import changes, checks
 from lastlight_state.workflows.executions.records import Execution
+from lastlight_state.workflows.tables import EXECUTIONS
 from lastlight_state.workflows.words import NodeState
+
+_MOST = limits_of(EXECUTIONS)
 
 Ended = Literal["succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
 
@@ -48,7 +52,7 @@ class RunningExecution:
             "outcome": lambda word: _agree(valid.word("outcome", word, checks.ENDED), self.failure, self.stop_reason),
             "failure": lambda failure: checks.failed(self.outcome, failure, self.stop_reason),
             "stop_reason": lambda word: _agree(
-                self.outcome, self.failure, valid.identifier("stop_reason", word, words.STOP_REASON)
+                self.outcome, self.failure, valid.identifier("stop_reason", word, _MOST.stop_reason)
             ),
             "node_state": lambda word: (
                 valid.word("node_state", word, words.NODE_STATES),

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
-from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, PhaseEntry, Question
 from lastlight_state.workflows.human_requests import answers, checks, statements as sql
 from lastlight_state.workflows.human_requests.answers import RequestAnswer
@@ -23,6 +23,9 @@ from lastlight_state.workflows.human_requests.records import (
 )
 from lastlight_state.workflows.questions.opening import Opening
 from lastlight_state.workflows.questions.repository import QuestionRepository
+from lastlight_state.workflows.tables import REQUESTS, TRANSITIONS
+
+_MOST, _TRANSITION = limits_of(REQUESTS), limits_of(TRANSITIONS)
 
 
 class HumanRequests(QuestionRepository[HumanRequest]):
@@ -65,7 +68,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         The first answer wins: the same by the same person again is ``repeated``, any other is `AlreadyAnswered` with
         the winner. After its expiry or its cancel it is `Conflict` ``request_expired`` or ``request_cancelled``.
         """
-        now, responder = self._now(), valid.optional("by", by, words.ACTOR)
+        now, responder = self._now(), valid.optional("by", by, _MOST.answered_by)
         asked = self._reading(lambda unit: sql.QUESTIONS.get(unit, request_id))
         text = checks.response(asked, response)  # before the lock: a large form takes its time
         answer = RequestAnswer(request_id, text, responder, now)
@@ -85,7 +88,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         `Conflict` ``request_<status>`` for a request that is not answered, ``run_status`` unless the run is running or
         paused.
         """
-        now, why = self._now(), valid.content("reason", reason, words.SUMMARY)
+        now, why = self._now(), valid.content("reason", reason, _TRANSITION.detail)
         return self._writing(lambda unit: answers.reopen(unit, request_id, why, now, claim))
 
     def expire_due(self, *, limit: int = 500, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:

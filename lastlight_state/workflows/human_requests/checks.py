@@ -10,11 +10,15 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef, Question
 from lastlight_state.workflows.human_requests import forms
 from lastlight_state.workflows.human_requests.records import HumanRequest
+from lastlight_state.workflows.tables import REQUESTS
+
+_MOST = limits_of(REQUESTS)
 
 
 def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> dict[str, Any]:
@@ -22,9 +26,9 @@ def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: b
     valid.group("question", question, Question)
     valid.group("question.node", question.node, NodeRef)
     kind = valid.word("question.kind", question.kind, words.HUMAN_KINDS)
-    node_id = valid.identifier("question.node.node_id", question.node.node_id, words.NODE_ID)
+    node_id = valid.identifier("question.node.node_id", question.node.node_id, _MOST.node_id)
     iteration = valid.number("question.node.iteration", question.node.iteration)
-    own_id = None if question.id is None else valid.identifier("question.id", question.id, words.ID)
+    own_id = None if question.id is None else valid.identifier("question.id", question.id, _MOST.id)
     return {
         "id": own_id or default_id(run_id, NodeRef(node_id, iteration)),
         "run_id": run_id,
@@ -43,14 +47,14 @@ def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: b
 
 def default_id(run_id: str, node: NodeRef) -> str:
     """The default id of a node's request: run, node and iteration, or the SHA-256 of that if it is too long."""
-    plain = f"human:{valid.content('run_id', run_id, words.RESPONSE)}:{node.node_id}:{node.iteration}"
+    plain = f"human:{valid.content('run_id', run_id, _MOST.response)}:{node.node_id}:{node.iteration}"
     data = plain.encode()
-    return plain if len(data) <= words.ID else hashlib.sha256(data).hexdigest()
+    return plain if len(data) <= _MOST.id else hashlib.sha256(data).hexdigest()
 
 
 def response(request: HumanRequest, given: Any) -> str:
     """The response as JSON text. Raises `InvalidValue` if it does not answer a request of its kind."""
-    text = codec.encode("response", given, max_bytes=words.RESPONSE)
+    text = codec.encode("response", given, max_bytes=_MOST.response)
     check = _ANSWERS.get(request.kind)
     if check is None:
         raise InvalidValue("response", f"a request of kind {request.kind!r:.80} cannot be answered by this version")
@@ -61,13 +65,13 @@ def response(request: HumanRequest, given: Any) -> str:
 def inbox_filters(run_id: str | None, kind: str | None) -> dict[str, Any]:
     """The filters of the inbox."""
     return {
-        "run_id": valid.optional("run_id", run_id, words.ID),
+        "run_id": valid.optional("run_id", run_id, _MOST.run_id),
         "kind": None if kind is None else valid.word("kind", kind, words.HUMAN_KINDS),
     }
 
 
 def _prompt(prompt: str) -> str:
-    text = valid.content("question.prompt", prompt, words.PROMPT)
+    text = valid.content("question.prompt", prompt, _MOST.prompt)
     if not text.strip():
         raise InvalidValue("question.prompt", "blank")
     return text
@@ -79,7 +83,7 @@ def _options(kind: str, options: Any) -> str | None:
         return None
     if not options:
         raise InvalidValue("question.options", "must not be empty: a select needs options")
-    return codec.encode("question.options", valid.several("question.options", options), max_bytes=words.OPTIONS)
+    return codec.encode("question.options", valid.several("question.options", options), max_bytes=_MOST.options)
 
 
 def _schema(kind: str, schema: Any) -> str | None:
@@ -88,7 +92,7 @@ def _schema(kind: str, schema: Any) -> str | None:
         return None
     if schema is None:
         raise InvalidValue("question.schema", "missing: a form needs a schema")
-    text = codec.encode("question.schema", schema, max_bytes=words.FORM_SCHEMA)
+    text = codec.encode("question.schema", schema, max_bytes=_MOST.schema)
     forms.check_schema("question.schema", codec.decode(text))
     return text
 

@@ -14,12 +14,15 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import MOST_VALUES
 from lastlight_state.db.statements import AnyOf, bind, padded, size_for
 from lastlight_state.errors import InvalidValue
-from lastlight_state.workflows import checks as shared, repos, words
+from lastlight_state.workflows import checks as shared, repos
 from lastlight_state.workflows.arguments import RunFilter
 from lastlight_state.workflows.tables import RUNS
+
+_MOST = limits_of(RUNS)
 
 #: The filters of a query, each with its number of parameters. There is one statement for each shape.
 FilterShape: TypeAlias = tuple[tuple[str, int], ...]
@@ -68,14 +71,14 @@ def filled(given: Mapping[str, Any]) -> tuple[FilterShape, dict[str, Any]] | Non
 def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: Sequence[str] | None) -> dict[str, Any]:
     """The filters of runs of a trigger."""
     given = shared.list_filters(statuses, workflow_names, None, None)
-    return {"trigger_id": valid.identifier("trigger_id", trigger_id, words.TRIGGER_ID), **given}
+    return {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id), **given}
 
 
 def counted(which: RunFilter) -> dict[str, Any]:
     """The filters of a count."""
     valid.group("filter", which, RunFilter)
     given = shared.list_filters(which.statuses, which.workflow_names, which.repo, which.since)
-    trigger_id = valid.optional("trigger_id", which.trigger_id, words.TRIGGER_ID)
+    trigger_id = valid.optional("trigger_id", which.trigger_id, _MOST.trigger_id)
     return {"trigger_id": trigger_id, **given}
 
 

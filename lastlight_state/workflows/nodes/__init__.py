@@ -16,6 +16,7 @@ from typing import Any
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.unit import Unit
@@ -25,7 +26,10 @@ from lastlight_state.workflows.arguments import Claim, NodePut, NodeRef, Wait
 from lastlight_state.workflows.kernel import fence, rows
 from lastlight_state.workflows.nodes import checks, statements as sql
 from lastlight_state.workflows.nodes.records import Node
+from lastlight_state.workflows.tables import NODES
 from lastlight_state.workflows.words import NodeState
+
+_MOST = limits_of(NODES)
 
 
 class Nodes(Repository):
@@ -115,7 +119,7 @@ class Nodes(Repository):
         self, run_id: str, node_id: str, *, limit: int = 50, page_token: str | None = None
     ) -> Page[Node]:
         """The iterations of one node, the latest first. Raises `NotFound` for an unknown run."""
-        given = {"run_id": run_id, "node_id": valid.identifier("node_id", node_id, words.NODE_ID)}
+        given = {"run_id": run_id, "node_id": valid.identifier("node_id", node_id, _MOST.node_id)}
         return self._reading(rows.page_of(sql.ITERATIONS, Node.of, limit, page_token, **given))
 
     def counts(self, run_id: str) -> dict[str, int]:
@@ -140,8 +144,8 @@ class Nodes(Repository):
     ) -> Page[Node]:
         """A page of the nodes of live runs that wait for this signal; with ``correlation_id``, for that one only."""
         given = {
-            "signal": valid.identifier("signal", signal, words.SIGNAL),
-            "correlation_id": valid.optional("correlation_id", correlation_id, words.SIGNAL),
+            "signal": valid.identifier("signal", signal, _MOST.waiting_for),
+            "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
         }
         return self._page(sql.WAITING, Node.of, given, limit, page_token)
 

@@ -9,6 +9,7 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import words
@@ -16,6 +17,9 @@ from lastlight_state.workflows.arguments import Claim, NodePut, NodeRef, Wait
 from lastlight_state.workflows.checks import node_columns, presented
 from lastlight_state.workflows.kernel.nodes import WAIT
 from lastlight_state.workflows.nodes.statements import ANY_STATE, FIELDS
+from lastlight_state.workflows.tables import NODES
+
+_MOST = limits_of(NODES)
 
 #: The most nodes of one put.
 MOST_NODES = 1_000
@@ -55,7 +59,7 @@ def key(run_id: str, node: NodeRef) -> dict[str, Any]:
 
 def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> dict[str, Any]:
     """The filters of a list of nodes, as its statement names them."""
-    given = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, words.NODE_ID)}
+    given = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, _MOST.node_id)}
     if not states:
         return given
     wanted = sorted({valid.word("states", state, words.NODE_STATES) for state in valid.several("states", states)})
@@ -67,8 +71,8 @@ def _row(put: NodePut) -> dict[str, Any]:
     return {
         **node_columns(put.node),
         "state": None if put.state is UNSET else valid.word("state", put.state, words.NODE_STATES),
-        "label": valid.optional_content("label", _given(put.label), words.LABEL),
-        "output_table": valid.optional("output_table", _given(put.output_table), words.ID),
+        "label": valid.optional_content("label", _given(put.label), _MOST.label),
+        "output_table": valid.optional("output_table", _given(put.output_table), _MOST.output_table),
         **_wait_columns(put),
     }
 
@@ -90,8 +94,8 @@ def _wait_columns(put: NodePut) -> dict[str, Any]:
         raise InvalidValue("wait.correlation_id", "needs a signal")
     return {
         "wake_at": None if wait.until is None else iso_text(aware_utc("wait.until", wait.until)),
-        "waiting_for": valid.optional("wait.signal", wait.signal, words.SIGNAL),
-        "correlation_id": valid.optional("wait.correlation_id", wait.correlation_id, words.SIGNAL),
+        "waiting_for": valid.optional("wait.signal", wait.signal, _MOST.waiting_for),
+        "correlation_id": valid.optional("wait.correlation_id", wait.correlation_id, _MOST.correlation_id),
     }
 
 

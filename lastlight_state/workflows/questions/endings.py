@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.clock import iso_text
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows import words
@@ -20,6 +21,9 @@ from lastlight_state.workflows.kernel.rows import LockedRun
 from lastlight_state.workflows.kernel.transitions import Said
 from lastlight_state.workflows.questions.rows import Q, QuestionRows
 from lastlight_state.workflows.records import WorkflowRun
+from lastlight_state.workflows.tables import RUNS, TRANSITIONS
+
+_RUN, _TRANSITION = limits_of(RUNS), limits_of(TRANSITIONS)
 
 
 def go_on(unit: Unit, row: LockedRun, said: Said, *, reason: str) -> WorkflowRun:
@@ -35,7 +39,7 @@ def go_on(unit: Unit, row: LockedRun, said: Said, *, reason: str) -> WorkflowRun
 
 def fail(unit: Unit, listeners: Listeners, row: LockedRun, error: str, *, reason: str, said: Said) -> WorkflowRun:
     """Fail a live run because of a question, and close everything else that belongs to it."""
-    return transitions.end(unit, listeners, row, "failed", error=_cut(error, words.ERROR), reason=reason, **said)
+    return transitions.end(unit, listeners, row, "failed", error=_cut(error, _RUN.error), reason=reason, **said)
 
 
 def _cut(text: str, limit: int) -> str:
@@ -64,7 +68,7 @@ def expire(
     row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
     if expired and row["status"] in words.LIVE:
-        told = _cut("; ".join(questions.told(question, "expired") for question in expired), words.SUMMARY)
+        told = _cut("; ".join(questions.told(question, "expired") for question in expired), _TRANSITION.detail)
         _after(unit, listeners, row, expired, {"at": now, "source": "system", "actor": None, "detail": told})
     return [question["id"] for question in expired]
 

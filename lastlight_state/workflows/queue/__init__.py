@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 
 from lastlight_state.clock import aware_utc, to_millis
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import LostRace
-from lastlight_state.workflows import checks as shared, words
+from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims.checks import LONGEST, holding
 from lastlight_state.workflows.claims.lists import Claimable
@@ -28,7 +29,10 @@ from lastlight_state.workflows.kernel.rows import StatusRow
 from lastlight_state.workflows.queue import admissions, checks, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
+from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE
+
+_RUN, _TRANSITION = limits_of(RUNS), limits_of(TRANSITIONS)
 
 _LEASE = timedelta(seconds=30)
 
@@ -131,7 +135,7 @@ class Queue(Repository):
         """
         now = self._now()
         wake_at = None if not_before is None else aware_utc("not_before", not_before)
-        detail = valid.content("reason", reason, words.SUMMARY)
+        detail = valid.content("reason", reason, _TRANSITION.detail)
 
         def work(unit: Unit) -> WorkflowRun:
             row = rows.lock(unit, run_id)
@@ -155,7 +159,7 @@ class Queue(Repository):
         """
         now = self._now()
         cutoff = to_millis(now - valid.duration("older_than", older_than, most=LONGEST))
-        error = valid.content("reason", reason, words.ERROR)
+        error = valid.content("reason", reason, _RUN.error)
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
         if names == []:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
@@ -27,6 +28,9 @@ from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummar
 from lastlight_state.workflows.runs import cancels, checks, creation, lists, statements as sql
 from lastlight_state.workflows.runs.cancels import Cancel
 from lastlight_state.workflows.runs.statements import NewRun
+from lastlight_state.workflows.tables import RUNS
+
+_MOST = limits_of(RUNS)
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.runs.resume import ResumeView
@@ -91,7 +95,7 @@ class Runs(Repository):
         row = checks.new_run(
             self._settings.limits, self._now(), workflow_name, trigger, phase, context, scratch, options
         )
-        row["run_key"] = valid.identifier("run_key", run_key, words.RUN_KEY)
+        row["run_key"] = valid.identifier("run_key", run_key, _MOST.run_key)
         row["create_digest"] = checks.create_digest(row, context)
         found = self._reading(lambda unit: creation.find(unit, row))
         return found or self._insert(

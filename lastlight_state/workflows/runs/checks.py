@@ -9,6 +9,7 @@ from typing import Any, TypedDict, cast
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
@@ -17,6 +18,9 @@ from lastlight_state.workflows.arguments import Failure, Provenance, RunOptions,
 from lastlight_state.workflows.checks import failure_columns, no_success, scratch_patch, trigger_columns
 from lastlight_state.workflows.kernel.progress import encoded_scratch
 from lastlight_state.workflows.runs.statements import NewRun, ProvenanceColumns, RunFacts, new_row
+from lastlight_state.workflows.tables import RUNS
+
+_MOST = limits_of(RUNS)
 
 _ANY_SIZE = 2**40
 
@@ -45,13 +49,13 @@ def new_run(
     if valid.flag("offered", options.offered) and options.status == "queued":
         raise InvalidValue("offered", "a queued run is offered when it is admitted: leave offered out, or the status")
     facts: RunFacts = {
-        "id": new_id() if options.id is None else valid.identifier("id", options.id, words.ID),
-        "workflow_name": valid.identifier("workflow_name", workflow_name, words.WORKFLOW_NAME),
-        "current_phase": valid.identifier("phase", phase, words.PHASE),
+        "id": new_id() if options.id is None else valid.identifier("id", options.id, _MOST.id),
+        "workflow_name": valid.identifier("workflow_name", workflow_name, _MOST.workflow_name),
+        "current_phase": valid.identifier("phase", phase, _MOST.current_phase),
         "status": valid.word("status", options.status, ("queued", "running")),
         "context": None if context is None else codec.encode("context", context, max_bytes=limits.context),
         "scratch": None if patch is None else encoded_scratch(patch, limits),
-        "parent_run_id": valid.optional("parent_run_id", options.parent_run_id, words.ID),
+        "parent_run_id": valid.optional("parent_run_id", options.parent_run_id, _MOST.parent_run_id),
         "max_restarts": valid.number("max_restarts", options.max_restarts, most=100),
         "wake_at": None if options.not_before is None else aware_utc("not_before", options.not_before),
         "deadline_at": None if options.deadline_at is None else aware_utc("deadline_at", options.deadline_at),
@@ -79,7 +83,7 @@ def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
     """How a run ends: its reason code, error text and details."""
     valid.word("status", status, words.TERMINAL)
     stop = None if failure is None else valid.group("failure", failure, Failure).stop_reason
-    code = valid.optional("reason", reason if reason is not None else stop, words.REASON) or "run.finished"
+    code = valid.optional("reason", reason if reason is not None else stop, _MOST.status_reason) or "run.finished"
     no_success(status, failure, instead="reason")
     if failure is None:
         return {"reason": code, "error": None, "error_detail": None}
@@ -88,5 +92,5 @@ def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
 
 def _provenance(provenance: Provenance) -> ProvenanceColumns:
     given = vars(valid.group("provenance", provenance, Provenance))
-    checked = {name: valid.optional(f"provenance.{name}", value, 2_000) for name, value in given.items()}
+    checked = {name: valid.optional(f"provenance.{name}", value, getattr(_MOST, name)) for name, value in given.items()}
     return cast(ProvenanceColumns, checked)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import Statement
@@ -21,8 +22,11 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.kernel.executions import COUNTED
+from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.usage import statements as sql
 from lastlight_state.workflows.usage.records import ThreadUsage, UsageBucket, UsageGroup, UsageStats, UsageTotals
+
+_MOST, _RUN = limits_of(EXECUTIONS), limits_of(RUNS)
 
 Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill"]
 
@@ -49,7 +53,7 @@ class Rollups(Repository):
 
     def for_trigger(self, trigger_id: str, *, workflow_names: Sequence[str] | None = None) -> UsageTotals:
         """The usage of a trigger's runs, or of those of these workflows. Executions without a run do not count."""
-        values: dict[str, Any] = {"trigger_id": valid.identifier("trigger_id", trigger_id, words.TRIGGER_ID)}
+        values: dict[str, Any] = {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id)}
         names = None if workflow_names is None else shared.several_workflows(workflow_names)
         if names is None:
             return self._totals(sql.FOR_TRIGGER, values)
@@ -126,8 +130,8 @@ class Rollups(Repository):
         A success ends the streak. Skipped, deferred and cancelled executions neither count nor end it. The newest are
         those that started last.
         """
-        valid.optional("skill", skill, words.SKILL)
-        valid.optional("workflow_name", workflow_name, words.WORKFLOW_NAME)
+        valid.optional("skill", skill, _MOST.skill)
+        valid.optional("workflow_name", workflow_name, _RUN.workflow_name)
         values = {"most": valid.page_limit(limit)}
         if skill is not None and workflow_name is not None and not skill.startswith(f"{workflow_name}:"):
             return 0
@@ -221,9 +225,9 @@ def _filters(workflow: str | None, repo: str | None, model: str | None) -> dict[
     """The filters given, each with its parameters."""
     given: dict[str, Any] = {}
     if workflow is not None:
-        given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, words.WORKFLOW_NAME))
+        given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, _RUN.workflow_name))
     if model is not None:
-        given["model"] = {"model": valid.identifier("model", model, words.MODEL)}
+        given["model"] = {"model": valid.identifier("model", model, _MOST.model)}
     return given if repo is None else given | repos.asked(repo)
 
 

@@ -13,7 +13,8 @@ from support.maintenance.run_folders import branch, message, write, write_run
 from support.maintenance.state_databases import BEGIN, made, put, put_branch, put_message, put_session
 
 from lastlight_state import InvalidValue
-from lastlight_state.conversations import words
+from lastlight_state.conversations.tables import MESSAGES
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.testing import Database
 
 LONG = "x" * 300
@@ -47,8 +48,8 @@ def test_a_lenient_import_keeps_the_beginning_of_a_text_for_which_there_is_no_ro
     store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """maintenance OP-38: it says how long the text was, and is counted."""
-    monkeypatch.setattr(words, "EXTRA", 1_500)
-    monkeypatch.setattr(words, "CONTENT", 1_500)
+    for column in ("extra", "content"):
+        monkeypatch.setattr(limits_of(MESSAGES), column, 1_500)
     write_run(tmp_path / "runs", "r1", branch("b1", [message("m1", 1, content=text)]))
     assert store.maintenance.imports.plan(tmp_path / "runs").units == {"failed": 1}
     done = store.maintenance.imports.run(tmp_path / "runs", lenient=True)

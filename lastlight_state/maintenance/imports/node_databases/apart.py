@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lastlight_state.conversations import checks, packing, words as talk
+from lastlight_state.conversations import checks, packing
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports import cells
@@ -17,12 +18,12 @@ from lastlight_state.maintenance.imports.pieces import Into, Piece
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row as Placed, RowDraft, RowPiece, change
 from lastlight_state.outputs import words as outputs
 from lastlight_state.outputs.tables import CACHE
-from lastlight_state.schedules import words as schedules
 from lastlight_state.schedules.crons.checks import pattern
 from lastlight_state.schedules.reactions import UNPLANNED
 from lastlight_state.schedules.tables import SCHEDULES
 
 _NAME = cells.name(256)
+_CRON, _CHUNK = limits_of(SCHEDULES), limits_of(VECTORS)
 _ZONE = "UTC"
 _PLAN = ["next_run_at", "planned_with"]
 
@@ -50,20 +51,20 @@ def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
     terms.noticed["enabled_unknown"] += enabled is None
     terms.noticed["next_run_at_ms_left"] += row.get("next_run_at_ms") is not None
     made = {
-        "name": found.must("cron_id", cells.name(schedules.NAME)),
+        "name": found.must("cron_id", cells.name(_CRON.name)),
         "pattern": found.must("pattern", lambda where, value: pattern(value, _ZONE, parsed=False, where=where)),
         "timezone": _ZONE,
         "target_kind": "workflow",
-        "target": found.must("workflow_path", cells.name(schedules.TARGET)),
+        "target": found.must("workflow_path", cells.name(_CRON.target)),
         "enabled": enabled is True,
         "created_at": created,
         "updated_at": created,
         "last_run_at": found.may("last_run_at_ms", moment),
         "next_run_at": created if enabled else None,
         "planned_with": UNPLANNED if enabled else None,
-        "error_json": found.json("error_json", schedules.ERROR),
+        "error_json": found.json("error_json", _CRON.error_json),
     }
-    return {"cron_schedules": [{**made, "payload": found.kept({}, schedules.PAYLOAD)}]}
+    return {"cron_schedules": [{**made, "payload": found.kept({}, _CRON.payload)}]}
 
 
 def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
@@ -102,13 +103,13 @@ def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
         "norm": packing.norm(packing.unpack(embedding)),
         "created_at": created,
         "embedding": embedding,
-        "content": found.must("content", cells.text(talk.CHUNK)),
+        "content": found.must("content", cells.text(_CHUNK.content)),
     }
-    metadata = found.json("metadata_json", talk.METADATA, dict) or {}
+    metadata = found.json("metadata_json", _CHUNK.chunk_metadata, dict) or {}
     head = {"namespace": namespace, "dimensions": dimensions, "created_at": created}
     return {
         "vector_namespaces": [head],
-        "vectors": [{**made, "chunk_metadata": found.kept(metadata, talk.METADATA)}],
+        "vectors": [{**made, "chunk_metadata": found.kept(metadata, _CHUNK.chunk_metadata)}],
     }
 
 

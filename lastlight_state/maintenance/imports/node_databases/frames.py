@@ -8,12 +8,15 @@ from typing import Any
 
 from lastlight_state import codec as json_codec
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
-from lastlight_state.journal import words
 from lastlight_state.journal.frames import codec
+from lastlight_state.journal.tables import FRAMES
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, mapped, moment
+
+_MOST = limits_of(FRAMES)
 
 _ENCODINGS = {name: name for name in ("full", "keyframe", "delta")}
 _DELTA = "delta"
@@ -42,19 +45,19 @@ def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
 
 def _frame(found: Found, before: tuple[int, str] | None) -> tuple[Row, str]:
     number = found.must("frame_no", valid.number)
-    body = found.must("xml_json", cells.text(words.FRAME))
+    body = found.must("xml_json", cells.text(_MOST.body))
     encoding = mapped(_ENCODINGS, "encoding", found.row.get("encoding") or "full")
     text = _text(number, body, encoding, before)
     made = {
-        "run_id": found.must("run_id", cells.name(256)),
+        "run_id": found.must("run_id", cells.name(_MOST.run_id)),
         "frame_no": number,
         "created_at": _created(found),
         "encoding": encoding,
         "content_hash": codec.digest(text),
         "full_bytes": len(text.encode()),
-        "note": found.may("note", cells.text(words.NOTE)),
-        "mounted_task_ids": _ids(number, found.json("mounted_task_ids_json", words.PAYLOAD, list)),
-        "task_index": _index(found.json("task_index_json", words.PAYLOAD, (list, dict))),
+        "note": found.may("note", cells.text(_MOST.note)),
+        "mounted_task_ids": _ids(number, found.json("mounted_task_ids_json", _MOST.mounted_task_ids, list)),
+        "task_index": _index(found.json("task_index_json", _MOST.task_index, (list, dict))),
         "body": body if encoding == _DELTA else text,
     }
     return made, text

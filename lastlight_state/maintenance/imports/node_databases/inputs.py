@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from lastlight_state import codec
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.node_databases.found import Found, Terms
-from lastlight_state.outputs import columned, words
+from lastlight_state.outputs import columned
+from lastlight_state.outputs.tables import INPUTS
+
+_MOST = limits_of(INPUTS)
 
 #: The table of the inputs, keyed by the run alone.
 TABLE = "input"
@@ -29,7 +33,7 @@ def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
     is_typed = set(row) != {"run_id", _PAYLOAD}
     if is_typed:
         payload = _told(payload | _of_columns(row), snapshots)
-    codec.encode(f"input {run['id']:.80}", payload, max_bytes=words.INPUT, max_depth=words.INPUT_DEPTH)
+    codec.encode(f"input {run['id']:.80}", payload, max_bytes=_MOST.payload)
     return {
         "run_id": run["id"],
         "revision": 0,
@@ -42,7 +46,7 @@ def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
 
 
 def _of_one_column(found: Found) -> Row:
-    payload = found.json(_PAYLOAD, words.INPUT)
+    payload = found.json(_PAYLOAD, _MOST.payload)
     if payload is not None and not isinstance(payload, dict):
         raise InvalidValue(f"input.{_PAYLOAD}", f"must be an object, not {type(payload).__name__}")
     return payload or {}

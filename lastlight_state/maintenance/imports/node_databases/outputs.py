@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import codec
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
@@ -20,7 +21,9 @@ from lastlight_state.maintenance.imports.row_pieces import Growth
 from lastlight_state.outputs import words
 from lastlight_state.outputs.catalog.registry import ALL, Registered
 from lastlight_state.outputs.shapes import OutputColumn
-from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.outputs.tables import HISTORY, REGISTRY
+
+_MOST = limits_of(HISTORY)
 
 _SCHEMA = prepared(
     sa.select(REGISTRY.c.json_schema).where(REGISTRY.c.table_name == bind("name", REGISTRY.c.table_name))
@@ -89,5 +92,5 @@ def _value(where: str, column: OutputColumn, value: Any) -> Any:
         return None
     if value is None:
         raise InvalidValue(where, "must not be NULL")
-    check = cells.name(words.ID) if column.name in _KEY[:2] else _CHECKS[column.type]
+    check = cells.name(_MOST.node_id) if column.name in _KEY[:2] else _CHECKS[column.type]
     return check(where, value)

@@ -8,16 +8,19 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, id_of, mapped, moment
 from lastlight_state.workflows import words
+from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS
 
 #: A node in an iteration.
 Place: TypeAlias = tuple[str, int]
 
-_ID, _NODE = cells.name(words.ID), cells.name(words.NODE_ID)
-_TEXT = cells.text(words.LABEL)
+_RUN, _EXECUTION = limits_of(RUNS), limits_of(EXECUTIONS)
+_ID, _NODE = cells.name(_RUN.id), cells.name(_EXECUTION.node_id)
+_TEXT, _OUTPUT_TABLE = cells.text(1024), cells.name(limits_of(NODES).output_table)
 #: Their statuses of runs. What a paused run waits for is told apart by `_wait`.
 _STATUSES = {
     "running": "running",
@@ -65,7 +68,7 @@ def run(terms: Terms, row: Row) -> Row:
     error, detail = _failure(found)
     made = {
         "id": run_id,
-        "workflow_name": found.must("workflow_name", cells.name(words.WORKFLOW_NAME)),
+        "workflow_name": found.must("workflow_name", cells.name(_RUN.workflow_name)),
         "trigger_id": run_id,
         "current_phase": _NO_PHASE,
         "phase_history": [],
@@ -111,7 +114,7 @@ def attempt(terms: Terms, row: Row) -> Row:
         "finished_at": ended,
         "duration_ms": None if ended is None else max(0, round((ended - begun).total_seconds() * 1000)),
         "heartbeat_at": found.may("heartbeat_at_ms", moment),
-        "checkpoint": found.json("heartbeat_data_json", words.CHECKPOINT),
+        "checkpoint": found.json("heartbeat_data_json", _EXECUTION.checkpoint),
         "error": error,
         "error_detail": detail,
         "output_text": found.may("response_text", cells.text(terms.limits.output_text)),
@@ -119,7 +122,7 @@ def attempt(terms: Terms, row: Row) -> Row:
         "work_dir": found.may("jj_cwd", _TEXT),
         "cached": found.may("cached", cells.flag) is True,
     }
-    return {**made, "details": found.others(_PLACED_ATTEMPT, words.DETAIL)}
+    return {**made, "details": found.others(_PLACED_ATTEMPT, _EXECUTION.details)}
 
 
 def last_attempts(attempts: Iterable[Row]) -> dict[Place, Row]:
@@ -138,7 +141,9 @@ def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
         "iteration": iteration,
         "state": state,
         "last_attempt": found.may("last_attempt", valid.number) or 0,
-        "output_table": found.may("output_table", cells.name(words.ID)) if row.get("output_table") else None,
+        "output_table": found.may("output_table", cells.name(limits_of(NODES).output_table))
+        if row.get("output_table")
+        else None,
         "label": found.may("label", _TEXT),
         "updated_at": found.must("updated_at_ms", moment),
         **_node_wait(state, attempts.get((name, iteration))),
@@ -160,7 +165,9 @@ def loop(terms: Terms, row: Row) -> Row:
 def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: bool, others: Iterable[Row]) -> Row:
     """The run among what belongs to it: its phase, what it waits for, and its last sign of life."""
     last = max(nodes, key=lambda one: (one["updated_at"], one["node_id"]), default=None)
-    phase = last["node_id"] if last is not None and valid.is_identifier(last["node_id"], words.PHASE) else _NO_PHASE
+    phase = (
+        last["node_id"] if last is not None and valid.is_identifier(last["node_id"], _RUN.current_phase) else _NO_PHASE
+    )
     waits = _wait(their_status, nodes, is_asked) if run_row["status"] == "paused" else {}
     signs = [value for row in (run_row, *nodes, *others) for name, value in row.items() if _is_sign(name, value)]
     return {**run_row, "current_phase": phase, **waits, "updated_at": max(signs)}
@@ -193,7 +200,7 @@ def _node_wait(state: str, last: Row | None) -> Row:
         wait["wake_at"] = moment("timer.firesAtMs", timer["firesAtMs"])
     if state == "waiting_signal":
         said = {"waiting_for": event.get("signalName"), "correlation_id": event.get("correlationId")}
-        wait |= {name: value for name, value in said.items() if valid.is_identifier(value, words.SIGNAL)}
+        wait |= {name: value for name, value in said.items() if valid.is_identifier(value, _RUN.waiting_for)}
     return wait
 
 
@@ -204,8 +211,8 @@ def _inner(value: Row, name: str) -> Row:
 
 def _failure(found: Found) -> tuple[str | None, Any]:
     """The text of an error, cut where it is long, and all of it."""
-    detail = found.json("error_json", words.DETAIL)
+    detail = found.json("error_json", _RUN.error_detail)
     told = detail.get("message") if isinstance(detail, dict) else detail
     if not isinstance(told, str) or not told:
         return None, detail
-    return told.encode()[: words.ERROR].decode(errors="ignore"), detail
+    return told.encode()[: _RUN.error].decode(errors="ignore"), detail

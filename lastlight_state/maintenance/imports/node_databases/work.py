@@ -8,10 +8,14 @@ from functools import partial
 from typing import Any
 
 from lastlight_state.db import valid
+from lastlight_state.db.declarations import limits_of
 from lastlight_state.journal import words
+from lastlight_state.journal.tables import SANDBOXES, SCORES, TOOL_CALLS
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, fitting, id_of, mapped, moment
+
+_CALL, _SANDBOX, _SCORE = limits_of(TOOL_CALLS), limits_of(SANDBOXES), limits_of(SCORES)
 
 _NAME = cells.name(256)
 _TOOL_STATUSES = {
@@ -51,7 +55,7 @@ def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
         "finished_at": ended,
         "duration_ms": None if ended is None else max(0, round((ended - begun).total_seconds() * 1000)),
         "output_ref": None,
-        **{name: found.json(f"{name}_json", words.TOOL_VALUE) for name in ("input", "output", "error")},
+        **{name: found.json(f"{name}_json", getattr(_CALL, name)) for name in ("input", "output", "error")},
     }
 
 
@@ -65,14 +69,14 @@ def sandbox(terms: Terms, row: Row, run: Row) -> Row:
         "runtime": found.must("runtime", _NAME),
         "status": found.must("status", partial(mapped, _SANDBOX_STATUSES)),
         **{name: found.may(name, _NAME) for name in ("remote_run_id", "workspace_id", "container_id")},
-        "bundle_path": found.may("bundle_path", cells.name(words.BUNDLE_PATH)),
+        "bundle_path": found.may("bundle_path", cells.name(_SANDBOX.bundle_path)),
         "shipped_at": shipped,
         "completed_at": completed,
         "created_at": run["started_at"],
         "updated_at": completed or shipped or run["started_at"],
     }
-    config = found.json("config_json", words.CONFIG, dict) or {}
-    return {**made, "config": {**config, **(found.others(_PLACED_SANDBOX, words.CONFIG) or {})}}
+    config = found.json("config_json", _SANDBOX.config, dict) or {}
+    return {**made, "config": {**config, **(found.others(_PLACED_SANDBOX, _SANDBOX.config) or {})}}
 
 
 def scores(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
@@ -96,10 +100,10 @@ def _score(terms: Terms, row: Row) -> Row:
         "score": found.must("score", cells.real),
         **{name: found.may(name, cells.real) for name in ("latency_ms", "duration_ms")},
         "scored_at": found.must("scored_at_ms", moment),
-        "reason": found.may("reason", cells.text(words.NOTE)),
-        **{name: found.json(f"{name}_json", words.SCORE_VALUE) for name in ("input", "output")},
+        "reason": found.may("reason", cells.text(_SCORE.reason)),
+        **{name: found.json(f"{name}_json", getattr(_SCORE, name)) for name in ("input", "output")},
         "expected": None,
     }
-    meta = found.json("meta_json", words.SCORE_VALUE)
-    kept = found.kept({}, words.SCORE_VALUE)
+    meta = found.json("meta_json", _SCORE.meta)
+    kept = found.kept({}, _SCORE.meta)
     return {**made, "meta": meta if kept is None else {"meta": meta, **kept}}
