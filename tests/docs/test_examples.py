@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from pathlib import Path
 from types import ModuleType
@@ -13,17 +15,24 @@ URL_VARIABLE = "DATABASE_URL"
 """Examples for Postgres open what this variable names."""
 
 _TEST = re.compile(r"^(async )?def test_", re.MULTILINE)
+_FRAMEWORK = re.compile(r"^(?:from|import) (?:celery|fastapi)\b", re.MULTILINE)
 
 
 def is_test(block: Block) -> bool:
     return _TEST.search(block.text) is not None
 
 
+def is_sketch(block: Block) -> bool:
+    """True if the example is for a framework that the tests do without."""
+    return _FRAMEWORK.search(block.text) is not None
+
+
 PROGRAMS = {
-    name_of(page): [block for block in blocks(page, "python") if not is_test(block)]
+    name_of(page): programs
     for page in pages()
-    if any(not is_test(block) for block in blocks(page, "python"))
+    if (programs := [one for one in blocks(page, "python") if not is_test(one) and not is_sketch(one)])
 }
+SKETCHES = {block.name: block for page in pages() for block in blocks(page, "python") if is_sketch(block)}
 TESTS = [block for page in pages() for block in blocks(page, "python") if is_test(block)]
 
 
@@ -60,6 +69,16 @@ def test_the_programs_of_a_page_run_in_their_order(
     if any(URL_VARIABLE in block.text for block in PROGRAMS[name]):
         monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("postgres_url"))
     run_programs(name)
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_a_sketch_for_a_framework_is_python_and_imports_what_is_there(name: str) -> None:
+    """packaging PT-35."""
+    block = SKETCHES[name]
+    for node in ast.walk(compile(block.source, block.page, "exec", ast.PyCF_ONLY_AST)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("lastlight_state"):
+            module = importlib.import_module(node.module)
+            assert [word.name for word in node.names if not hasattr(module, word.name)] == []
 
 
 def test_the_first_pages_run_in_their_order_in_one_directory_and_again(place: Path) -> None:
