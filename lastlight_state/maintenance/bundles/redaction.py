@@ -17,35 +17,58 @@ from lastlight_state.conversations.tables import (
     TRANSITIONS,
     VECTORS,
 )
+from lastlight_state.db.declarations import is_personal
 from lastlight_state.errors import Conflict
 from lastlight_state.journal.tables import EVENTS, FRAMES, SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.bundles.lines import Row
-from lastlight_state.maintenance.bundles.records import Bundle
+from lastlight_state.maintenance.bundles.records import REDACTIONS, Bundle
 from lastlight_state.maintenance.copy.subjects import Subject, is_json
 from lastlight_state.outputs.tables import HISTORY, INPUTS
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RUNS, TRANSITIONS as MOVES
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS, RUNS, TRANSITIONS as MOVES
 
-_TALKING = (MESSAGES, SESSIONS, BRANCHES, PROGRESSIONS)
-_a, _e, _i, _q, _t = APPROVALS.c, EXECUTIONS.c, INPUTS.c, REQUESTS.c, TOOL_CALLS.c
+_a, _e, _q, _r, _s = APPROVALS.c, EXECUTIONS.c, REQUESTS.c, RUNS.c, SESSIONS.c
 
-#: The columns of each name. An embedding tells of the text that it was made from.
-_COLUMNS: dict[str, tuple[sa.Column[Any], ...]] = {
-    "context": (RUNS.c.context,),
-    "scratch": (RUNS.c.scratch,),
+#: The name that leaves out the personal columns of a table. What is added to one of these tables is left out, too.
+_OF_TABLE: dict[sa.Table, str] = {
+    RUNS: "context",
+    INPUTS: "inputs",
+    **dict.fromkeys((EVENTS, SIGNALS, TOOL_CALLS), "events"),
+    **dict.fromkeys((APPROVALS, REQUESTS), "questions"),
+    SCORES: "scores",
+    **dict.fromkeys((EXECUTIONS, NODES, SANDBOXES, MOVES), "metadata"),
+    **dict.fromkeys((SESSIONS, BRANCHES, PROGRESSIONS, MESSAGES, TRANSITIONS), "metadata"),
+}
+#: Columns with a name of their own. An embedding tells of the text that it was made from.
+_OWN: dict[str, tuple[sa.Column[Any], ...]] = {
+    "scratch": (_r.scratch,),
     "content": (MESSAGES.c.content, MESSAGES.c.embedding),
     "output_text": (_e.output_text,),
-    "inputs": (_i.payload, _i.given, _i.reason),
-    "events": (EVENTS.c.payload, SIGNALS.c.payload, _t.input, _t.output),
-    "errors": (RUNS.c.error, RUNS.c.error_detail, _e.error, _e.error_detail, _t.error, MOVES.c.detail),
-    "questions": (_a.summary, _a.response, _a.action, _q.prompt, _q.options, _q.schema, _q.response),
-    "scores": tuple(SCORES.c[name] for name in ("reason", "meta", "input", "output", "expected")),
-    "metadata": (
-        *(table.c[name] for table in _TALKING for name in ("node_metadata", "extra")),
-        *(SESSIONS.c.artifact_contract, SESSIONS.c.artifact_verification),
-        *(TRANSITIONS.c.reason_summary, TRANSITIONS.c.evidence, CHANGES.c.details),
-        *(_e.details, _e.checkpoint, SANDBOXES.c.config),
-    ),
+    "errors": (_r.error, _r.error_detail, _e.error, _e.error_detail, TOOL_CALLS.c.error, MOVES.c.detail),
+    "metadata": (BRANCHES.c.node_metadata, CHANGES.c.details),
 }
+#: What every bundle has: who did something, names, reasons and labels of operators, and phases with their summaries.
+_STAYS: frozenset[sa.Column[Any]] = frozenset({
+    *(_r.triggered_by, _e.triggered_by, _r.cancel_requested_by, INPUTS.c.created_by, SIGNALS.c.received_by),
+    *(_a.requested_by, _a.responded_by, _a.consumed_by, _q.answered_by, MOVES.c.actor, TRANSITIONS.c.actor),
+    *(_s.name, BRANCHES.c.name, PROGRESSIONS.c.name),
+    *(_r.cancel_reason, _s.hold_reason, NODES.c.label, _r.phase_history),
+})  # fmt: skip
+
+
+def _columns_of(name: str) -> tuple[sa.Column[Any], ...]:
+    own = {column for columns in _OWN.values() for column in columns}
+    tables = [table for table, whose in _OF_TABLE.items() if whose == name]
+    found = [column for table in tables for column in table.columns if _is_content(column) and column not in own]
+    return *found, *_OWN.get(name, ())
+
+
+def _is_content(column: sa.Column[Any]) -> bool:
+    """True for what was said; names of people stay, so that rows can be told apart."""
+    return is_personal(column) and not column.info.get("person") and column not in _STAYS
+
+
+#: The columns that each name leaves out.
+_COLUMNS = {name: columns for name in sorted(REDACTIONS) if (columns := _columns_of(name))}
 #: The tables without which a bundle comes: a mark would be no value of an output's model, no chunk of a text, and no
 #: frame from which the next one can be told.
 _TABLES: dict[str, tuple[sa.Table, ...]] = {
