@@ -5,15 +5,13 @@ A page reads only names and times of files, and runs one statement.
 
 from __future__ import annotations
 
-from typing import Any
-
 from lastlight_state.agent_log import SessionFile
 from lastlight_state.agent_log.paths import readable_id
 from lastlight_state.agent_log.sessions import ScopeFilter, Sessions
 from lastlight_state.db.records import Page, Record
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.maintenance import session_executions
-from lastlight_state.maintenance.session_executions import qualified_repo
+from lastlight_state.maintenance.session_executions import ExecutionOfSession, qualified_repo
 
 
 class SessionExecution(Record):
@@ -69,7 +67,7 @@ class AgentSessions(Repository):
         return qualified_repo(row["owner"], row["repo"]) if row else None
 
 
-def _execution(row: dict[str, Any] | None) -> SessionExecution | None:
+def _execution(row: ExecutionOfSession | None) -> SessionExecution | None:
     if row is None:
         return None
     return SessionExecution(

@@ -6,7 +6,7 @@ One statement for all threads of a page. Turns are counted by `usage.list_thread
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -62,10 +62,22 @@ def _known(triggers: Sequence[sa.BindParameter[Any]]) -> Any:
     )
 
 
-KNOWN = Family("trigger", _known)
+class ThreadRow(TypedDict):
+    """What is known of a thread beside its turns."""
+
+    trigger_id: str
+    owner: str | None
+    repo: str | None
+    session_id: str | None
+    platform: str | None
+    agent_session_id: str | None
+    preview: str | None
 
 
-def known(unit: Unit, triggers: Sequence[str]) -> dict[str, dict[str, Any]]:
+KNOWN = Family("trigger", _known, ThreadRow)
+
+
+def known(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadRow]:
     """The columns of `KNOWN` by trigger, for at most 500 triggers; those without turns are absent."""
     statement, values = KNOWN.of(triggers)
     return {row["trigger_id"]: row for row in unit.rows(statement, values)}

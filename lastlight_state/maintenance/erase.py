@@ -20,12 +20,11 @@ from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db import columns, valid
 from lastlight_state.db.declarations import contents, emptied, forgotten
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.statements import Family, Statement, prepared
+from lastlight_state.db.statements import Family, RowT, Statement, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import references, work
 from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
 from lastlight_state.maintenance.redact import chunks as texts, executions, inboxes, messages, orders, transitions
-from lastlight_state.maintenance.redact.messages import Row
 from lastlight_state.maintenance.redact.records import ErasePlan
 from lastlight_state.maintenance.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
 from lastlight_state.messaging.tables import MESSAGES as SAID, SESSIONS as CHATS
@@ -44,29 +43,31 @@ def _is_full(given: Iterable[sa.Column[Any]]) -> sa.ColumnElement[bool]:
     return sa.or_(*(one.is_not(None) for one in given))
 
 
-def _named(key: Any, column: Any, *more: Any) -> Statement:
-    return prepared(sa.select(key.label("key"), *more).where(column == _person).order_by(key))
+def _named(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT]:
+    return prepared(sa.select(key.label("key"), *more).where(column == _person).order_by(key), row)
 
 
 #: What bears the person's name. Sessions, branches and chats are found by a scan: a person is erased rarely.
-_SENT, _RECEIVED = _named(_m.id, _m.sender), _named(_m.id, _m.recipient)
-_OWNED = _named(_s.id, _s.user, _held.label("held"), _s.agent_session_id)
+_SENT, _RECEIVED = _named(references.KeyRow, _m.id, _m.sender), _named(references.KeyRow, _m.id, _m.recipient)
+_OWNED = _named(references.SessionOf, _s.id, _s.user, _held.label("held"), _s.agent_session_id)
 #: A branch without a user is of the user of its session.
 _is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
 _BRANCHED = prepared(
     sa.select(_b.id.label("key"), _held.label("held"))
     .select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id))
     .where(sa.or_(_b.user == _person, sa.and_(_s.user == _person, _is_unnamed)))
-    .order_by(_b.id)
+    .order_by(_b.id),
+    references.HeldKey,
 )
-_CHATTED = _named(_c.id, _c.user_id, _c.agent_session_id)
+_CHATTED = _named(references.ChatOf, _c.id, _c.user_id, _c.agent_session_id)
 
 _LOCK_SESSIONS = family(
     lambda keys: (
         sa.select(_s.id, _s.agent_session_id, _held.label("held"))
         .where(_s.id.in_(keys), _s.user == _person)
         .with_for_update()
-    )
+    ),
+    references.LockedSession,
 )
 #: The sessions of branches.
 _LOCK_PLACES = family(
@@ -75,17 +76,20 @@ _LOCK_PLACES = family(
         .where(_s.id.in_(sa.select(_b.session_id).where(_b.id.in_(keys))))
         .order_by(_s.id)
         .with_for_update()
-    )
+    ),
+    references.IdRow,
 )
 _LOCK_CHATS = family(
-    lambda keys: sa.select(_c.id, _c.agent_session_id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update()
+    lambda keys: sa.select(_c.id, _c.agent_session_id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update(),
+    references.LockedPlace,
 )
 _OWN = family(
-    lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person))
+    lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person)),
+    references.IdRow,
 )
 #: What stays of a message that is redacted: its metadata.
 _LEFT = contents(MESSAGES, but=("content",))
-_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)))
+_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)), references.IdRow)
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
 _UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
 _FORGET = family(
@@ -106,7 +110,7 @@ _FORGET_BRANCHES_OF = family(
         .values(**forgotten(BRANCHES, _person), **emptied(contents(BRANCHES)))
     )
 )
-_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free))
+_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free), references.IdRow)
 #: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
 _FORGET_BRANCHES = family(
     lambda keys: (
@@ -189,7 +193,8 @@ def _found(unit: Unit, person: str) -> Found:
     values = {"person": person}
     owned, chats = unit.rows(_OWNED, values), unit.rows(_CHATTED, values)
     free, sessions = [row for row in owned if not row["held"]], [row["key"] for row in owned]
-    behind = {row["agent_session_id"] for row in (*chats, *free)} - {None}
+    places: list[references.Behind] = [*chats, *free]
+    behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
     return Found(
         _of_sessions(unit, sessions)
         | {row["key"] for sql in (_SENT, _RECEIVED, inboxes.DELIVERED) for row in unit.rows(sql, values)},
@@ -210,7 +215,9 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
     return found
 
 
-def _parted(unit: Unit, person: str, ids: Collection[str], *, locked: bool) -> tuple[set[str], list[Row], Counter[str]]:
+def _parted(
+    unit: Unit, person: str, ids: Collection[str], *, locked: bool
+) -> tuple[set[str], list[messages.FullMessage], Counter[str]]:
     """Return those of these messages that are to forget the person, those of them with contents, and why others stay.
 
     A redacted message has no contents, and may have metadata and chunks.
@@ -308,15 +315,16 @@ def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime
     return counts + Counter(branches=unit.change(statement, {**keys, "person": person}))
 
 
-def _executions(unit: Unit, person: str, places: Iterable[Row]) -> Counter[str]:
+def _executions(unit: Unit, person: str, places: Iterable[references.Behind]) -> Counter[str]:
     """Empty the executions of the agent sessions behind these chats or sessions."""
-    behind = {row["agent_session_id"] for row in places} - {None}
+    behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
     return Counter(executions=executions.empty(unit, executions.own(unit, behind, person)))
 
 
 def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
     """Remove chats of connectors. Tombstones keep an import from bringing them back."""
-    counts = _executions(unit, person, list(rows(unit, _LOCK_CHATS, ids)))
+    locked = list(rows(unit, _LOCK_CHATS, ids))
+    counts = _executions(unit, person, locked)
     statement, keys = STATEMENTS["messaging"].bury.of(ids)
     unit.change(statement, {**keys, "receipt_id": receipt.id, "at": at})
     said = unit.change(*_UNSAY.of(ids))
@@ -324,7 +332,7 @@ def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: dateti
     return counts + Counter(messaging_messages=said, messaging_sessions=removed)
 
 
-def _rows(unit: Unit, statements: Family, ids: Iterable[str], person: str) -> Iterator[Row]:
+def _rows(unit: Unit, statements: Family[RowT], ids: Iterable[str], person: str) -> Iterator[RowT]:
     for some in chunks(ids):
         statement, keys = statements.of(some)
         yield from unit.rows(statement, {**keys, "person": person})

@@ -6,12 +6,13 @@ Each statement finds its rows by an index, for some hundred keys.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypedDict, overload
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.shown import LinkRow
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, PROGRESSIONS, SESSIONS
-from lastlight_state.db.statements import NO_VALUES, Family, among, bind, number, prepared
+from lastlight_state.db.statements import NO_VALUES, Family, RowT, Values, among, bind, number, prepared
 from lastlight_state.db.unit import Unit
 
 _s, _b, _p, _l = SESSIONS.c, BRANCHES.c, PROGRESSIONS.c, LINKS.c
@@ -26,9 +27,77 @@ REFERRING = (_l.message_id, DELIVERIES.c.message_id, *(column for column, _ in P
 OWNING = (_s.progression_id, _b.progression_id)
 
 
-def family(make: Any) -> Family:
-    """Statements about keys, made of a list of their parameters."""
-    return Family("key", make)
+class KeyRow(TypedDict):
+    """A key that was found."""
+
+    key: str
+
+
+class IdRow(TypedDict):
+    """The id of a row that was found."""
+
+    id: str
+
+
+class OrderOf(KeyRow):
+    """An order of a session."""
+
+    order_id: str
+
+
+class OwnerOf(KeyRow):
+    """The session that has an order, or points to a message."""
+
+    owner: str
+
+
+class HolderOf(KeyRow):
+    """An order that holds a message."""
+
+    progression_id: str
+
+
+class HeldKey(KeyRow):
+    """What bears the person's name, and whether it is left alone."""
+
+    held: bool
+
+
+class Behind(TypedDict):
+    """The agent session that stands behind a chat or a session."""
+
+    agent_session_id: str | None
+
+
+class ChatOf(KeyRow, Behind):
+    """A chat of the person."""
+
+
+class SessionOf(HeldKey, Behind):
+    """A session of the person."""
+
+
+class LockedPlace(IdRow, Behind):
+    """A chat that is locked."""
+
+
+class LockedSession(LockedPlace):
+    """A session that is locked, and whether it is left alone."""
+
+    held: bool
+
+
+@overload
+def family(make: Any) -> Family: ...
+
+
+@overload
+def family(make: Any, row: type[RowT]) -> Family[RowT]: ...
+
+
+def family(make: Any, row: Any = None) -> Any:
+    """Statements about keys, made of a list of their parameters; ``row`` as of a `Family`."""
+    return Family("key", make, row)
 
 
 #: The orders of sessions: their pools, and those of their branches.
@@ -36,37 +105,45 @@ ORDERS = family(
     lambda keys: sa.union(
         sa.select(_s.id.label("key"), _s.progression_id.label("order_id")).where(_s.id.in_(keys)),
         sa.select(_b.session_id, _b.progression_id).where(_b.session_id.in_(keys)),
-    )
+    ),
+    OrderOf,
 )
 #: The sessions that own orders.
 OWNERS = family(
     lambda keys: sa.union(
         sa.select(_s.progression_id.label("key"), _s.id.label("owner")).where(_s.progression_id.in_(keys)),
         sa.select(_b.progression_id, _b.session_id).where(_b.progression_id.in_(keys)),
-    )
+    ),
+    OwnerOf,
 )
 #: The messages that sessions and their branches point to.
 POINTED = family(
     lambda keys: sa.union(
         *(sa.select(column.label("key")).where(owner.in_(keys), column.is_not(None)) for column, owner in POINTERS)
-    )
+    ),
+    KeyRow,
 )
 LINKED = prepared(
     sa.select(_l.ord, _l.message_id)
     .where(_l.progression_id == bind("order_id", _l.progression_id), _l.ord > bind("after", _l.ord))
     .order_by(_l.ord)
-    .limit(number(_READ))
+    .limit(number(_READ)),
+    LinkRow,
 )
 #: The orders that hold messages, and the sessions that point to them.
-HOLDERS = family(lambda keys: sa.select(_l.message_id.label("key"), _l.progression_id).where(_l.message_id.in_(keys)))
+HOLDERS = family(
+    lambda keys: sa.select(_l.message_id.label("key"), _l.progression_id).where(_l.message_id.in_(keys)), HolderOf
+)
 POINTING = family(
     lambda keys: sa.union(
         *(sa.select(column.label("key"), owner.label("owner")).where(column.in_(keys)) for column, owner in POINTERS)
-    )
+    ),
+    OwnerOf,
 )
 #: Those of these messages that anything refers to.
 REFERRED = family(
-    lambda keys: sa.union(*(sa.select(column.label("key")).where(column.in_(keys)) for column in REFERRING))
+    lambda keys: sa.union(*(sa.select(column.label("key")).where(column.in_(keys)) for column in REFERRING)),
+    KeyRow,
 )
 
 #: Under which condition a session is left alone, by the reason.
@@ -82,16 +159,14 @@ def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
     return (ordered[at : at + _KEYS] for at in range(0, len(ordered), _KEYS))
 
 
-def rows(
-    unit: Unit, family: Family, keys: Iterable[str], values: Mapping[str, Any] = NO_VALUES
-) -> Iterator[dict[str, Any]]:
+def rows(unit: Unit, family: Family[RowT], keys: Iterable[str], values: Values = NO_VALUES) -> Iterator[RowT]:
     """What a statement finds for these keys, however many, with these values of its other parameters."""
     for chunk in chunks(keys):
         statement, named = family.of(chunk)
         yield from unit.rows(statement, {**values, **named})
 
 
-def links(unit: Unit, order: str) -> Iterator[dict[str, Any]]:
+def links(unit: Unit, order: str) -> Iterator[LinkRow]:
     """The links of an order, those included whose positions are below 0."""
     after = -(2**62)
     while found := unit.rows(LINKED, {"order_id": order, "after": after}):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -33,10 +34,23 @@ def _newest_of(session_ids: Sequence[sa.BindParameter[Any]]) -> Any:
     return sa.select(given.c.session_id, *SHOWN).select_from(given).join(EXECUTIONS, _e.id == newest)
 
 
-NEWEST = Family("session", _newest_of)
+class ExecutionOfSession(TypedDict):
+    """The newest execution of an agent session."""
+
+    session_id: str
+    id: str
+    skill: str
+    run_id: str | None
+    success: bool | None
+    started_at: datetime
+    owner: str | None
+    repo: str | None
 
 
-def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+NEWEST = Family("session", _newest_of, ExecutionOfSession)
+
+
+def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, ExecutionOfSession]:
     """The newest execution of each of these sessions (1 to 500), in one statement."""
     statement, values = NEWEST.of(session_ids)
     return {row["session_id"]: row for row in unit.rows(statement, values)}

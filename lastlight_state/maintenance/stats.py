@@ -6,10 +6,10 @@ Only tables that exist are counted, so it also works on a database that is behin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from lastlight_state.backends.facts import Measures, TableSize
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import line_files, table_counts
 from lastlight_state.maintenance.records import MessageCounts, SchemaFacts, Stats, StatusCount, TableStats
@@ -34,7 +34,7 @@ class Statistics(Repository):
         backend = self._backend
         state = read_state(backend)
         files = line_files.measured(self._settings.line_directories)
-        found: dict[str, Any] = {"tables": (), "statuses": {}, "messages": table_counts.NO_MESSAGES}
+        found: Row = {"tables": (), "statuses": {}, "messages": table_counts.NO_MESSAGES}
         measures = _NO_MEASURES
         if backend.exists:
             measures, found = self._viewing(lambda unit: self._counted(unit, exact))
@@ -51,7 +51,7 @@ class Statistics(Repository):
             }
         )
 
-    def _counted(self, unit: Unit, exact: bool) -> tuple[Measures, dict[str, Any]]:
+    def _counted(self, unit: Unit, exact: bool) -> tuple[Measures, Row]:
         measures = unit.backend.measures(unit.checkout, TABLES)
         present = frozenset(measures.tables)
         messages: MessageCounts = table_counts.messages(unit, present, self._now())
@@ -78,7 +78,7 @@ def _schema_facts(state: SchemaState) -> SchemaFacts:
     return SchemaFacts(state=state.state, revision=state.revision, newest=state.head)
 
 
-def _whole(measures: Measures) -> dict[str, Any]:
+def _whole(measures: Measures) -> Row:
     return {
         "version": measures.version or None,
         "size_bytes": measures.size_bytes,

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import constant
+from lastlight_state.db.statements import Row, constant
 from lastlight_state.journal.tables import EVENTS, SIGNALS
 from lastlight_state.maintenance.records import TimelineEntry
 from lastlight_state.outputs.tables import INPUTS
@@ -40,11 +40,11 @@ class Fact:
     source: str
     listing: Listing
     bounds: tuple[Any, Any]
-    text: Callable[[dict[str, Any]], str]
+    text: Callable[[Row], str]
     actor: str | None = None
     at: str | None = None
 
-    def entry(self, row: dict[str, Any], at: datetime) -> TimelineEntry:
+    def entry(self, row: Row, at: datetime) -> TimelineEntry:
         """The fact of a row, told as of this time."""
         actor = row[self.actor] if self.actor else None
         clock = row[self.at] if self.at and row[self.at] != at else None
@@ -92,46 +92,46 @@ def numbered(
     )
 
 
-def _transition_text(row: dict[str, Any]) -> str:
+def _transition_text(row: Row) -> str:
     before, after = row["from_status"], row["to_status"]
     if before is None:
         return f"{after} ({row['reason']})"
     return f"{row['reason']}" if before == after else f"{before} to {after} ({row['reason']})"
 
 
-def detailed_text(row: dict[str, Any]) -> str:
+def detailed_text(row: Row) -> str:
     text = _transition_text(row)
     return text if row["detail"] is None else f"{text}: {row['detail']:.200}"
 
 
-def _explained_text(row: dict[str, Any]) -> str:
+def _explained_text(row: Row) -> str:
     """With what an operator said. Other details repeat facts of the timeline."""
     return detailed_text(row) if row["source"] == "operator" else _transition_text(row)
 
 
-def _asked_text(row: dict[str, Any]) -> str:
+def _asked_text(row: Row) -> str:
     return f"gate {row['gate']} asks for {'a reply' if row['kind'] == 'reply' else 'approval'}"
 
 
-def _answered_text(row: dict[str, Any]) -> str:
+def _answered_text(row: Row) -> str:
     answered = "replied" if row["kind"] == "reply" and row["status"] == "approved" else row["status"]
     return f"gate {row['gate']} {answered}"
 
 
-def _requested_text(row: dict[str, Any]) -> str:
+def _requested_text(row: Row) -> str:
     return f"{row['node_id']} asks for {_WANTED.get(row['kind'], row['kind'])}"
 
 
-def _responded_text(row: dict[str, Any]) -> str:
+def _responded_text(row: Row) -> str:
     return f"{row['node_id']} {row['status']}"
 
 
-def _started_text(row: dict[str, Any]) -> str:
+def _started_text(row: Row) -> str:
     attempt = f", attempt {row['attempt']}" if row["attempt"] is not None else ""
     return f"{row['skill']} started{attempt}"
 
 
-def _finished_text(row: dict[str, Any]) -> str:
+def _finished_text(row: Row) -> str:
     parts = [f"{row['skill']} {row['outcome']}"]
     if row["duration_ms"] is not None:
         parts.append(f"after {row['duration_ms'] / 1000:.1f} s")
@@ -144,19 +144,19 @@ def _finished_text(row: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _input_text(row: dict[str, Any]) -> str:
+def _input_text(row: Row) -> str:
     return "input given" if row["revision"] == 0 else f"input overridden ({row['reason']:.80})"
 
 
-def received_text(row: dict[str, Any]) -> str:
+def received_text(row: Row) -> str:
     return f"signal {row['signal_name']} received"
 
 
-def _taken_text(row: dict[str, Any]) -> str:
+def _taken_text(row: Row) -> str:
     return f"signal {row['signal_name']} taken"
 
 
-def event_text(row: dict[str, Any]) -> str:
+def event_text(row: Row) -> str:
     return f"{row['type']} of {row['node_id']}" if row["node_id"] is not None else f"{row['type']}"
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import sqlalchemy as sa
 
@@ -21,7 +21,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.scope import Scope
-from lastlight_state.db.statements import constant, prepared
+from lastlight_state.db.statements import Row, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.watch import Watch, watch_of
 from lastlight_state.errors import CorruptData, InvalidValue, NotFound
@@ -100,6 +100,15 @@ _streams = sa.select(sa.func.sum(SEQUENCES.c.next_seq)).where(
     SEQUENCES.c.stream.in_([constant(stream.name) for stream in (EVENT_NUMBERS, SIGNAL_NUMBERS)]),
 )
 _inputs = sa.select(sa.func.count()).select_from(INPUTS).where(INPUTS.c.run_id == RUNS.c.id)
+
+
+class ToldOfRun(TypedDict):
+    """A run, and how much was ever told of it."""
+
+    id: str
+    told: int
+
+
 #: How much was ever told of runs, which grows with each entry of each list.
 TOLD = prepared(
     sa.select(
@@ -110,7 +119,8 @@ TOLD = prepared(
             + sa.func.coalesce(_inputs.scalar_subquery(), 0),
             RUNS.c.transition_seq.type,
         ).label("told"),
-    ).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id"))))
+    ).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id")))),
+    ToldOfRun,
 )
 STATUS = prepared(sa.select(RUNS.c.status).where(RUNS.c.id == sa.bindparam("run_id")))
 
@@ -121,7 +131,7 @@ class _Place(NamedTuple):
     at: datetime
     rank: int
     number: int
-    row: dict[str, Any] | None
+    row: Row | None
 
 
 class Follower:

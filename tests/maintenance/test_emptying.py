@@ -15,7 +15,7 @@ from support.workflows.plans import plan_of
 
 from lastlight_state import InvalidValue, NotFound
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession, Reason
-from lastlight_state.db.statements import Family
+from lastlight_state.db.statements import Family, Statement
 from lastlight_state.maintenance import PrunePolicy, RedactPlan, RedactPolicy, erase as erasing, redact as redacting
 from lastlight_state.maintenance.redact import chunks, executions, messages, transitions
 from lastlight_state.testing import Database, racing
@@ -304,7 +304,9 @@ def test_statements_about_messages_find_them_by_an_index(database: Database) -> 
     }
     modules = (messages, chunks, executions, transitions, erasing)
     families = [one for module in modules for one in vars(module).values() if isinstance(one, Family)]
-    for statement in (redacting.OLDER, erasing._SENT, erasing._RECEIVED, *(one.of(["a", "b"])[0] for one in families)):
+    statements: list[Statement[Any]] = [redacting.OLDER, erasing._SENT, erasing._RECEIVED]
+    statements += [one.of(["a", "b"])[0] for one in families]
+    for statement in statements:
         plan = plan_of(database, store, statement, values, in_order=True)
         assert not plan.scans_the_table, plan
 

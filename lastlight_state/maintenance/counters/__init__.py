@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterator
-from typing import Any
 
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.unit import Unit
@@ -81,7 +80,7 @@ def _all(unit: Unit) -> Iterator[LateCounter]:
 
 def _look(unit: Unit, counter: Counter, after: str) -> tuple[str | None, list[LateCounter]]:
     """The key of the last of the next counters, None where there are none left; and those of them that are behind."""
-    rows: list[dict[str, Any]] = unit.rows(counter.look, {"after": after})
+    rows = unit.rows(counter.look, {"after": after})
     late = [
         LateCounter(counter=counter.name, key=row["key"], value=row["value"], needed=row["needed"])
         for row in rows

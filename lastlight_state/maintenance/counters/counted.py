@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -27,6 +27,14 @@ from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
 #: How many counters one statement looks at.
 LOOK = 500
+
+
+class Counted(TypedDict):
+    """A counter, and the value that it must have at least; None where no row is numbered."""
+
+    key: str
+    value: int
+    needed: int | None
 
 
 @dataclass(frozen=True)
@@ -67,11 +75,11 @@ class Counter:
         return self.column < self.needed
 
     @cached_property
-    def look(self) -> Statement:
+    def look(self) -> Statement[Counted]:
         """The next counters after a key, each with the value that it must have at least."""
         found = sa.select(self.key.label("key"), self.column.label("value"), self.needed.label("needed"))
         return prepared(
-            found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK))
+            found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), Counted
         )
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -117,6 +117,6 @@ def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
         yield from page.items
 
 
-def named(row: dict[str, Any]) -> str:
+def named(row: Mapping[str, object]) -> str:
     """A row by its first columns."""
     return " ".join(str(value)[:80] for value in row.values())

@@ -17,7 +17,7 @@ from lastlight_state.conversations.tables import (
 )
 from lastlight_state.db.columns import form_of
 from lastlight_state.db.declarations import facts_of, vocabularies
-from lastlight_state.db.statements import bind, constant, number, prepared
+from lastlight_state.db.statements import Row, bind, constant, number, prepared
 from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Look, Snapshot, found, named
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.migrations.metadata import METADATA
@@ -113,7 +113,7 @@ def _odd(snapshot: Snapshot, column: sa.ColumnElement[Any]) -> sa.ColumnElement[
 
 def _keys(
     snapshot: Snapshot, rows: sa.Subquery, table: sa.Table, wrong: sa.ColumnElement[bool], most: int
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     keys = [rows.c[column.name] for column in table.primary_key.columns]
     return snapshot.unit.rows(prepared(sa.select(*keys).where(wrong).limit(number(most))))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TypedDict
 
 import sqlalchemy as sa
 
@@ -28,9 +28,19 @@ _c = EXECUTIONS.c
 #: How many executions one statement looks for.
 _PIECE = 200
 
+
+class Target(TypedDict):
+    """An execution that a run names."""
+
+    id: str
+    workflow_run_id: str | None
+    has: bool
+
+
 _TARGETS = Family(
     "key",
     lambda keys: sa.select(_c.id, _c.workflow_run_id, _c.output_text.is_not(None).label("has")).where(_c.id.in_(keys)),
+    Target,
 )
 _USED = sa.or_(_c.turns > number(0), _c.input_tokens > number(0), _c.output_tokens > number(0))
 _WITHOUT_SESSION = prepared(
@@ -73,13 +83,13 @@ def _pointers(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
         yield found(POINTERS, "warning", "workflow_runs.scratch", f"an execution is named {problem}", samples)
 
 
-def _targets(snapshot: Snapshot, names: Sequence[str]) -> dict[Any, dict[str, Any]]:
+def _targets(snapshot: Snapshot, names: Sequence[str]) -> dict[str, Target]:
     """The executions of these names that there are."""
     pieces = (names[at : at + _PIECE] for at in range(0, len(names), _PIECE))
     return {row["id"]: row for piece in pieces for row in snapshot.unit.rows(*_TARGETS.of(piece))}
 
 
-def _problem(target: dict[str, Any] | None, run_id: str) -> str | None:
+def _problem(target: Target | None, run_id: str) -> str | None:
     if target is None:
         return "that is not there"
     if target["workflow_run_id"] != run_id:

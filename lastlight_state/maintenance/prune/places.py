@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state.clock import exact_iso_text
 from lastlight_state.db.columns import parse_time
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.statements import Row, Statement
 from lastlight_state.db.unit import Unit
 
 #: The time of a record, and its key.
 Place = tuple[datetime, str]
+
+
+class Ended(TypedDict):
+    """A record, and the time of its place."""
+
+    key: str
+    age: datetime
+
 
 #: Before every record.
 START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
@@ -29,7 +37,7 @@ def read(value: list[str]) -> Place:
     return parse_time(moment), key
 
 
-def bounded(unit: Unit, boundary: Statement, terms: Mapping[str, Any], **values: Any) -> dict[str, Any]:
+def bounded(unit: Unit, boundary: Statement[Ended], terms: Mapping[str, Any], **values: Any) -> Row:
     """The terms with the place ``until`` which records may go: old enough, and not among the newest.
 
     ``boundary`` finds the ``age`` and the ``key`` of the record before which ``kept`` others are newer.

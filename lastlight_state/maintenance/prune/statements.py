@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -13,6 +13,8 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import Family, bind, constant, exactly, number, prepared
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
+from lastlight_state.maintenance.prune.places import Ended
+from lastlight_state.maintenance.references import KeyRow
 from lastlight_state.migrations.roles import rights
 from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.receipts.tables import PERMITS, TOMBSTONES
@@ -29,8 +31,27 @@ BURY_ARCHIVED = prepared(
     .on_conflict_do_nothing()
 )
 
+
+class OutputName(TypedDict):
+    """An output table."""
+
+    table_name: str
+
+
 #: The output tables that there are, attached ones included.
-OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name))
+OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name), OutputName)
+
+
+class CountOf(KeyRow):
+    """How many rows a record has."""
+
+    rows: int
+
+
+class Measured(CountOf):
+    """How many rows a record has in a table."""
+
+    name: str
 
 
 class Statements:
@@ -44,13 +65,13 @@ class Statements:
         self._kind = kind
         key, age = kind.key, kind.age
         walked = through(self._found(self._after), kind.table, kind.index).order_by(age, key).limit(number(LOOK))
-        self.look = prepared(walked)
-        self.lock = prepared(_locking(walked))
-        self.chosen = Family("key", self._among)
-        self.lock_chosen = Family("key", lambda keys: _locking(self._among(keys)))
+        self.look = prepared(walked, Ended)
+        self.lock = prepared(_locking(walked), Ended)
+        self.chosen = Family("key", self._among, Ended)
+        self.lock_chosen = Family("key", lambda keys: _locking(self._among(keys)), Ended)
         #: Locks what stays: others may go on referring to it.
         self.hold_chosen = Family(
-            "key", lambda keys: self._among(keys).with_for_update(key_share=True, skip_locked=True)
+            "key", lambda keys: self._among(keys).with_for_update(key_share=True, skip_locked=True), Ended
         )
         #: The record before which ``keep_n`` others have ended later.
         self.boundary = prepared(
@@ -58,12 +79,13 @@ class Statements:
             .where(kind.ended)
             .order_by(age.desc(), key.desc())
             .limit(number(1))
-            .offset(sa.bindparam("kept", type_=sa.Integer()))
+            .offset(sa.bindparam("kept", type_=sa.Integer())),
+            Ended,
         )
         self.open = None if kind.open is None else prepared(_open(kind, kind.open))
-        self.known = Family("key", lambda keys: sa.select(key.label("key")).where(key.in_(keys)))
+        self.known = Family("key", lambda keys: sa.select(key.label("key")).where(key.in_(keys)), KeyRow)
         self.protected = Family("key", self._protected)
-        self.measured = Family("key", self._measured)
+        self.measured = Family("key", self._measured, Measured)
         self.children = {str(child.table.name): _removal(child) for child in kind.children}
         #: Lock those of the rows that go with a record which anybody may change.
         self.held = [_holding(child) for child in kind.children if "UPDATE" in rights()[str(child.table.name)]]
@@ -113,7 +135,7 @@ class Statements:
 
 
 @cache
-def output_counts(table: str) -> Family:
+def output_counts(table: str) -> Family[CountOf]:
     """Return how many rows of an output table each of these runs has."""
     run_id = _run_id_of(table)
     return Family(
@@ -121,6 +143,7 @@ def output_counts(table: str) -> Family:
         lambda keys: (
             sa.select(run_id.label("key"), sa.func.count().label("rows")).where(run_id.in_(keys)).group_by(run_id)
         ),
+        CountOf,
     )
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.db import reconcile
+from lastlight_state.db.statements import Row
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune import places, statements as sql
@@ -62,7 +63,7 @@ class Range:
         return [row["key"] for row in unit.rows(statement, {**values, **keys})]
 
 
-def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> dict[str, Any]:
+def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> Row:
     """The terms with the place ``until`` which records are looked at."""
     return places.bounded(unit, sql.STATEMENTS[kind.name].boundary, terms)
 
@@ -94,8 +95,8 @@ def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -
             for row in unit.rows(*sql.STATEMENTS[kind.name].measured.of(some)):
                 found[row["key"]][row["name"]] += row["rows"]
         for table in outputs:
-            for row in unit.rows(*sql.output_counts(table).of(some)):
-                found[row["key"]][table] += row["rows"]
+            for counted in unit.rows(*sql.output_counts(table).of(some)):
+                found[counted["key"]][table] += counted["rows"]
     return found
 
 

@@ -23,7 +23,7 @@ from lastlight_state.maintenance import work
 from lastlight_state.maintenance.redact import chunks, messages
 from lastlight_state.maintenance.redact.arguments import RedactPolicy
 from lastlight_state.maintenance.redact.records import RedactPlan
-from lastlight_state.maintenance.references import ORDERS, POINTED, family, links, rows
+from lastlight_state.maintenance.references import ORDERS, POINTED, IdRow, family, links, rows
 from lastlight_state.receipts import Receipt, Receipts, steps
 
 _MOST = limits_of(MESSAGES)
@@ -47,7 +47,7 @@ OLDER = prepared(
     .order_by(_m.created_at, _m.id)
     .limit(number(LOOK))
 )
-_KNOWN = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys)))
+_KNOWN = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys)), IdRow)
 
 
 class Redact(Repository):
@@ -137,7 +137,9 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
     return [row["id"] for row in found], [exact_iso_text(last["created_at"]), last["id"]]
 
 
-def _parted(unit: Unit, terms: Terms, ids: list[str], *, locked: bool) -> tuple[list[messages.Row], Counter[str]]:
+def _parted(
+    unit: Unit, terms: Terms, ids: list[str], *, locked: bool
+) -> tuple[list[messages.FullMessage], Counter[str]]:
     """Return those of these messages that are to be emptied, and how many are left alone by the reason."""
     cutoff = None if terms["cutoff"] is None else parse_time(terms["cutoff"])
     found = [

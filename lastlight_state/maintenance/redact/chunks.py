@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import BRANCHES, NAMESPACES, VECTORS
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import chunks as some, family, rows
+from lastlight_state.maintenance.references import IdRow, chunks as some, family, rows
+
+
+class Space(TypedDict):
+    """A namespace of chunks."""
+
+    namespace: str
+
+
+class ChunkOf(IdRow):
+    """A chunk, and what it is of."""
+
+    of: str
+
 
 _b, _n, _v = BRANCHES.c, NAMESPACES.c, VECTORS.c
 
 _within = _v.namespace == bind("namespace", _v.namespace)
-_SPACES = prepared(sa.select(_n.namespace).order_by(_n.namespace))
+_SPACES = prepared(sa.select(_n.namespace).order_by(_n.namespace), Space)
 #: The chunks of these keys in a namespace, and what each is of: its document, and without one what has its id.
 FOUND = family(
     lambda keys: sa.union_all(
         sa.select(_v.id, _v.document_id.label("of")).where(_within, _v.document_id.in_(keys)),
         sa.select(_v.id, _v.id).where(_within, _v.id.in_(keys), _v.document_id.is_(None)),
-    )
+    ),
+    ChunkOf,
 )
 REMOVE = family(lambda keys: sa.delete(VECTORS).where(_within, _v.id.in_(keys)))
-BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)))
+BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)), IdRow)
 
 
 def with_chunks(unit: Unit, keys: Iterable[str]) -> set[str]:

@@ -10,7 +10,7 @@ from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import chunks, family, rows
+from lastlight_state.maintenance.references import IdRow, KeyRow, chunks, family, rows
 from lastlight_state.messaging.tables import SESSIONS as CHATS
 from lastlight_state.workflows.tables import EXECUTIONS
 
@@ -21,7 +21,7 @@ _person = sa.bindparam("person", type_=columns.Text)
 _TEXTS = contents(EXECUTIONS)
 _is_full = sa.or_(*(column.is_not(None) for column in _TEXTS))
 
-FULL = family(lambda keys: sa.select(_e.id).where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full))
+FULL = family(lambda keys: sa.select(_e.id).where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full), IdRow)
 EMPTY = family(
     lambda keys: (
         sa.update(EXECUTIONS)
@@ -34,7 +34,8 @@ OTHERS = family(
     lambda keys: sa.union(
         sa.select(_c.agent_session_id.label("key")).where(_c.agent_session_id.in_(keys), _c.user_id != _person),
         sa.select(_s.agent_session_id).where(_s.agent_session_id.in_(keys), _s.user != _person),
-    )
+    ),
+    KeyRow,
 )
 
 

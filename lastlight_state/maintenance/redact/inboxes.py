@@ -11,6 +11,7 @@ from lastlight_state.db import columns
 from lastlight_state.db.declarations import forgotten, names
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.references import KeyRow
 
 _d = DELIVERIES.c
 _other = DELIVERIES.alias("other")
@@ -23,7 +24,8 @@ DELIVERED = prepared(
         _d.owner == _person,
         ~sa.exists().where(_other.c.message_id == _d.message_id, _other.c.owner != _person),
     )
-    .order_by(_d.message_id)
+    .order_by(_d.message_id),
+    KeyRow,
 )
 _LOCK = prepared(sa.select(INBOXES.c.owner).where(INBOXES.c.owner == _person).with_for_update())
 #: What bears the person's name as its key, in the order in which it goes.

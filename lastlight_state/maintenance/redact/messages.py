@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
@@ -15,11 +15,30 @@ from lastlight_state.clock import iso_text
 from lastlight_state.conversations.tables import MESSAGES, SESSIONS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
-from lastlight_state.db.statements import bind, prepared
+from lastlight_state.db.statements import Values, bind, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import HOLDERS, OWNERS, POINTING, PROTECTIONS, family, rows
+from lastlight_state.maintenance.references import HOLDERS, OWNERS, POINTING, PROTECTIONS, IdRow, KeyRow, family, rows
 
-Row = dict[str, Any]
+
+class FullMessage(TypedDict):
+    """A message without its content. ``marked`` is taken off: the content of one that may have been emptied."""
+
+    id: str
+    created_at: datetime
+    role: str
+    sender: str | None
+    recipient: str | None
+    bytes: int
+    marked: NotRequired[str | None]
+
+
+class Holder(KeyRow):
+    """A session in which a message stands, and whether it is left alone."""
+
+    user: str | None
+    not_ended: bool
+    held: bool
+
 
 #: The only key of an emptied content.
 MARK = "lion_content_pruned"
@@ -46,7 +65,8 @@ _EMPTY = prepared(
 _OWNERS = family(
     lambda keys: sa.select(
         _s.id.label("key"), _s.user, *(condition.label(reason) for reason, condition in PROTECTIONS.items())
-    ).where(_s.id.in_(keys))
+    ).where(_s.id.in_(keys)),
+    Holder,
 )
 
 
@@ -54,11 +74,13 @@ def _full(keys: Any) -> sa.Select[Any]:
     return sa.select(*_SHOWN).where(_m.id.in_(keys)).order_by(_m.id)
 
 
-_LOCK_OWNERS = family(lambda keys: sa.select(_s.id).where(_s.id.in_(keys)).order_by(_s.id).with_for_update(read=True))
-FULL, LOCK_FULL = family(_full), family(lambda keys: _full(keys).with_for_update())
+_LOCK_OWNERS = family(
+    lambda keys: sa.select(_s.id).where(_s.id.in_(keys)).order_by(_s.id).with_for_update(read=True), IdRow
+)
+FULL, LOCK_FULL = family(_full, FullMessage), family(lambda keys: _full(keys).with_for_update(), FullMessage)
 
 
-def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[Row]:
+def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[FullMessage]:
     """Return those of these messages that have their content, without it.
 
     ``locked``: until the unit ends, nobody changes them, or begins or holds a session in which one of them stands.
@@ -82,10 +104,10 @@ def _is_emptied(text: str | None) -> bool:
     return isinstance(at, str) and _TIME.fullmatch(at) is not None and type(size) is int
 
 
-def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Row]]:
+def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
     """The sessions in which each of these messages stands: with their user, and whether they are left alone."""
     found = _owners(unit, ids)
-    holding: dict[str, list[Row]] = {key: [] for key in ids}
+    holding: dict[str, list[Holder]] = {key: [] for key in ids}
     for row in rows(unit, _OWNERS, found):
         for key in found[row["key"]]:
             holding[key].append(row)
@@ -95,8 +117,8 @@ def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Row]]:
 def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
     """The sessions in which these messages stand, each with those that it has."""
     orders: dict[str, set[str]] = {}
-    for row in rows(unit, HOLDERS, ids):
-        orders.setdefault(row["progression_id"], set()).add(row["key"])
+    for held in rows(unit, HOLDERS, ids):
+        orders.setdefault(held["progression_id"], set()).add(held["key"])
     found: dict[str, set[str]] = {}
     for row in rows(unit, OWNERS, orders):
         found.setdefault(row["owner"], set()).update(orders[row["key"]])
@@ -105,12 +127,12 @@ def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
     return found
 
 
-def reason(sessions: Sequence[Row], reasons: Iterable[str] = PROTECTIONS) -> str | None:
+def reason(sessions: Sequence[Values], reasons: Iterable[str] = PROTECTIONS) -> str | None:
     """Return why a message that stands in these sessions is left alone, or None."""
     return next((name for name in reasons for row in sessions if row.get(name)), None)
 
 
-def empty(unit: Unit, found: Iterable[Row], at: datetime) -> None:
+def empty(unit: Unit, found: Iterable[FullMessage], at: datetime) -> None:
     """Take the contents of these messages out."""
     for row in found:
         mark = {MARK: {"at": iso_text(at), "original_bytes": row["bytes"]}}

@@ -11,7 +11,7 @@ from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import PROTECTIONS, chunks, family
+from lastlight_state.maintenance.references import PROTECTIONS, KeyRow, chunks, family
 
 _t, _s, _b = TRANSITIONS.c, SESSIONS.c, BRANCHES.c
 _person = sa.bindparam("person", type_=columns.Text)
@@ -26,7 +26,8 @@ _BRANCHED = sa.exists().where(_b.id == _t.branch_id, _b.user == _person)
 _OF = prepared(
     sa.select(_t.id.label("key"))
     .where(_is_full, _is_free, sa.or_(_t.actor == _person, _OWN, _BRANCHED))
-    .order_by(_t.id)
+    .order_by(_t.id),
+    KeyRow,
 )
 _EMPTY = family(lambda keys: sa.update(TRANSITIONS).where(_t.id.in_(keys), _is_full, _is_free).values(_EMPTIED))
 _EMPTY_OF = family(lambda keys: sa.update(TRANSITIONS).where(_t.session_id.in_(keys), _is_full).values(_EMPTIED))

@@ -22,10 +22,17 @@ SCALE = [
 ]
 
 
-def of_a_batch(kind: str) -> list[Statement]:
+def of_a_batch(kind: str) -> list[Statement[Any]]:
     """The statements of a plan and of a batch."""
     found = sql.STATEMENTS[kind]
-    families = [found.known, found.chosen, found.lock_chosen, found.own, found.bury, *found.children.values()]
+    families: list[Family[Any]] = [
+        found.known,
+        found.chosen,
+        found.lock_chosen,
+        found.own,
+        found.bury,
+        *found.children.values(),
+    ]
     families += [found.measured] if KINDS[kind].children else []
     families += [found.protected] if KINDS[kind].protections else []
     return [found.look, found.lock, found.boundary, *(family.of(["a", "b"])[0] for family in families)]

@@ -23,6 +23,7 @@ from lastlight_state.maintenance.references import (
     POINTED,
     POINTERS,
     POINTING,
+    KeyRow,
     chunks,
     family,
     links,
@@ -46,7 +47,8 @@ LENGTHS = family(
 )
 #: Those of these messages that nobody has acknowledged yet, and how often the others were delivered.
 OPEN = family(
-    lambda keys: sa.select(_d.message_id.label("key")).where(_d.message_id.in_(keys), _d.acked_at.is_(None)).distinct()
+    lambda keys: sa.select(_d.message_id.label("key")).where(_d.message_id.in_(keys), _d.acked_at.is_(None)).distinct(),
+    KeyRow,
 )
 DELIVERED = family(lambda keys: sa.select(sa.func.count().label("rows")).where(_d.message_id.in_(keys)))
 #: Those of these messages that something refers to, open deliveries included.
@@ -55,7 +57,8 @@ USED = family(
         sa.select(_l.message_id.label("key")).where(_l.message_id.in_(keys)),
         sa.select(_d.message_id).where(_d.message_id.in_(keys), _d.acked_at.is_(None)),
         *(sa.select(column).where(column.in_(keys)) for column, _ in POINTERS),
-    )
+    ),
+    KeyRow,
 )
 
 
@@ -158,12 +161,12 @@ class Threads:
         return +counts
 
 
-def removed_unused(unit: Unit, messages: set[str], used: Family) -> int:
+def removed_unused(unit: Unit, messages: set[str], used: Family[KeyRow]) -> int:
     """Remove those of these messages that are not among the ``used``, under their locks; how many those are."""
     return _removed(unit, REMOVE_MESSAGES, _unused(unit, messages, used))
 
 
-def _unused(unit: Unit, messages: set[str], used: Family) -> set[str]:
+def _unused(unit: Unit, messages: set[str], used: Family[KeyRow]) -> set[str]:
     list(rows(unit, LOCK_MESSAGES, messages))
     return messages - {row["key"] for row in rows(unit, used, messages)}
 

@@ -10,11 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.db.indexes import through
-from lastlight_state.db.statements import Family, Statement, bind, exactly, number, prepared
+from lastlight_state.db.statements import Family, Row, Statement, bind, exactly, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import places
 from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, OneStage, Removal, Tally, Terms, cutoff
-from lastlight_state.maintenance.references import family, rows
+from lastlight_state.maintenance.references import KeyRow, family, rows
 from lastlight_state.outputs.tables import CACHE
 
 _c = CACHE.c
@@ -49,20 +49,21 @@ def _locking(statement: sa.Select[Any]) -> sa.Select[Any]:
 class Statements:
     """The statements. An entry that has expired counts as such, however old it is."""
 
-    known = family(lambda keys: _keys.where(_c.cache_key.in_(keys)))
+    known = family(lambda keys: _keys.where(_c.cache_key.in_(keys)), KeyRow)
     #: The last of the valid entries that are kept. It reads the expired ones between them, too, which all go.
     boundary = prepared(
         _by_age(sa.select(_c.created_at.label("age"), _c.cache_key.label("key")), _valid)
         .order_by(_c.created_at.desc(), _c.cache_key.desc())
         .limit(number(1))
-        .offset(sa.bindparam("kept", type_=sa.Integer()))
+        .offset(sa.bindparam("kept", type_=sa.Integer())),
+        places.Ended,
     )
     expired = _by_expiry(_keys).order_by(_c.expires_at).limit(number(LOOK))
     old = _by_age(_keys).order_by(*_ORDER).limit(number(LOOK))
-    look_expired, look_old = prepared(expired), prepared(old)
-    lock_expired, lock_old = prepared(_locking(expired)), prepared(_locking(old))
-    chosen = family(_among)
-    lock_chosen = family(lambda keys: _locking(_among(keys)))
+    look_expired, look_old = prepared(expired, KeyRow), prepared(old, KeyRow)
+    lock_expired, lock_old = prepared(_locking(expired), KeyRow), prepared(_locking(old), KeyRow)
+    chosen = family(_among, KeyRow)
+    lock_chosen = family(lambda keys: _locking(_among(keys)), KeyRow)
     count_expired, count_old = prepared(_by_expiry(_amount)), prepared(_by_age(_amount, sa.and_(_old, _valid)))
     remove = family(lambda keys: sa.delete(CACHE).where(_c.cache_key.in_(keys)))
 
@@ -113,7 +114,9 @@ class Cache(OneStage):
         return found
 
 
-def _next(unit: Unit, terms: Terms, expired: Statement, old: Statement, chosen: Family) -> list[str]:
+def _next(
+    unit: Unit, terms: Terms, expired: Statement[KeyRow], old: Statement[KeyRow], chosen: Family[KeyRow]
+) -> list[str]:
     """Return some entries that may go, those that have expired first."""
     values = _values(terms)
     if terms["ids"] is not None:
@@ -121,7 +124,7 @@ def _next(unit: Unit, terms: Terms, expired: Statement, old: Statement, chosen: 
     return [row["key"] for row in unit.rows(expired, values) or unit.rows(old, values)]
 
 
-def _values(terms: Terms) -> dict[str, Any]:
+def _values(terms: Terms) -> Row:
     age, key = places.read(terms["until"])
     return {"now": _now(terms), "until_age": age, "until_key": key}
 

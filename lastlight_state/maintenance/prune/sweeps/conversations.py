@@ -22,7 +22,8 @@ _DELIVERED = family(lambda keys: sa.select(_d.message_id.label("key"), _d.owner,
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
     """How many of these messages nothing refers to once the deliveries before these positions are gone."""
-    staying = {row["key"] for one in (HOLDERS, POINTING) for row in rows(unit, one, messages)}
+    staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
+    staying.update(row["key"] for row in rows(unit, POINTING, messages))
     for row in rows(unit, _DELIVERED, messages - staying):
         if row["ord"] >= limits.get(row["owner"], 0):
             staying.add(row["key"])

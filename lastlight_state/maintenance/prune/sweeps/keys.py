@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from lastlight_state.db.statements import bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Terms
-from lastlight_state.maintenance.references import family, rows
+from lastlight_state.maintenance.references import KeyRow, family, rows
 
 
 class Keys:
@@ -18,9 +18,11 @@ class Keys:
 
     def __init__(self, key: sa.Column[Any]) -> None:
         found = sa.select(key.label("key"))
-        self.walk = prepared(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)))
-        self.known = family(lambda keys: found.where(key.in_(keys)))
-        self.lock = family(lambda keys: found.where(key.in_(keys)).order_by(key).with_for_update(skip_locked=True))
+        self.walk = prepared(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)), KeyRow)
+        self.known = family(lambda keys: found.where(key.in_(keys)), KeyRow)
+        self.lock = family(
+            lambda keys: found.where(key.in_(keys)).order_by(key).with_for_update(skip_locked=True), KeyRow
+        )
 
     def next(self, unit: Unit, terms: Terms, after: str | None) -> tuple[list[str], str | None]:
         """The next keys after one, and the last of them unless they are the last of all."""
