@@ -10,8 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+from lastlight_state import tracing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,7 +70,8 @@ class Forward(Generic[P, R]):
 
         @wraps(self.method)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return await run(partial(method, *args, **kwargs))
+            made = partial(method, *args, **kwargs)
+            return await run(made if tracing.observer is None else partial(copy_context().run, made))
 
         face.__dict__[self.name] = call  # so that later look-ups skip the descriptor
         return call

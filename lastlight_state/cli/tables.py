@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -20,15 +20,25 @@ from rich.text import Text
 from lastlight_state.cli.ages import since
 from lastlight_state.clock import SYSTEM_CLOCK
 
-if TYPE_CHECKING:
-    from lastlight_state.cli.screen import Screen
-
 GAP = "  "
 LEAST_WIDTH = 12
 #: The least characters of an id that is shortened: of the library's own ids, the millisecond of their making.
 LEAST_ID = 13
 #: Columns of blanks before a text that stands below its row.
 INDENT = 4
+
+
+class Screen(Protocol):
+    """What a table is drawn for: `lastlight_state.cli.screen.Screen`."""
+
+    width: int | None
+    local: bool
+
+    def shown(self, value: Any) -> str: ...
+
+    def styled(self, value: Any) -> Text: ...
+
+    def heading(self, text: str) -> Text: ...
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
-from lastlight_state import codec
+from lastlight_state import codec, tracing
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
@@ -92,5 +92,8 @@ def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
 
 def _provenance(provenance: Provenance) -> ProvenanceColumns:
     given = vars(valid.group("provenance", provenance, Provenance))
+    span = None if tracing.current_span is None or given["trace_id"] is not None else tracing.current_span()
+    if span is not None:
+        given = {**given, "trace_id": span[0], "span_id": span[1]}
     checked = {name: valid.optional(f"provenance.{name}", value, getattr(_MOST, name)) for name, value in given.items()}
     return cast(ProvenanceColumns, checked)

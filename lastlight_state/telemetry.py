@@ -1,0 +1,150 @@
+"""Spans, durations and gauges by OpenTelemetry, for services that ask for them (extra ``otel``).
+
+::
+
+    from lastlight_state import telemetry
+
+    telemetry.instrument()          # once in a process: a span and a duration for each call of a repository
+    telemetry.observe(store)        # gauges of what waits, read when the exporter asks
+
+Without `instrument` a call pays for one comparison. The counters of `lastlight_state.metrics` need neither.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lastlight_state import tracing
+from lastlight_state.errors import MisuseError, StateError
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+    from opentelemetry.trace import TracerProvider
+
+    from lastlight_state.store import StateStore
+
+NAME = "lastlight_state"
+#: The most that a gauge counts of runs that may be taken: more are told as this.
+MOST_CLAIMABLE = 500
+
+#: The span that a call was made in, while it goes on; it may be invalid. None: there is no call.
+_caller: ContextVar[Any] = ContextVar("lastlight_state_caller", default=None)
+#: How OpenTelemetry calls the products.
+_SYSTEMS = {"sqlite": "sqlite", "postgresql": "postgresql"}
+
+
+def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None) -> None:
+    """Make a span and a duration of each call of a repository in this process, sync and async.
+
+    A span is called after its verb (``workflows.runs.create``) and has ``db.system.name``, ``db.operation.name``,
+    ``lastlight.run_id`` where the call names a run, and ``error.type``: the code of one of our errors. The histogram is
+    ``db.client.operation.duration``, in seconds. A run that is created in a span keeps its trace and span, unless
+    `Provenance` names others. No span holds what is stored. Raises `MisuseError` without OpenTelemetry.
+    """
+    trace, metrics = _api("trace"), _api("metrics")
+    tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
+    durations = metrics.get_meter(NAME, meter_provider=meter_provider).create_histogram(
+        "db.client.operation.duration", unit="s", description="Duration of calls of the state layer."
+    )
+    tracing.observer = _Spans(trace, tracer, durations)
+    tracing.current_span = lambda: _ids(_caller.get())
+
+
+def uninstrument() -> None:
+    """Make no more spans."""
+    tracing.observer = tracing.current_span = None
+
+
+def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -> None:
+    """Offer gauges of a store: they are read when an exporter asks, with one short statement each.
+
+    ``lastlight_state.pending_approvals``, ``lastlight_state.pending_requests``, ``lastlight_state.queued_runs`` and
+    ``lastlight_state.claimable_runs`` (at most 500 are counted of the last two). A closed store tells nothing.
+    """
+    metrics = _api("metrics")
+    meter = metrics.get_meter(NAME, meter_provider=meter_provider)
+    workflows = store.workflows
+    gauges: dict[str, Callable[[], int]] = {
+        "pending_approvals": workflows.approvals.count_pending,
+        "pending_requests": workflows.human_requests.count_pending,
+        "queued_runs": lambda: len(workflows.queue.list(limit=MOST_CLAIMABLE).items),
+        "claimable_runs": lambda: len(workflows.claims.list_claimable(limit=MOST_CLAIMABLE).items),
+    }
+    for name, count in gauges.items():
+        meter.create_observable_gauge(f"{NAME}.{name}", callbacks=[_gauge(metrics.Observation, count)])
+
+
+def _gauge(
+    observation: Callable[[int], Observation], count: Callable[[], int]
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def told(_: CallbackOptions) -> Iterator[Observation]:
+        try:
+            yield observation(count())
+        except StateError:  # a database that cannot be reached says so elsewhere
+            return
+
+    return told
+
+
+class _Spans:
+    """Makes a span of each call that is not made within another."""
+
+    def __init__(self, trace: Any, tracer: Any, durations: Any) -> None:
+        self._current = trace.get_current_span
+        self._client = trace.SpanKind.CLIENT
+        self._tracer = tracer
+        self._durations = durations
+
+    def __call__(self, method: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if _caller.get() is not None:
+            return method(*given, **named)
+        name, run_at = _known(method)
+        told = {"db.system.name": _system(given), "db.operation.name": name}
+        run_id = named.get("run_id") if run_at is None or run_at >= len(given) else given[run_at]
+        facts = told if not isinstance(run_id, str) else {**told, "lastlight.run_id": run_id}
+        began = time.perf_counter()
+        caller = _caller.set(self._current().get_span_context())
+        try:
+            with self._tracer.start_as_current_span(name, kind=self._client, attributes=facts) as span:
+                try:
+                    return method(*given, **named)
+                except Exception as error:  # raised again once its span names it
+                    told["error.type"] = error.code if isinstance(error, StateError) else type(error).__qualname__
+                    span.set_attribute("error.type", told["error.type"])
+                    raise
+        finally:
+            _caller.reset(caller)
+            self._durations.record(time.perf_counter() - began, told)
+
+
+@cache
+def _known(method: Callable[..., Any]) -> tuple[str, int | None]:
+    """Return the name of a call as callers write it, and the place of the argument that names its run."""
+    module = method.__module__.removeprefix(f"{NAME}.").split(".")
+    domain, owner = module[0], method.__qualname__.partition(".")[0]
+    repository = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in owner).lstrip("_")
+    parameters = list(inspect.signature(method).parameters)
+    place = parameters.index("run_id") if "run_id" in parameters else None
+    return f"{domain}.{repository}.{method.__name__}", place
+
+
+def _system(given: tuple[Any, ...]) -> str:
+    name = given[0]._scope.backend.name if given else ""
+    return _SYSTEMS.get(name, name)
+
+
+def _ids(context: Any) -> tuple[str, str] | None:
+    return None if context is None or not context.is_valid else (f"{context.trace_id:032x}", f"{context.span_id:016x}")
+
+
+def _api(name: str) -> Any:
+    try:
+        return import_module(f"opentelemetry.{name}")
+    except ImportError as error:
+        raise MisuseError("OpenTelemetry is not installed: pip install lastlight-state[otel]", extra="otel") from error
