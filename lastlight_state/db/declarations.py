@@ -195,6 +195,14 @@ def vocabularies(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], C
                 yield column, column.info["words"]
 
 
+def shaped(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], type]]:
+    """Return the columns of JSON that hold one shape, dict or list, with it."""
+    for table in tables:
+        for column in table.columns:
+            if "shape" in column.info:
+                yield column, column.info["shape"]
+
+
 def confirm(table: sa.Table) -> None:
     """Raise `UndeclaredColumn` for a table that leaves out something that must be said."""
     for column in table.columns:

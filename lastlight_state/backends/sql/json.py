@@ -55,6 +55,13 @@ class object_of(FunctionElement[Any]):  # noqa: N801
     inherit_cache = True
 
 
+class kind_of(FunctionElement[str]):  # noqa: N801
+    """What the outermost value of a JSON column is: ``object``, ``array``, ``null`` …; NULL for what is not JSON."""
+
+    type = sa.Text()
+    inherit_cache = True
+
+
 @compiles(elements_of, "sqlite")
 def _elements_on_sqlite(element: elements_of, compiler: SQLCompiler, **options: Any) -> str:
     return f"json_each({compiler.process(element.clauses, **options)})"
@@ -98,3 +105,14 @@ def _object_on_sqlite(element: object_of, compiler: SQLCompiler, **options: Any)
 @compiles(object_of, "postgresql")
 def _object_on_postgres(element: object_of, compiler: SQLCompiler, **options: Any) -> str:
     return f"jsonb_object_agg({compiler.process(element.clauses, **options)})"
+
+
+@compiles(kind_of, "sqlite")
+def _kind_on_sqlite(element: kind_of, compiler: SQLCompiler, **options: Any) -> str:
+    document = compiler.process(element.clauses, **options)
+    return f"(CASE WHEN json_valid({document}) THEN json_type({document}) END)"
+
+
+@compiles(kind_of, "postgresql")
+def _kind_on_postgres(element: kind_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"jsonb_typeof({compiler.process(element.clauses, **options)})"

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.backends.facts import Form
+from lastlight_state.backends.sql.json import kind_of
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.conversations.tables import (
     MESSAGES as TALK,
@@ -16,7 +17,7 @@ from lastlight_state.conversations.tables import (
     VECTORS,
 )
 from lastlight_state.db.columns import form_of
-from lastlight_state.db.declarations import facts_of, vocabularies
+from lastlight_state.db.declarations import facts_of, shaped, vocabularies
 from lastlight_state.db.statements import Row, bind, constant, number, prepared
 from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Look, Snapshot, found, named
 from lastlight_state.maintenance.doctor.records import Finding
@@ -73,7 +74,7 @@ def _clocks(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _contents(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     yield from _malformed(look, snapshot, BYTES, _READ)
-    for fault in _EMBEDDINGS:
+    for fault in (*_SHAPES, *_EMBEDDINGS):
         yield from fault.look(look, snapshot)
 
 
@@ -123,6 +124,15 @@ def _wrong(table: sa.Table, wrong: sa.ColumnElement[bool]) -> Fault:
     return Fault(BYTES, "error", table, "embedding has another length than is stated, or none", find)
 
 
+def _misshapen(column: sa.Column[Any], shape: type) -> Fault:
+    expected = "object" if shape is dict else "array"
+    wrong = kind_of(column).not_in([constant(expected), constant("null")])
+    find = sa.select(*column.table.primary_key.columns).where(wrong)
+    return Fault(BYTES, "error", column.table, f"{column.name} holds JSON that is no {expected}", find)
+
+
+#: Readers refuse such values, as they refuse what is no JSON.
+_SHAPES = [_misshapen(*one) for one in shaped(METADATA.sorted_tables)]
 _EMBEDDINGS = (
     _wrong(TALK, sa.func.length(TALK.c.embedding) % number(4) != number(0)),
     _wrong(TALK, sa.func.length(TALK.c.embedding) == number(0)),

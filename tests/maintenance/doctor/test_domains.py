@@ -21,7 +21,7 @@ from lastlight_state import StateStore
 from lastlight_state.agent_log import Cwd
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.conversations import NewChunk, NewSession
-from lastlight_state.errors import Conflict
+from lastlight_state.errors import Conflict, CorruptData
 from lastlight_state.mailbox import HostMailbox
 from lastlight_state.maintenance import Finding
 from lastlight_state.maintenance.doctor import contents, mailboxes, server
@@ -361,3 +361,16 @@ def test_large_tables_are_told_of_which_the_planner_knows_nothing(
 
 def _bytes(root: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_json_of_another_shape_than_its_column_says_is_named(database: Database) -> None:
+    """maintenance OP-15, house H-95: in every column that says one, and a reader refuses it."""
+    store, raw = database.open(), database.raw()
+    store.conversations.sessions.create(NewSession("talk", node_metadata={"a": 1}))
+    assert told(store, "DOC-14", deep=True) == {}
+    raw.execute("UPDATE sessions SET node_metadata = '[1]'")
+    assert told(store, "DOC-14", deep=True) == {"sessions: node_metadata holds JSON": ("talk",)}
+    with pytest.raises(CorruptData):
+        store.conversations.sessions.get("talk")
+    raw.execute("UPDATE sessions SET node_metadata = 'null'")
+    assert told(store, "DOC-14", deep=True) == {}
