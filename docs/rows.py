@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db import columns
 from lastlight_state.db.base import Base
+from lastlight_state.mailbox import models as mailbox
 from lastlight_state.migrations.metadata import METADATA
 
 ROOT = Path(__file__).parents[1]
@@ -34,16 +35,25 @@ def pages() -> dict[Path, str]:
     for domain in DOMAINS:
         module = f"lastlight_state.{domain}.models"
         models = sorted((model for name, model in named if name == module), key=_position)
-        found[ROOT / "lastlight_state" / domain / "rows.py"] = _page(domain, models)
+        classes = [
+            _class(model.__name__.removesuffix("Model"), METADATA.tables[model.__tablename__]) for model in models
+        ]
+        found[ROOT / "lastlight_state" / domain / "rows.py"] = _page(domain, classes)
+    found[ROOT / "lastlight_state" / "mailbox" / "rows.py"] = _page("the files of mailboxes", _of_mailboxes())
     return found
+
+
+def _of_mailboxes() -> list[str]:
+    """Return the classes of the tables of mailboxes, which no model declares, by the names of their constants."""
+    tables = {name: table for name, table in vars(mailbox).items() if isinstance(table, sa.Table)}
+    return [_class(name.title().replace("_", ""), table) for name, table in tables.items()]
 
 
 def _position(model: type[Base]) -> int:
     return list(METADATA.tables).index(model.__tablename__)
 
 
-def _page(domain: str, models: Iterable[type[Base]]) -> str:
-    classes = [_class(model) for model in models]
+def _page(domain: str, classes: Iterable[str]) -> str:
     text = "\n\n\n".join(classes)
     imports = ["from datetime import datetime"] if "datetime" in text else []
     imports.append(f"from typing import {'Any, ' if 'Any' in text else ''}TypedDict")
@@ -51,10 +61,9 @@ def _page(domain: str, models: Iterable[type[Base]]) -> str:
     return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", text, ""])
 
 
-def _class(model: type[Base]) -> str:
-    name = model.__name__.removesuffix("Model")
-    fields = [f"    {column.name}: {_type(column)}" for column in METADATA.tables[model.__tablename__].columns]
-    return "\n".join([f"class {name}Row(TypedDict):", f'    """A row of ``{model.__tablename__}``."""', "", *fields])
+def _class(name: str, table: sa.Table) -> str:
+    fields = [f"    {column.name}: {_type(column)}" for column in table.columns]
+    return "\n".join([f"class {name}Row(TypedDict):", f'    """A row of ``{table.name}``."""', "", *fields])
 
 
 def _type(column: sa.Column[object]) -> str:

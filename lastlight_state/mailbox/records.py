@@ -8,7 +8,10 @@ from typing import Any, Generic, Self, TypeVar
 
 from lastlight_state import codec
 from lastlight_state.db.records import Record
+from lastlight_state.db.statements import Row
 from lastlight_state.mailbox.arguments import Routing
+from lastlight_state.mailbox.rows import DeliveredRow, DestinationsRow, MessagesInRow, MessagesOutRow, SessionStateRow
+from lastlight_state.mailbox.shown import InSummaryRow, OutSummaryRow
 from lastlight_state.mailbox.times import instant
 from lastlight_state.mailbox.words import PLACE
 
@@ -40,19 +43,20 @@ class MessageInSummary(Record):
     error: str | None
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: InSummaryRow) -> Self:
+        fields: Any = values
         for name in _TIMES_IN:
-            values[name] = instant(values[name])
-        values["series_id"] = values["series_id"] or values["id"]
-        values["status"] = values["status"] or "pending"
-        values["tries"] = values["tries"] or 0
-        values["trigger"] = values["trigger"] != 0
-        values["on_wake"] = bool(values["on_wake"])
-        values["routing"] = _routing(values)
-        values.pop(PLACE, None)
-        values.pop("released_at", None)
-        values.pop("tries_base", None)
-        return super().of(values)
+            fields[name] = instant(fields[name])
+        fields["series_id"] = values["series_id"] or values["id"]
+        fields["status"] = values["status"] or "pending"
+        fields["tries"] = values["tries"] or 0
+        fields["trigger"] = values["trigger"] != 0
+        fields["on_wake"] = bool(values["on_wake"])
+        fields["routing"] = _routing(fields)
+        fields.pop(PLACE, None)
+        fields.pop("released_at", None)
+        fields.pop("tries_base", None)
+        return super().of(fields)
 
 
 class MessageIn(MessageInSummary):
@@ -63,7 +67,7 @@ class MessageIn(MessageInSummary):
     malformed: bool
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: MessagesInRow) -> Self:  # type: ignore[override]
         return super().of(_with_content(values))
 
 
@@ -81,12 +85,13 @@ class MessageOutSummary(Record):
     target_seq: int | None
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        values["timestamp"] = instant(values["timestamp"])
-        values["deliver_after"] = instant(values["deliver_after"])
-        values["routing"] = _routing(values)
-        values.pop(PLACE, None)
-        return super().of(values)
+    def of(cls, values: OutSummaryRow) -> Self:
+        fields: Any = values
+        fields["timestamp"] = instant(values["timestamp"])
+        fields["deliver_after"] = instant(values["deliver_after"])
+        fields["routing"] = _routing(fields)
+        fields.pop(PLACE, None)
+        return super().of(fields)
 
 
 class MessageOut(MessageOutSummary):
@@ -97,7 +102,7 @@ class MessageOut(MessageOutSummary):
     malformed: bool
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: MessagesOutRow) -> Self:  # type: ignore[override]
         return super().of(_with_content(values))
 
 
@@ -112,9 +117,10 @@ class Delivery(Record):
     attempts: int | None = None
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        values["delivered_at"] = instant(values["delivered_at"])
-        return super().of(values)
+    def of(cls, values: DeliveredRow) -> Self:
+        fields: Any = values
+        fields["delivered_at"] = instant(values["delivered_at"])
+        return super().of(fields)
 
 
 class DueMessage(Record):
@@ -205,6 +211,10 @@ class Destination(Record):
     platform_id: str | None
     agent_group_id: str | None
 
+    @classmethod
+    def of(cls, values: DestinationsRow) -> Self:
+        return super().of(values)
+
 
 class StateEntry(Record):
     """A value that the agent keeps over restarts."""
@@ -214,9 +224,10 @@ class StateEntry(Record):
     updated_at: datetime | None
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        values["updated_at"] = instant(values["updated_at"])
-        return super().of(values)
+    def of(cls, values: SessionStateRow) -> Self:
+        fields: Any = values
+        fields["updated_at"] = instant(values["updated_at"])
+        return super().of(fields)
 
 
 class OutboxFile(Record):
@@ -274,11 +285,11 @@ class ToolState(Record):
     started_at: datetime | None
 
 
-def _routing(values: dict[str, Any]) -> Routing:
+def _routing(values: Row) -> Routing:
     return Routing(values.pop("channel_type"), values.pop("platform_id"), values.pop("thread_id"))
 
 
-def _with_content(values: dict[str, Any]) -> dict[str, Any]:
+def _with_content(values: MessagesInRow | MessagesOutRow) -> Any:
     text = values["content"]
     try:
         return {**values, "content": codec.decode(text), "raw": None, "malformed": False}

@@ -23,6 +23,8 @@ from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.kernel.readings import Both
 from lastlight_state.mailbox.kernel.waiting import Poll
 from lastlight_state.mailbox.records import Batch, MessageIn
+from lastlight_state.mailbox.rows import AcksRow
+from lastlight_state.mailbox.shown import HeadRow
 from lastlight_state.mailbox.words import MESSAGE, ONE_SECOND
 
 #: What the host sends for the agent's own bookkeeping; a poll passes it over unless told otherwise.
@@ -117,7 +119,7 @@ class AgentInbox(Room):
             patience.pause(min(pause, left))
         return True
 
-    def _chosen(self, both: Both, poll: Poll) -> tuple[Batch, list[dict[str, Any]]]:
+    def _chosen(self, both: Both, poll: Poll) -> tuple[Batch, list[HeadRow]]:
         """The batch, and the messages before it that cannot be read."""
         found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
         if found:
@@ -187,7 +189,7 @@ class AgentInbox(Room):
         kinds = checks.kinds("skip_kinds", skip_kinds)
         return Poll(self._now(), most, kinds, first_poll=self._pair.first_poll)
 
-    def _heads(self, asked: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _heads(self, asked: Sequence[str]) -> dict[str, HeadRow]:
         rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, asked))
         heads = {row["id"]: row for row in rows}
         for message_id in asked:
@@ -195,7 +197,7 @@ class AgentInbox(Room):
                 raise NotFound(MESSAGE, message_id)
         return heads
 
-    def _ack(self, message_id: str, seq: int | None, tries: int, status: str, now: datetime) -> dict[str, Any]:
+    def _ack(self, message_id: str, seq: int | None, tries: int | None, status: str, now: datetime) -> AcksRow:
         return {
             "message_id": message_id,
             "status": status,
@@ -212,18 +214,18 @@ def _ids(ids: Sequence[str]) -> list[str]:
     return [checks.message_id(message_id) for message_id in dict.fromkeys(ids)]
 
 
-def _acks(unit: Unit, heads: Collection[Any]) -> dict[str, dict[str, Any]]:
+def _acks(unit: Unit, heads: Collection[HeadRow]) -> dict[str, AcksRow]:
     found = acks.OF_MESSAGES.keyed(unit, [head["id"] for head in heads])
     return {ack["message_id"]: ack for ack in found}
 
 
 def _read(
-    both: Both, poll: Poll, walk: Iterable[dict[str, Any]], limit: int
-) -> tuple[list[tuple[dict[str, Any], MessageIn]], list[dict[str, Any]]]:
+    both: Both, poll: Poll, walk: Iterable[HeadRow], limit: int
+) -> tuple[list[tuple[HeadRow, MessageIn]], list[HeadRow]]:
     """The first ``limit`` messages of a walk that the poll may have, and those before the last that are damaged."""
     heads = waiting.open_to(poll, both, walk)
-    found: list[tuple[dict[str, Any], MessageIn]] = []
-    damaged: list[dict[str, Any]] = []
+    found: list[tuple[HeadRow, MessageIn]] = []
+    damaged: list[HeadRow] = []
     while step := list(islice(heads, limit - len(found))):
         rows = {row["id"]: row for row in both.keyed(messages.IN_BY_ID, [head["id"] for head in step])}
         found += [(head, MessageIn.of(rows[head["id"]])) for head in step if head["id"] in rows]
@@ -231,7 +233,7 @@ def _read(
     return found, damaged
 
 
-def _is_own_claim(ack: dict[str, Any] | None, head: dict[str, Any], instance: str | None) -> bool:
+def _is_own_claim(ack: AcksRow | None, head: HeadRow, instance: str | None) -> bool:
     """Whether this life of the agent claimed the message, also where the host has freed it meanwhile."""
     if ack is None or ack["status"] != "processing" or not acks.is_of(ack, head):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
@@ -22,7 +22,31 @@ from lastlight_state.mailbox.kernel import checks, messages, numbers, references
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.records import Delivery, MessageOut, MessageOutSummary, MessageRef
 from lastlight_state.mailbox.reports import PruneReport
+from lastlight_state.mailbox.shown import RoutingColumns
 from lastlight_state.mailbox.words import MESSAGE
+
+
+class DeliverColumns(TypedDict):
+    """When a message is to be delivered, as columns."""
+
+    deliver_after: str | None
+    recurrence: str | None
+
+
+class OutPart(DeliverColumns, RoutingColumns):
+    """The row of a message to store, without its content and number."""
+
+    id: str
+    kind: str
+    in_reply_to: str | None
+    timestamp: str
+    target_seq: int | None
+
+
+class OutDraft(OutPart):
+    """The row of a message to store, which has no number yet."""
+
+    content: str
 
 
 class AgentOutbox(Room):
@@ -45,7 +69,7 @@ class AgentOutbox(Room):
         below ``outbox/<id>/`` and named in the content, which must be an object then. Raises `NotFound` for an unknown
         destination, `AlreadyExists` for an id that is taken; then nothing is stored.
         """
-        row = {
+        row: OutPart = {
             "id": f"msg-{new_id()}" if message_id is None else checks.message_id(message_id),
             "kind": checks.kind(kind),
             "in_reply_to": valid.optional("in_reply_to", in_reply_to, words.ID_BYTES),
@@ -142,12 +166,12 @@ class AgentOutbox(Room):
             }
         )
 
-    def _stored(self, row: dict[str, Any], staged: attachments.Staged | None = None) -> MessageOut:
+    def _stored(self, row: OutDraft, staged: attachments.Staged | None = None) -> MessageOut:
         stored = self._writing(lambda unit: self._insert(unit, row, staged))
         self._metrics.count("mailbox_sent")
         return stored
 
-    def _insert(self, unit: Unit, row: dict[str, Any], staged: attachments.Staged | None) -> MessageOut:
+    def _insert(self, unit: Unit, row: OutDraft, staged: attachments.Staged | None) -> MessageOut:
         stored = unit.row(sql.INSERT, {**row, "seq": numbers.next_number(unit, self._pair)})
         if stored is None:
             raise AlreadyExists(MESSAGE, row["id"])
@@ -156,7 +180,7 @@ class AgentOutbox(Room):
         return MessageOut.of(stored)
 
 
-def _deliver(deliver: Deliver) -> dict[str, Any]:
+def _deliver(deliver: Deliver) -> DeliverColumns:
     given = valid.group("deliver", deliver, Deliver)
     after = None if given.after is None else times.plain_text(aware_utc("deliver.after", given.after))
     return {"deliver_after": after, "recurrence": valid.optional("deliver.recurrence", given.recurrence)}

@@ -12,10 +12,13 @@ from lastlight_state.mailbox.kernel import messages
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.kernel.readings import Reading, shown
 from lastlight_state.mailbox.records import Destination
+from lastlight_state.mailbox.rows import DestinationsRow, SessionRoutingRow
 from lastlight_state.mailbox.words import DESTINATION
 
-_DEFAULT = Reading(models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)))
-_ALL = Reading(models.DESTINATIONS, lambda columns: sa.select(*shown(columns)).order_by(columns["name"]))
+_DEFAULT = Reading(models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)), row=SessionRoutingRow)
+_ALL = Reading(
+    models.DESTINATIONS, lambda columns: sa.select(*shown(columns)).order_by(columns["name"]), row=DestinationsRow
+)
 
 
 class AgentRouting(Room):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
@@ -13,6 +12,7 @@ from lastlight_state.mailbox import words
 from lastlight_state.mailbox.agent import statements as sql
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.records import StateEntry
+from lastlight_state.mailbox.rows import SessionStateRow
 from lastlight_state.mailbox.words import STATE
 
 #: Where the original kept the one conversation that it knew.
@@ -31,7 +31,7 @@ class AgentState(Room):
 
     def find(self, key: str) -> str | None:
         """The value, or None."""
-        found = self._find(StateEntry, sql.GET_STATE, {"key": valid.sought("key", key)})
+        found = self._find(StateEntry.of, sql.GET_STATE, {"key": valid.sought("key", key)})
         return None if found is None else found.value
 
     def put(self, key: str, value: str) -> None:
@@ -46,7 +46,7 @@ class AgentState(Room):
 
     def list(self) -> Sequence[StateEntry]:
         """All values, by key."""
-        return self._all(StateEntry, sql.LIST_STATE)
+        return self._all(StateEntry.of, sql.LIST_STATE)
 
     def continuation(self, provider: str) -> str | None:
         """The conversation with this provider that is to be continued, or None.
@@ -67,7 +67,7 @@ class AgentState(Room):
         """Forget the conversation with this provider; whether there was one."""
         return self.clear(_slot(provider))
 
-    def _row(self, key: str, value: str) -> dict[str, Any]:
+    def _row(self, key: str, value: str) -> SessionStateRow:
         text = valid.content("value", value, self._settings.limits.agent_state)
         return {"key": key, "value": text, "updated_at": iso_text(self._now())}
 
@@ -77,7 +77,7 @@ def _slot(provider: str) -> str:
 
 
 def _adopt(unit: Unit, slot: str, now: str) -> None:
-    legacy = unit.find(StateEntry, sql.GET_STATE, {"key": _LEGACY})
+    legacy = unit.find(StateEntry.of, sql.GET_STATE, {"key": _LEGACY})
     if legacy is None:
         return
     if unit.row(sql.GET_STATE, {"key": slot}) is None:

@@ -8,6 +8,8 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, prepared
 from lastlight_state.mailbox import models, words
+from lastlight_state.mailbox.rows import MessagesOutRow, SessionStateRow
+from lastlight_state.mailbox.shown import OutSummaryRow
 
 _ack, _out, _state = models.ACKS.c, models.MESSAGES_OUT.c, models.SESSION_STATE.c
 
@@ -31,12 +33,14 @@ INSERT = prepared(
     insert(models.MESSAGES_OUT)
     .values(**{column.name: bind(column.name, column) for column in _out})
     .on_conflict_do_nothing(index_elements=[_out.id])
-    .returning(*_out)
+    .returning(*_out),
+    MessagesOutRow,
 )
 LIST = Listing(
     "messages_out",
     [*(column for column in _out if column.name != "content"), models.OUT_PLACE.label(words.PLACE)],
     order=(models.OUT_PLACE, _out.id),
+    row=OutSummaryRow,
 )
 
 _put_state = insert(models.SESSION_STATE).values(**{column.name: bind(column.name, column) for column in _state})
@@ -46,6 +50,6 @@ PUT_STATE = prepared(
         set_={"value": _put_state.excluded.value, "updated_at": _put_state.excluded.updated_at},
     )
 )
-GET_STATE = prepared(sa.select(*_state).where(_state.key == bind("key", _state.key)))
-LIST_STATE = prepared(sa.select(*_state).order_by(_state.key))
+GET_STATE = prepared(sa.select(*_state).where(_state.key == bind("key", _state.key)), SessionStateRow)
+LIST_STATE = prepared(sa.select(*_state).order_by(_state.key), SessionStateRow)
 DELETE_STATE = prepared(sa.delete(models.SESSION_STATE).where(_state.key == bind("key", _state.key)))

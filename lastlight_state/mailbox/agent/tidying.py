@@ -9,12 +9,14 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.mailbox import models, words
 from lastlight_state.mailbox.kernel import acks, messages
 from lastlight_state.mailbox.kernel.pair import Pair
+from lastlight_state.mailbox.rows import AcksRow
+from lastlight_state.mailbox.shown import HeadRow
 
 #: The most that one call removes.
 _MOST = 200
 
 _ack = models.ACKS.c
-_SETTLED = prepared(sa.select(*_ack).where(_ack.status != constant("processing")).limit(number(_MOST)))
+_SETTLED = prepared(sa.select(*_ack).where(_ack.status != constant("processing")).limit(number(_MOST)), AcksRow)
 _DELETE = Family("id", lambda ids: sa.delete(models.ACKS).where(_ack.message_id.in_(ids)))
 
 
@@ -34,5 +36,5 @@ def tidy(unit: Unit, pair: Pair) -> int:
     return len(gone)
 
 
-def _is_needed(ack: acks.Ack, head: acks.Head | None) -> bool:
+def _is_needed(ack: AcksRow, head: HeadRow | None) -> bool:
     return head is not None and acks.is_of(ack, head)

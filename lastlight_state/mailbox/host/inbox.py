@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from lastlight_state import cron
 from lastlight_state.clock import aware_utc, iso_text
@@ -24,11 +24,46 @@ from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.kernel.waiting import Poll
 from lastlight_state.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef
 from lastlight_state.mailbox.reports import PruneReport
+from lastlight_state.mailbox.shown import RoutingColumns
 from lastlight_state.mailbox.words import MESSAGE
 
 _ORIGIN = Origin()
 #: Inside the class ``list`` is the method.
 _Messages: TypeAlias = list[MessageIn]
+
+
+class OriginColumns(TypedDict):
+    """Where a message comes from, as columns."""
+
+    timestamp: str
+    platform_message_id: str | None
+    source_session_id: str | None
+
+
+class WhenColumns(TypedDict):
+    """When a message is to be worked on, as columns."""
+
+    process_after: str | None
+    recurrence: str | None
+    timezone: str | None
+    trigger: int
+    on_wake: int
+
+
+class InDraft(RoutingColumns, OriginColumns, WhenColumns):
+    """The row of a message to store, which has no number yet."""
+
+    id: str
+    kind: str
+    status: str | None
+    series_id: str | None
+    tries: int | None
+    content: str
+    released_at: str | None
+    settled_at: str | None
+    outcome: str | None
+    error: str | None
+    tries_base: int | None
 
 
 class HostInbox(Room):
@@ -96,11 +131,11 @@ class HostInbox(Room):
 
     def get(self, message_id: str) -> MessageIn:
         """The message. Raises `NotFound`."""
-        return self._one(MessageIn, sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
+        return self._one(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> MessageIn | None:
         """The message, or None."""
-        return self._find(MessageIn, sql.GET, {"id": valid.sought("id", message_id)})
+        return self._find(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)})
 
     def list(
         self,
@@ -130,7 +165,7 @@ class HostInbox(Room):
     def retry(self, message_id: str) -> MessageIn:
         """Make a failed message due again, with all its tries. Raises `LostRace` with its ``status``, `NotFound`."""
         values = {"id": valid.sought("id", message_id), "released_at": iso_text(self._now())}
-        changed = self._changed(MessageIn, sql.RETRY, values)
+        changed = self._changed(MessageIn.of, sql.RETRY, values)
         if changed is None:
             raise _lost(self.get(message_id))
         return changed
@@ -192,7 +227,7 @@ class _Draft:
         where = f"{INBOX}/{self._folder.name}"
         content = wishes.described(message.content, [at for at, _ in embedded], given, self._names, where)
         self._staged: attachments.Staged | None = None
-        self.row = {
+        self.row: InDraft = {
             **series.new_row(),
             "id": self.id,
             "series_id": self.id,
@@ -224,7 +259,7 @@ class _Draft:
         return MessageIn.of(stored)
 
 
-def _origin(origin: Origin | None, room: HostInbox) -> dict[str, Any]:
+def _origin(origin: Origin | None, room: HostInbox) -> OriginColumns:
     given = _ORIGIN if origin is None else valid.group("origin", origin, Origin)
     stamp = checks.time_text("origin.timestamp", given.timestamp)
     return {
@@ -234,7 +269,7 @@ def _origin(origin: Origin | None, room: HostInbox) -> dict[str, Any]:
     }
 
 
-def _when(when: When) -> dict[str, Any]:
+def _when(when: When) -> WhenColumns:
     given = valid.group("when", when, When)
     zone = given.timezone
     recurrence = given.recurrence

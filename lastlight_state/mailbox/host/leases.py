@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.unit import Unit
@@ -15,6 +14,7 @@ from lastlight_state.mailbox.kernel.deliveries import Open
 from lastlight_state.mailbox.kernel.pair import Pair
 from lastlight_state.mailbox.kernel.readings import Both
 from lastlight_state.mailbox.records import DueMessage, MessageOut
+from lastlight_state.mailbox.shown import WaitingRow
 from lastlight_state.mailbox.times import instant
 
 
@@ -64,9 +64,8 @@ def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
 def _is_due(found: Open, now: datetime) -> bool:
     if not times.is_due(found.head["deliver_after"], now):
         return False
-    if found.attempt is None:
-        return True
-    return not any(_is_ahead(found.attempt[name], now) for name in ("leased_until", "next_attempt_at"))
+    before = found.attempt
+    return before is None or not (_is_ahead(before["leased_until"], now) or _is_ahead(before["next_attempt_at"], now))
 
 
 def _is_ahead(text: str | None, now: datetime) -> bool:
@@ -75,7 +74,7 @@ def _is_ahead(text: str | None, now: datetime) -> bool:
     return moment is not None and timedelta(0) < moment - now <= words.LONGEST_LEASE
 
 
-def _target(head: Mapping[str, Any], both: Both, group: str = "") -> _Target:
+def _target(head: WaitingRow, both: Both, group: str = "") -> _Target:
     if head["target_seq"] is None:
         return _Target("none")
     found = references.find(head["target_seq"], group, both)
@@ -115,12 +114,12 @@ def _taken(unit: Unit, pair: Pair, both: Both, found: Open, wish: Wish) -> list[
 
 
 def _fail(unit: Unit, message_id: str, error: str, now: datetime) -> None:
-    receipts.store(unit, receipts.delivered(message_id, None, now) | {"status": "failed", "error": error})
+    receipts.store(unit, receipts.failed(message_id, error, now))
 
 
 def _lease(unit: Unit, found: Open, wish: Wish) -> int:
-    now, before = iso_text(wish.now), found.attempt or {}
-    attempts = int(before.get("attempts") or 0) + 1
+    now, before = iso_text(wish.now), found.attempt
+    attempts = 1 if before is None else int(before["attempts"] or 0) + 1
     unit.change(
         sql.PUT_ATTEMPT,
         {
@@ -129,9 +128,9 @@ def _lease(unit: Unit, found: Open, wish: Wish) -> int:
             "lease_token": wish.token,
             "leased_until": iso_text(wish.until),
             "next_attempt_at": None,
-            "first_attempt_at": before.get("first_attempt_at") or now,
+            "first_attempt_at": (before["first_attempt_at"] if before else None) or now,
             "last_attempt_at": now,
-            "last_error": before.get("last_error"),
+            "last_error": before["last_error"] if before else None,
         },
     )
     return attempts

@@ -200,5 +200,5 @@ class HostOutbox(Room):
         return "failed" if found.status == "failed" else "retried"
 
     def _status(self, message_id: str) -> str:
-        found = self._find(Delivery, sql.DELIVERED, {"id": message_id})
+        found = self._find(Delivery.of, sql.DELIVERED, {"id": message_id})
         return "pending" if found is None else found.status

@@ -16,6 +16,7 @@ from lastlight_state.mailbox.kernel import acks, deliveries, messages, numbers, 
 from lastlight_state.mailbox.kernel.pruning import Pruner, Row, Rule, Step
 from lastlight_state.mailbox.kernel.readings import Both, Reading, shown
 from lastlight_state.mailbox.reports import PruneReport
+from lastlight_state.mailbox.shown import InId
 
 _in, _done = models.MESSAGES_IN.c, models.DELIVERED.c
 
@@ -56,6 +57,7 @@ _STILL_THERE = Reading(
     models.MESSAGES_OUT,
     lambda columns, ids: sa.select(*shown(columns, "id")).where(columns["id"].in_(ids)),
     listed="id",
+    row=InId,
 )
 #: Says that the agent's file is one that numbered messages, not an empty one in its place.
 _HIGHEST = Reading(
@@ -94,9 +96,10 @@ class HostPruner(Pruner):
 
 def _named(both: Both) -> set[object]:
     """Ids and numbers of messages that the agent works on, and that a message names which is still to be delivered."""
-    heads = [found.head for found in deliveries.unsettled(both)]
-    named = {head[name] for head in heads for name in ("in_reply_to", "target_seq")}
-    return (named | {ack["message_id"] for ack in both.rows(acks.PROCESSING)}) - {None}
+    named: set[object] = {ack["message_id"] for ack in both.rows(acks.PROCESSING)}
+    for found in deliveries.unsettled(both):
+        named |= {found.head["in_reply_to"], found.head["target_seq"]}
+    return named - {None}
 
 
 def _is_old(row: Row, before: datetime) -> bool:

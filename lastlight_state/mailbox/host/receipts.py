@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.unit import Unit
@@ -13,6 +13,16 @@ from lastlight_state.mailbox.host import statements as sql
 from lastlight_state.mailbox.kernel import meta
 from lastlight_state.mailbox.kernel.pair import Pair
 from lastlight_state.mailbox.records import Delivery
+
+
+class ReceiptDraft(TypedDict):
+    """The receipt of a message, but for how often it was tried."""
+
+    message_out_id: str
+    platform_message_id: str | None
+    status: str
+    delivered_at: str
+    error: str | None
 
 
 class Failure(NamedTuple):
@@ -25,7 +35,7 @@ class Failure(NamedTuple):
     at: datetime
 
 
-def delivered(message_id: str, platform_message_id: str | None, now: datetime) -> dict[str, Any]:
+def delivered(message_id: str, platform_message_id: str | None, now: datetime) -> ReceiptDraft:
     """The receipt of a message that was sent."""
     return {
         "message_out_id": message_id,
@@ -36,22 +46,27 @@ def delivered(message_id: str, platform_message_id: str | None, now: datetime) -
     }
 
 
-def store(unit: Unit, row: dict[str, Any]) -> Delivery:
+def failed(message_id: str, error: str, now: datetime) -> ReceiptDraft:
+    """The receipt of a message that cannot be sent."""
+    return {**delivered(message_id, None, now), "status": "failed", "error": error}
+
+
+def store(unit: Unit, row: ReceiptDraft) -> Delivery:
     """Store the receipt unless there is one; the one that counts. Its lease ends."""
     found = unit.row(sql.ATTEMPT, {"id": row["message_out_id"]})
     attempts = None if found is None else found["attempts"]
-    made = unit.find(Delivery, sql.PUT_DELIVERED, {**row, "attempts": attempts})
+    made = unit.find(Delivery.of, sql.PUT_DELIVERED, {**row, "attempts": attempts})
     unit.change(sql.DROP_ATTEMPT, {"id": row["message_out_id"]})
     if made is not None:
         return made
-    there = unit.find(Delivery, sql.DELIVERED, {"id": row["message_out_id"]})
+    there = unit.find(Delivery.of, sql.DELIVERED, {"id": row["message_out_id"]})
     assert there is not None  # noqa: S101 - under the lock, a row that conflicts is there
     return there
 
 
 def fail(unit: Unit, failure: Failure) -> Delivery:
     """Count the attempt: the message is due again after a delay, or has failed. The receipt, if there is one."""
-    there = unit.find(Delivery, sql.DELIVERED, {"id": failure.id})
+    there = unit.find(Delivery.of, sql.DELIVERED, {"id": failure.id})
     if there is not None:
         return there
     found = unit.row(sql.ATTEMPT, {"id": failure.id})
@@ -59,8 +74,7 @@ def fail(unit: Unit, failure: Failure) -> Delivery:
         raise LostRace(f"message {failure.id!r} was taken by another caller", status="leased")
     attempts = max(1, 1 if found is None else found["attempts"])
     if failure.permanent or attempts >= words.MOST_ATTEMPTS:
-        row = delivered(failure.id, None, failure.at) | {"status": "failed", "error": failure.error}
-        return store(unit, row)
+        return store(unit, failed(failure.id, failure.error, failure.at))
     now = iso_text(failure.at)
     unit.change(
         sql.PUT_ATTEMPT,

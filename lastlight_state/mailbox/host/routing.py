@@ -15,6 +15,8 @@ from lastlight_state.mailbox.host import statements as sql
 from lastlight_state.mailbox.kernel import checks
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.records import Destination
+from lastlight_state.mailbox.rows import DestinationsRow
+from lastlight_state.mailbox.shown import RoutingColumns
 
 _NEEDED = {"channel": ("channel_type", "platform_id"), "agent": ("agent_group_id",)}
 
@@ -39,7 +41,7 @@ class HostRouting(Room):
 
     def list_destinations(self) -> list[Destination]:
         """All destinations, by name."""
-        return self._all(Destination, sql.ALL_DESTINATIONS)
+        return self._all(Destination.of, sql.ALL_DESTINATIONS)
 
     def put_default(self, routing: Routing | None) -> None:
         """Set where messages go that say nothing. None: nowhere."""
@@ -55,19 +57,19 @@ class HostRouting(Room):
     def allows(self, routing: Routing) -> bool:
         """Whether the agent may send there: to the default's channel and place, or to one of its destinations."""
         asked = checks.routing(routing)
-        del asked["thread_id"]
         return self._viewing(lambda unit: _allows(unit, asked))
 
 
-def _allows(unit: Unit, asked: dict[str, Any]) -> bool:
-    default = unit.row(sql.GET_DEFAULT) or {}
+def _allows(unit: Unit, asked: RoutingColumns) -> bool:
+    default = unit.row(sql.GET_DEFAULT)
     place = asked["channel_type"], asked["platform_id"]
-    if asked["platform_id"] is not None and place == (default.get("channel_type"), default.get("platform_id")):
+    if place[1] is not None and default is not None and place == (default["channel_type"], default["platform_id"]):
         return True
-    return unit.row(sql.IS_DESTINATION, asked) is not None
+    values = {"channel_type": asked["channel_type"], "platform_id": asked["platform_id"]}
+    return unit.row(sql.IS_DESTINATION, values) is not None
 
 
-def _replaced(unit: Unit, rows: Sequence[dict[str, Any]]) -> bool:
+def _replaced(unit: Unit, rows: Sequence[DestinationsRow]) -> bool:
     if unit.rows(sql.ALL_DESTINATIONS) == rows:
         return False
     unit.change(sql.CLEAR_DESTINATIONS)
@@ -76,14 +78,22 @@ def _replaced(unit: Unit, rows: Sequence[dict[str, Any]]) -> bool:
     return True
 
 
-def _row(entry: Any) -> dict[str, Any]:
+def _row(entry: Any) -> DestinationsRow:
     given = valid.group("entry", entry, NewDestination)
     name = valid.identifier("name", given.name, words.ROUTING_BYTES)
     kind = valid.word("type", given.type, words.DESTINATION_TYPES)
-    row = {"name": name, "display_name": given.display_name or name, "type": kind}
-    for field in ("channel_type", "platform_id", "agent_group_id"):
-        value = valid.optional(field, getattr(given, field), words.ROUTING_BYTES)
-        if value is None and field in _NEEDED[kind]:
-            raise InvalidValue(field, f"must be given for a destination of the type {kind}")
-        row[field] = value
-    return row
+    return {
+        "name": name,
+        "display_name": given.display_name or name,
+        "type": kind,
+        "channel_type": _field(kind, "channel_type", given.channel_type),
+        "platform_id": _field(kind, "platform_id", given.platform_id),
+        "agent_group_id": _field(kind, "agent_group_id", given.agent_group_id),
+    }
+
+
+def _field(kind: str, field: str, given: Any) -> str | None:
+    value: str | None = valid.optional(field, given, words.ROUTING_BYTES)
+    if value is None and field in _NEEDED[kind]:
+        raise InvalidValue(field, f"must be given for a destination of the type {kind}")
+    return value

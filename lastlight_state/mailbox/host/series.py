@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.unit import Unit
@@ -14,15 +13,30 @@ from lastlight_state.mailbox import schedule
 from lastlight_state.mailbox.host import statements as sql
 from lastlight_state.mailbox.kernel import numbers
 from lastlight_state.mailbox.kernel.pair import Pair
+from lastlight_state.mailbox.rows import MessagesInRow
+from lastlight_state.mailbox.shown import HeadRow
 from lastlight_state.mailbox.times import instant
 
 #: ``none``: the series has ended, or has its next occurrence already.
 Followed: TypeAlias = Literal["stored", "none", "unreadable"]
 
-_KEPT = "kind content channel_type platform_id thread_id recurrence timezone trigger series_id".split()
+
+class FreshColumns(TypedDict):
+    """What a fresh message has that nobody has touched."""
+
+    source_session_id: str | None
+    platform_message_id: str | None
+    released_at: str | None
+    settled_at: str | None
+    outcome: str | None
+    error: str | None
+    tries: int | None
+    tries_base: int | None
+    on_wake: int
+    status: str | None
 
 
-def follow(unit: Unit, pair: Pair, settled: Mapping[str, Any], now: datetime, *, paused: bool = False) -> Followed:
+def follow(unit: Unit, pair: Pair, settled: HeadRow, now: datetime, *, paused: bool = False) -> Followed:
     """Store the next occurrence after a settled one, paused if that was. Its periods that were missed are passed over.
 
     A series whose pattern, zone or content cannot be read stays as it is, to be reported again.
@@ -33,7 +47,7 @@ def follow(unit: Unit, pair: Pair, settled: Mapping[str, Any], now: datetime, *,
     last = instant(settled["process_after"])
     try:
         at = schedule.next_occurrence(settled["recurrence"], zone, now=now, last=last)
-        kept = unit.row(sql.GET, {"id": settled["id"]}) or {}
+        [kept] = unit.rows(sql.GET, {"id": settled["id"]})
     except (InvalidValue, CorruptData):
         return "unreadable"
     series = settled["series_id"] or settled["id"]
@@ -42,15 +56,23 @@ def follow(unit: Unit, pair: Pair, settled: Mapping[str, Any], now: datetime, *,
     return "stored" if stored else "none"
 
 
-def _store(unit: Unit, pair: Pair, settled: Mapping[str, Any], now: datetime, at: datetime, *, paused: bool) -> bool:
+def _store(unit: Unit, pair: Pair, settled: MessagesInRow, now: datetime, at: datetime, *, paused: bool) -> bool:
     """Whether there was no live occurrence, so that one was stored."""
     live = unit.row(sql.LIVE_OF_SERIES, {"series_id": settled["series_id"]})
     if live is not None:
         return False
     prefix = "task" if settled["kind"] == "task" else "msg"
-    row = {
+    row: MessagesInRow = {
         **new_row(),
-        **{name: settled[name] for name in _KEPT},
+        "kind": settled["kind"],
+        "content": settled["content"],
+        "channel_type": settled["channel_type"],
+        "platform_id": settled["platform_id"],
+        "thread_id": settled["thread_id"],
+        "recurrence": settled["recurrence"],
+        "timezone": settled["timezone"],
+        "trigger": settled["trigger"],
+        "series_id": settled["series_id"],
         "id": f"{prefix}-{new_id()}",
         "seq": numbers.next_number(unit, pair),
         "timestamp": iso_text(now),
@@ -60,7 +82,17 @@ def _store(unit: Unit, pair: Pair, settled: Mapping[str, Any], now: datetime, at
     return unit.row(sql.INSERT, row) is not None
 
 
-def new_row() -> dict[str, Any]:
+def new_row() -> FreshColumns:
     """The columns of a fresh message that nobody has touched."""
-    nothing = "source_session_id platform_message_id released_at settled_at outcome error tries_base timezone".split()
-    return {**dict.fromkeys(nothing), "tries": 0, "on_wake": 0, "status": "pending"}
+    return {
+        "source_session_id": None,
+        "platform_message_id": None,
+        "released_at": None,
+        "settled_at": None,
+        "outcome": None,
+        "error": None,
+        "tries": 0,
+        "tries_base": None,
+        "on_wake": 0,
+        "status": "pending",
+    }

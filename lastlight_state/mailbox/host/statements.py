@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
@@ -9,6 +11,16 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import among, bind, constant, number, prepared
 from lastlight_state.mailbox import models, words
 from lastlight_state.mailbox.kernel.messages import HEAD, STEP
+from lastlight_state.mailbox.rows import AttemptsRow, DeliveredRow, DestinationsRow, MessagesInRow
+from lastlight_state.mailbox.shown import HeadRow, InSummaryRow, RoutingColumns
+
+
+class ExpiredRow(TypedDict):
+    """Context that is not kept."""
+
+    id: str
+    tries: int | None
+
 
 _in, _done, _try = models.MESSAGES_IN.c, models.DELIVERED.c, models.ATTEMPTS.c
 _heads = [_in[name] for name in HEAD]
@@ -20,15 +32,17 @@ INSERT = prepared(
     insert(models.MESSAGES_IN)
     .values(**{column.name: bind(column.name, column) for column in _in})
     .on_conflict_do_nothing()
-    .returning(*_in)
+    .returning(*_in),
+    MessagesInRow,
 )
-GET = prepared(sa.select(*_in).where(_this))
-HEAD_OF = prepared(sa.select(*_heads).where(_this))
+GET = prepared(sa.select(*_in).where(_this), MessagesInRow)
+HEAD_OF = prepared(sa.select(*_heads).where(_this), HeadRow)
 LIST = Listing(
     "messages_in",
     [*(column for column in _in if column.name != "content"), models.IN_PLACE.label(words.PLACE)],
     order=(models.IN_PLACE, _in.id),
     filters={"status": _in.status == bind("status", _in.status), "kind": _in.kind == bind("kind", _in.kind)},
+    row=InSummaryRow,
 )
 
 
@@ -41,7 +55,8 @@ RECURRING_SETTLED = prepared(
         _in.status.not_in([constant(word) for word in words.LIVE]),
     )
     .order_by(_in.series_id, _in.seq.desc())
-    .limit(number(STEP))
+    .limit(number(STEP)),
+    HeadRow,
 )
 
 #: Settles a message that still is as it was seen. Gives no content, which may be damaged.
@@ -49,7 +64,8 @@ SETTLE = prepared(
     sa.update(models.MESSAGES_IN)
     .where(_this, _live, _in.tries.is_not_distinct_from(bind("tries", _in.tries)))
     .values(**{name: bind(name, _in[name]) for name in ("status", "settled_at", "outcome", "error")})
-    .returning(*_heads)
+    .returning(*_heads),
+    HeadRow,
 )
 RETRY = prepared(
     sa.update(models.MESSAGES_IN)
@@ -64,7 +80,8 @@ RETRY = prepared(
         outcome=sa.null(),
         error=sa.null(),
     )
-    .returning(*_in)
+    .returning(*_in),
+    MessagesInRow,
 )
 #: Frees a claimed message for another try, if nobody has freed it meanwhile.
 RELEASE = prepared(
@@ -90,17 +107,20 @@ LIVE_OF_SERIES = prepared(
     sa.select(*_in)
     .where(_in.series_id == bind("series_id", _in.series_id), _live)
     .order_by(_in.seq.desc())
-    .limit(number(1))
+    .limit(number(1)),
+    MessagesInRow,
 )
 LAST_OF_SERIES = prepared(
-    sa.select(*_in).where(_in.series_id == bind("series_id", _in.series_id)).order_by(_in.seq.desc()).limit(number(1))
+    sa.select(*_in).where(_in.series_id == bind("series_id", _in.series_id)).order_by(_in.seq.desc()).limit(number(1)),
+    MessagesInRow,
 )
 EXPIRED = prepared(
     sa.select(_in.id, _in.tries)
     .where(_in.status == constant("pending"), _in.trigger == number(0))
     .order_by(_in.seq.desc())
     .offset(bind("kept", _in.seq))
-    .limit(number(words.MOST_SENT))
+    .limit(number(words.MOST_SENT)),
+    ExpiredRow,
 )
 #: Session and number of the newest message from a peer that says which session sent it.
 RETURN_PATH = prepared(
@@ -113,7 +133,7 @@ RETURN_PATH = prepared(
     .order_by(_in.seq.desc())
     .limit(number(1))
 )
-ATTEMPT = prepared(sa.select(*_try).where(_try.message_out_id == bind("id", _try.message_out_id)))
+ATTEMPT = prepared(sa.select(*_try).where(_try.message_out_id == bind("id", _try.message_out_id)), AttemptsRow)
 _put = insert(models.ATTEMPTS).values(**{column.name: bind(column.name, column) for column in _try})
 PUT_ATTEMPT = prepared(
     _put.on_conflict_do_update(
@@ -122,31 +142,34 @@ PUT_ATTEMPT = prepared(
     )
 )
 DROP_ATTEMPT = prepared(sa.delete(models.ATTEMPTS).where(_try.message_out_id == bind("id", _try.message_out_id)))
-DELIVERED = prepared(sa.select(*_done).where(_done.message_out_id == bind("id", _done.message_out_id)))
+DELIVERED = prepared(sa.select(*_done).where(_done.message_out_id == bind("id", _done.message_out_id)), DeliveredRow)
 #: The first outcome stays.
 PUT_DELIVERED = prepared(
     insert(models.DELIVERED)
     .values(**{column.name: bind(column.name, column) for column in _done})
     .on_conflict_do_nothing(index_elements=[_done.message_out_id])
-    .returning(*_done)
+    .returning(*_done),
+    DeliveredRow,
 )
 DROP_FAILED = prepared(
     sa.delete(models.DELIVERED)
     .where(_done.message_out_id == bind("id", _done.message_out_id), _done.status == constant("failed"))
-    .returning(*_done)
+    .returning(*_done),
+    DeliveredRow,
 )
 LIST_FAILED = Listing(
     "delivered",
     tuple(_done),
     order=(_done.delivered_at, _done.message_out_id),
     always=(_done.status == constant("failed"),),
+    row=DeliveredRow,
 )
 _to, _default = models.DESTINATIONS.c, models.SESSION_ROUTING.c
 CLEAR_DESTINATIONS = prepared(sa.delete(models.DESTINATIONS))
 INSERT_DESTINATION = prepared(
     insert(models.DESTINATIONS).values(**{column.name: bind(column.name, column) for column in _to})
 )
-ALL_DESTINATIONS = prepared(sa.select(*_to).order_by(_to.name))
+ALL_DESTINATIONS = prepared(sa.select(*_to).order_by(_to.name), DestinationsRow)
 _ROUTE = ("channel_type", "platform_id", "thread_id")
 _put_default = insert(models.SESSION_ROUTING).values(
     id=number(1), **{name: bind(name, _default[name]) for name in _ROUTE}
@@ -156,7 +179,7 @@ PUT_DEFAULT = prepared(
         index_elements=[_default.id], set_={name: _put_default.excluded[name] for name in _ROUTE}
     )
 )
-GET_DEFAULT = prepared(sa.select(_default.channel_type, _default.platform_id, _default.thread_id))
+GET_DEFAULT = prepared(sa.select(_default.channel_type, _default.platform_id, _default.thread_id), RoutingColumns)
 IS_DESTINATION = prepared(
     sa.select(_to.name)
     .where(
@@ -179,7 +202,8 @@ CHANGE_TASK = prepared(
     sa.update(models.MESSAGES_IN)
     .where(_this)
     .values(**{name: bind(name, _in[name]) for name in _CHANGED})
-    .returning(*_in)
+    .returning(*_in),
+    MessagesInRow,
 )
 LIST_TASKS = Listing(
     "tasks",
@@ -188,4 +212,5 @@ LIST_TASKS = Listing(
     descending=False,
     filters={"status": _in.status == bind("status", _in.status)},
     always=(models.LIVE_TASK,),
+    row=InSummaryRow,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db.statements import Row, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import StateError
 from lastlight_state.mailbox import models, stale, words
@@ -23,14 +24,16 @@ from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.kernel.readings import Both, Reading, shown
 from lastlight_state.mailbox.records import Claim
 from lastlight_state.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
+from lastlight_state.mailbox.rows import AcksRow, ContainerStateRow
+from lastlight_state.mailbox.shown import HeadRow
 from lastlight_state.mailbox.times import instant
 
-_Settling: TypeAlias = "tuple[dict[str, Any], str, str | None]"
-_Held: TypeAlias = "tuple[dict[str, Any], dict[str, Any]]"
+_Settling: TypeAlias = tuple[HeadRow, str, str | None]
+_Held: TypeAlias = tuple[HeadRow, AcksRow]
 
 #: The longest time, in milliseconds, for which a tool may be silent: a year.
 _LONGEST_TOOL = 365 * 86_400_000
-_TOOL = Reading(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)))
+_TOOL = Reading(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)), row=ContainerStateRow)
 
 
 class HostSweep(Room):
@@ -73,13 +76,13 @@ class HostSweep(Room):
         due = HostInbox(self._pair).count_due()
         if started is None:
             return Assessment(action="wake" if due else "ok", due=due)
-        held, tool = self._both(_held), self._look(lambda look: look.row(_TOOL)) or {}
+        held, tool = self._both(_held), self._look(lambda look: look.row(_TOOL))
         times = [instant(ack["status_changed"]) for _, ack in held]
         signs = stale.Signs(
             started_at=started,
             heartbeat=heartbeat.last_beat(self._pair.place.path),
-            tool=tool.get("current_tool"),
-            tool_timeout=_millis(tool.get("tool_declared_timeout_ms")),
+            tool=None if tool is None else tool["current_tool"],
+            tool_timeout=_millis(None if tool is None else tool["tool_declared_timeout_ms"]),
             claims=[moment for moment in times if moment is not None],
         )
         unreadable = tuple(head["id"] for (head, _), moment in zip(held, times, strict=True) if moment is None)
@@ -133,7 +136,7 @@ class HostSweep(Room):
         steps["expired"] = lambda: self.expire(policy=policy)
         steps["tidied"] = self.tidy
         steps["assessment"] = lambda: self.assess(agent_started_at=started, policy=policy)
-        done: dict[str, Any] = {}
+        done: Row = {}
         errors = []
         with deadline(self._settings):
             for name, step in steps.items():
@@ -194,18 +197,18 @@ class HostSweep(Room):
             released += unit.change(sql.RELEASE, values)
         return ReleaseReport(released=released, exhausted=exhausted)
 
-    def _given_up(self, unit: Unit, head: dict[str, Any], reason: str, now: datetime) -> bool:
+    def _given_up(self, unit: Unit, head: HeadRow, reason: str, now: datetime) -> bool:
         """Fail a message that has no tries left, unless it was paused or replaced after it was looked at."""
         before = unit.row(sql.HEAD_OF, {"id": head["id"]})
         if before is None or (before["seq"], before["status"]) != (head["seq"], "pending"):
             return False
-        settled = unit.row(sql.SETTLE, _settling(head, "failed", reason, now) | {"outcome": words.EXHAUSTED})
+        settled = unit.row(sql.SETTLE, {**_settling(head, "failed", reason, now), "outcome": words.EXHAUSTED})
         if settled is not None:
             series.follow(unit, self._pair, settled, now)
         return settled is not None
 
 
-def _live(both: Both) -> Any:
+def _live(both: Both) -> Iterator[HeadRow]:
     """All messages that are not settled."""
     return chain(messages.triggers(both), messages.context(both), messages.paused(both))
 
@@ -236,7 +239,7 @@ def _held(both: Both) -> list[_Held]:
     return [(head, claimed[head["id"]]) for head in live if acks.is_live(claimed[head["id"]], head)]
 
 
-def _settling(head: dict[str, Any], status: str, error: str | None, now: datetime) -> dict[str, Any]:
+def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> Values:
     return {
         "id": head["id"],
         "tries": head["tries"],
@@ -247,9 +250,10 @@ def _settling(head: dict[str, Any], status: str, error: str | None, now: datetim
     }
 
 
-def _stalled(unit: Unit, adopted: int) -> list[dict[str, Any]]:
+def _stalled(unit: Unit, adopted: int) -> list[HeadRow]:
     """Settled messages that recur, apart from those that had failed before the file was adopted."""
-    after, stalled = "", []
+    after: str | None = ""
+    stalled: list[HeadRow] = []
     while found := unit.sound(sql.RECURRING_SETTLED, {"after": after})[0]:
         stalled += [head for head in found if head["status"] != "failed" or (head["seq"] or 0) > adopted]
         after = found[-1]["series_id"]
@@ -260,17 +264,17 @@ def _adopted_seq(unit: Unit, room: Room) -> int:
     return meta.number(unit, room._pair.declared, "adopted_seq")
 
 
-def _expired(unit: Unit, values: dict[str, Any], now: str) -> int:
+def _expired(unit: Unit, values: Values, now: str) -> int:
     expired = {"status": "completed", "settled_at": now, "outcome": words.EXPIRED, "error": None}
     rows = unit.sound(sql.EXPIRED, values)[0]
     return sum(unit.row(sql.SETTLE, {**row, **expired}) is not None for row in rows)
 
 
-def _claim(head: dict[str, Any], ack: dict[str, Any]) -> Claim:
+def _claim(head: HeadRow, ack: AcksRow) -> Claim:
     return Claim(
         message_id=head["id"],
         seq=head["seq"],
-        status=head["status"],
+        status=str(head["status"]),
         claimed_at=instant(ack["status_changed"]),
         claimed_by=ack["claimed_by"],
         tries=head["tries"] or 0,

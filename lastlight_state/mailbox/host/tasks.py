@@ -13,6 +13,7 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.db.statements import Row, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.ids import new_id
@@ -23,6 +24,7 @@ from lastlight_state.mailbox.host.inbox import HostInbox
 from lastlight_state.mailbox.kernel import checks
 from lastlight_state.mailbox.kernel.pair import Room
 from lastlight_state.mailbox.records import Task, TaskSummary
+from lastlight_state.mailbox.rows import MessagesInRow
 from lastlight_state.mailbox.words import TASK
 
 
@@ -118,7 +120,7 @@ class HostTasks(Room):
         return _change(unit, found, values)
 
 
-def _current(unit: Unit, task_id: str) -> dict[str, Any] | None:
+def _current(unit: Unit, task_id: str) -> MessagesInRow | None:
     """The live message of the series that this id belongs to, else its last one."""
     row = unit.row(sql.GET, {"id": task_id})
     if row is not None and row["kind"] != "task":
@@ -128,7 +130,7 @@ def _current(unit: Unit, task_id: str) -> dict[str, Any] | None:
     return found if found is not None and found["kind"] == "task" else None
 
 
-def _live(unit: Unit, task_id: str) -> dict[str, Any]:
+def _live(unit: Unit, task_id: str) -> MessagesInRow:
     found = _current(unit, task_id)
     if found is None:
         raise valid.not_found(TASK, task_id)
@@ -137,16 +139,17 @@ def _live(unit: Unit, task_id: str) -> dict[str, Any]:
     return found
 
 
-def _change(unit: Unit, found: Mapping[str, Any], values: Mapping[str, Any]) -> Task:
+def _change(unit: Unit, found: MessagesInRow, values: Values) -> Task:
     names = ("status", "content", "process_after", "recurrence", "timezone", "outcome", "settled_at")
-    row = {name: values.get(name, found[name]) for name in names} | dict(values)
+    here: Values = found
+    row = {name: values.get(name, here[name]) for name in names} | dict(values)
     changed = unit.row(sql.CHANGE_TASK, {"id": found["id"], **row})
     assert changed is not None  # noqa: S101 - found under the same lock
     return Task.of(changed)
 
 
-def _times(found: Mapping[str, Any], change: WhenChange) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _times(found: MessagesInRow, change: WhenChange) -> Row:
+    values: Row = {}
     if change.process_after is not UNSET:
         values["process_after"] = checks.time_text("when.process_after", change.process_after)
     if change.timezone is not UNSET:

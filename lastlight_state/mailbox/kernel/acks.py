@@ -6,27 +6,25 @@ count in its own file, and a message that takes the id of an old one is not hidd
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
-
 import sqlalchemy as sa
 
 from lastlight_state.mailbox import models
 from lastlight_state.mailbox.kernel.readings import Reading, shown
+from lastlight_state.mailbox.rows import AcksRow
+from lastlight_state.mailbox.shown import AckedId, HeadRow
 from lastlight_state.mailbox.times import instant
-
-Ack: TypeAlias = Mapping[str, Any]
-Head: TypeAlias = Mapping[str, Any]
 
 #: The acknowledgements of these messages.
 OF_MESSAGES = Reading(
     models.ACKS,
     lambda columns, ids: sa.select(*shown(columns)).where(columns["message_id"].in_(ids)),
     listed="id",
+    row=AcksRow,
 )
 PROCESSING = Reading(
     models.ACKS,
     lambda columns: sa.select(*shown(columns)).where(columns["status"] == sa.literal_column("'processing'")),
+    row=AcksRow,
 )
 #: Acknowledgements that settle messages, at most 500 of them.
 SETTLING = Reading(
@@ -36,15 +34,16 @@ SETTLING = Reading(
         .where(columns["status"] != sa.literal_column("'processing'"))
         .limit(sa.literal_column("500"))
     ),
+    row=AckedId,
 )
 
 
-def is_of(ack: Ack, head: Head) -> bool:
+def is_of(ack: AcksRow, head: HeadRow) -> bool:
     """Whether the acknowledgement is of this message, not of an earlier one with its id."""
     return ack["message_seq"] is None or ack["message_seq"] == head["seq"]
 
 
-def is_live(ack: Ack | None, head: Head) -> bool:
+def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
     """Whether the acknowledgement hides the message. What others wrote counts until the host frees the message."""
     if ack is None or not is_of(ack, head):
         return False
@@ -54,7 +53,7 @@ def is_live(ack: Ack | None, head: Head) -> bool:
     return released_at is None or changed is None or changed > released_at
 
 
-def settles(ack: Ack, head: Head) -> str | None:
+def settles(ack: AcksRow, head: HeadRow) -> str | None:
     """The status that the message gets by this acknowledgement, or None. Work that was done counts at any try."""
     if ack["status"] == "completed" and is_of(ack, head) and (ack["message_tries"] is not None or is_live(ack, head)):
         return "completed"

@@ -12,6 +12,7 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.mailbox import words
 from lastlight_state.mailbox.arguments import Routing, StalePolicy
+from lastlight_state.mailbox.shown import RoutingColumns
 from lastlight_state.settings import Settings
 
 
@@ -33,11 +34,14 @@ def content(value: Any, settings: Settings) -> str:
     return codec.encode("content", value, max_bytes=settings.limits.message_content, max_depth=words.CONTENT_DEPTH)
 
 
-def routing(value: Routing | None) -> dict[str, str | None]:
+def routing(value: Routing | None) -> RoutingColumns:
     """The columns of a routing."""
     given = Routing() if value is None else valid.group("routing", value, Routing)
-    names = ("channel_type", "platform_id", "thread_id")
-    return {name: valid.optional(f"routing.{name}", getattr(given, name), words.ROUTING_BYTES) for name in names}
+    return {
+        "channel_type": valid.optional("routing.channel_type", given.channel_type, words.ROUTING_BYTES),
+        "platform_id": valid.optional("routing.platform_id", given.platform_id, words.ROUTING_BYTES),
+        "thread_id": valid.optional("routing.thread_id", given.thread_id, words.ROUTING_BYTES),
+    }
 
 
 def time_text(where: str, moment: datetime | None) -> str | None:

@@ -13,23 +13,25 @@ from lastlight_state.mailbox.kernel import acks, deliveries, messages, waiting
 from lastlight_state.mailbox.kernel.readings import Both, Columns, Reading
 from lastlight_state.mailbox.kernel.waiting import Poll
 from lastlight_state.mailbox.records import MailboxStatus
+from lastlight_state.mailbox.shown import CountRow
 
 
-def _count(table: sa.Table, status: str) -> Reading:
+def _count(table: sa.Table, status: str) -> Reading[CountRow]:
     def make(columns: Columns) -> sa.Select[Any]:
         found = sa.select(sa.func.count().label("rows")).select_from(table)
         return found.where(columns["status"] == constant(status))
 
-    return Reading(table, make)
+    return Reading(table, make, row=CountRow)
 
 
 _PENDING, _PAUSED, _FAILED = (_count(models.MESSAGES_IN, status) for status in ("pending", "paused", "failed"))
 _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
-def _rows(table: sa.Table) -> Reading:
+def _rows(table: sa.Table) -> Reading[CountRow]:
     """All rows. ``count(*)`` alone is one step for SQLite, which no clock ends; ``count(1)`` is a step for each row."""
-    return Reading(table, lambda _: sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table))
+    counted = sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table)
+    return Reading(table, lambda _: counted, row=CountRow)
 
 
 _MESSAGES = tuple(_rows(table) for table in (models.MESSAGES_IN, models.MESSAGES_OUT))
@@ -57,6 +59,6 @@ def status(both: Both, now: datetime) -> MailboxStatus:
     )
 
 
-def _number(both: Both, reading: Reading) -> int:
+def _number(both: Both, reading: Reading[CountRow]) -> int:
     found = both.rows(reading)
     return int(found[0]["rows"]) if found else 0

@@ -6,7 +6,7 @@ nothing appears below it, unless a failed message is queued again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from lastlight_state.mailbox import models
 from lastlight_state.mailbox.kernel import messages
 from lastlight_state.mailbox.kernel.readings import Both, Columns, Reading, shown
 from lastlight_state.mailbox.records import MessageOutSummary
+from lastlight_state.mailbox.rows import AttemptsRow
+from lastlight_state.mailbox.shown import OutSummaryRow, ValueRow, WaitingRow
 
 #: The list that a page token is for.
 _WAITING = "messages without a receipt"
@@ -36,29 +38,33 @@ def _unnumbered(columns: Columns) -> sa.Select[Any]:
     return found.order_by(columns["timestamp"], columns["id"])
 
 
-_NUMBERED, _UNNUMBERED = Reading(models.MESSAGES_OUT, _numbered), Reading(models.MESSAGES_OUT, _unnumbered)
+_NUMBERED = Reading(models.MESSAGES_OUT, _numbered, row=WaitingRow)
+_UNNUMBERED = Reading(models.MESSAGES_OUT, _unnumbered, row=WaitingRow)
 _ATTEMPTS = Reading(
     models.ATTEMPTS,
     lambda columns, ids: sa.select(*shown(columns)).where(columns["message_out_id"].in_(ids)),
     listed="id",
+    row=AttemptsRow,
 )
 _SUMMARY = [*_HEAD, "recurrence", "thread_id"]
 _SUMMARIES = Reading(
     models.MESSAGES_OUT,
     lambda columns, ids: sa.select(*shown(columns, *_SUMMARY)).where(columns["id"].in_(ids)),
     listed="id",
+    row=OutSummaryRow,
 )
 _SETTLED = Reading(
     models.IN_META,
     lambda columns: sa.select(*shown(columns, "value")).where(columns["key"] == sa.literal_column("'settled_seq'")),
+    row=ValueRow,
 )
 
 
 class Open(NamedTuple):
     """A message that is not settled, with its attempts so far."""
 
-    head: Mapping[str, Any]
-    attempt: Mapping[str, Any] | None
+    head: WaitingRow
+    attempt: AttemptsRow | None
 
 
 def unsettled(both: Both) -> Iterator[Open]:
@@ -87,7 +93,7 @@ def steps(both: Both, at: int) -> Iterator[list[Open | int | None]]:
         yield _judged(both, found)
     while found := both.rows(_NUMBERED, {"at": at}):
         yield _judged(both, found)
-        at = found[-1]["seq"]
+        at = found[-1]["seq"] or at
 
 
 def settled_seq(both: Both) -> int:
@@ -97,12 +103,12 @@ def settled_seq(both: Both) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def _place(head: Mapping[str, Any]) -> tuple[int, str, str]:
+def _place(head: WaitingRow) -> tuple[int, str, str]:
     """The place of a message in the order of `unsettled`."""
     return (0, str(head["timestamp"]), head["id"]) if head["seq"] is None else (head["seq"], "", "")
 
 
-def _judged(both: Both, heads: list[dict[str, Any]]) -> list[Open | int | None]:
+def _judged(both: Both, heads: list[WaitingRow]) -> list[Open | int | None]:
     ids = [head["id"] for head in heads]
     settled = {row["message_out_id"] for row in both.keyed(messages.DELIVERED_BY_ID, ids)}
     attempts = {row["message_out_id"]: row for row in both.keyed(_ATTEMPTS, ids)}

@@ -15,6 +15,7 @@ from lastlight_state.mailbox import models, parity
 from lastlight_state.mailbox.kernel import meta
 from lastlight_state.mailbox.kernel.pair import Pair
 from lastlight_state.mailbox.kernel.readings import Columns, Reading, shown
+from lastlight_state.mailbox.shown import SeqRow
 
 #: Under what a side notes the highest number that it gave.
 HIGHEST = "highest_seq"
@@ -28,7 +29,10 @@ def _highest(columns: Columns) -> sa.Select[Any]:
     return sa.select(*shown(columns, "seq")).where(within, whole).order_by(seq.desc()).limit(sa.literal_column("1"))
 
 
-_OF = {"host": Reading(models.MESSAGES_IN, _highest), "agent": Reading(models.MESSAGES_OUT, _highest)}
+_OF = {
+    "host": Reading(models.MESSAGES_IN, _highest, row=SeqRow),
+    "agent": Reading(models.MESSAGES_OUT, _highest, row=SeqRow),
+}
 
 
 def next_number(unit: Unit, pair: Pair) -> int:

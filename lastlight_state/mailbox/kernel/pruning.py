@@ -14,6 +14,8 @@ from lastlight_state.mailbox.folder import attachments
 from lastlight_state.mailbox.kernel import numbers
 from lastlight_state.mailbox.kernel.pair import Pair, Room
 from lastlight_state.mailbox.kernel.readings import Both, Reading
+from lastlight_state.mailbox.rows import MessagesOutRow
+from lastlight_state.mailbox.shown import HeadRow
 from lastlight_state.mailbox.times import instant
 
 Row: TypeAlias = Mapping[str, Any]
@@ -71,7 +73,9 @@ def sized(pair: Pair, box: str, rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def clear_later(unit: Unit, pair: Pair, box: str, heads: Reading, ids: Sequence[str]) -> None:
+def clear_later(
+    unit: Unit, pair: Pair, box: str, heads: Reading[HeadRow] | Reading[MessagesOutRow], ids: Sequence[str]
+) -> None:
     """Remove the folders of messages after the commit, unless another message has taken the id by then."""
 
     def clear(later: Unit) -> None:

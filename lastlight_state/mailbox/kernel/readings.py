@@ -7,11 +7,11 @@ empty. Which columns there are is asked anew for each unit: its owner may add th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 import sqlalchemy as sa
 
-from lastlight_state.db.statements import Family, Statement
+from lastlight_state.db.statements import Family, RowT, Statement
 from lastlight_state.db.unit import Unit
 
 Columns: TypeAlias = Mapping[str, sa.ColumnElement[Any]]
@@ -21,35 +21,39 @@ _Make: TypeAlias = Callable[..., sa.Select[Any]]
 _MOST = 500
 
 
-class Reading:
-    """A SELECT over one table. ``make`` gets its columns by name; with ``listed`` also parameters to compare with."""
+class Reading(Generic[RowT]):
+    """A SELECT over one table. ``make`` gets its columns by name; with ``listed`` also parameters to compare with.
 
-    def __init__(self, table: sa.Table, make: _Make, *, listed: str | None = None) -> None:
+    ``row`` is the `TypedDict` of its rows, as of a `Statement`.
+    """
+
+    def __init__(
+        self, table: sa.Table, make: _Make, *, listed: str | None = None, row: type[RowT] | None = None
+    ) -> None:
         self.table = table
         self._make = make
         self._listed = listed
-        self._made: dict[frozenset[str], Statement | Family] = {}
+        self.row = row
+        self._made: dict[frozenset[str], Statement[RowT] | Family[RowT]] = {}
         self._whole = frozenset(column.name for column in table.columns)
 
-    def rows(
-        self, unit: Unit, values: Mapping[str, Any], present: frozenset[str] | None = None
-    ) -> list[dict[str, Any]]:
+    def rows(self, unit: Unit, values: Mapping[str, Any], present: frozenset[str] | None = None) -> list[RowT]:
         """The rows that can be read. ``present`` are the columns that the file has, by default all."""
         made = self._of(present)
         assert isinstance(made, Statement)  # noqa: S101 - of one without a list
         return unit.sound(made, values)[0]
 
-    def keyed(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[dict[str, Any]]:
+    def keyed(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[RowT]:
         """The rows of these keys that can be read."""
         made = self._of(present)
         assert isinstance(made, Family)  # noqa: S101 - of one with a list
-        found: list[dict[str, Any]] = []
+        found: list[RowT] = []
         for start in range(0, len(keys), _MOST):
             statement, values = made.of(keys[start : start + _MOST])
             found += unit.sound(statement, values)[0]
         return found
 
-    def _of(self, present: frozenset[str] | None) -> Statement | Family:
+    def _of(self, present: frozenset[str] | None) -> Statement[RowT] | Family[RowT]:
         there = self._whole if present is None else present & self._whole
         found = self._made.get(there)
         if found is None:
@@ -57,10 +61,10 @@ class Reading:
             found = self._made[there] = self._built(columns)
         return found
 
-    def _built(self, columns: Columns) -> Statement | Family:
+    def _built(self, columns: Columns) -> Statement[RowT] | Family[RowT]:
         if self._listed is None:
-            return Statement(self._make(columns))
-        return Family(self._listed, lambda parameters: self._make(columns, parameters))
+            return Statement(self._make(columns), row=self.row)
+        return Family(self._listed, lambda parameters: self._make(columns, parameters), self.row)
 
 
 class Look:
@@ -70,16 +74,16 @@ class Look:
         self._unit = unit
         self._present: dict[str, frozenset[str]] = {}
 
-    def rows(self, reading: Reading, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    def rows(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
         """The rows of a reading; none where the file has no such table."""
         present = self._columns(reading.table.name)
         return reading.rows(self._unit, values or {}, present) if present else []
 
-    def row(self, reading: Reading, values: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    def row(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> RowT | None:
         """The first row of a reading."""
         return next(iter(self.rows(reading, values)), None)
 
-    def keyed(self, reading: Reading, keys: Sequence[Any]) -> list[dict[str, Any]]:
+    def keyed(self, reading: Reading[RowT], keys: Sequence[Any]) -> list[RowT]:
         """The rows of these keys."""
         present = self._columns(reading.table.name)
         return reading.keyed(self._unit, keys, present) if present else []
@@ -103,13 +107,13 @@ class Both:
         self._look = look
         self._mine = Look(unit) if unit.backend.options.read_only else None
 
-    def rows(self, reading: Reading, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    def rows(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
         """The rows of a reading."""
         if reading.table.metadata is self._own:
             return self._mine.rows(reading, values) if self._mine else reading.rows(self._unit, values or {})
         return self._look.rows(reading, values)
 
-    def keyed(self, reading: Reading, keys: Sequence[Any]) -> list[dict[str, Any]]:
+    def keyed(self, reading: Reading[RowT], keys: Sequence[Any]) -> list[RowT]:
         """The rows of these keys."""
         if reading.table.metadata is self._own:
             return self._mine.keyed(reading, keys) if self._mine else reading.keyed(self._unit, keys)

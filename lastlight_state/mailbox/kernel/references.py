@@ -11,6 +11,7 @@ from lastlight_state.mailbox.arguments import Routing
 from lastlight_state.mailbox.kernel import messages
 from lastlight_state.mailbox.kernel.readings import Both
 from lastlight_state.mailbox.records import MessageRef
+from lastlight_state.mailbox.rows import MessagesInRow, MessagesOutRow
 from lastlight_state.mailbox.words import MESSAGE
 
 
@@ -32,14 +33,14 @@ def find(seq: int, group: str, both: Both) -> MessageRef | None:
     return _inbound(seq, group, both) if parity.side_of(seq) == "host" else _outbound(seq, both)
 
 
-def platform_id(row: dict[str, Any], group: str) -> str:
+def platform_id(row: MessagesInRow, group: str) -> str:
     """What the platform calls an inbound message: the original made its id of that and the group."""
-    return row["platform_message_id"] or str(row["id"]).removesuffix(f":{group}")
+    return row["platform_message_id"] or row["id"].removesuffix(f":{group}")
 
 
 def _inbound(seq: int, group: str, both: Both) -> MessageRef | None:
     found = both.keyed(messages.IN_BY_SEQ, [seq])
-    return _reference(found[0], "host", platform_id(found[0], group), None) if found else None
+    return _reference(found[0], seq, "host", platform_id(found[0], group), None) if found else None
 
 
 def _outbound(seq: int, both: Both) -> MessageRef | None:
@@ -48,13 +49,15 @@ def _outbound(seq: int, both: Both) -> MessageRef | None:
         return None
     receipt = next(iter(both.keyed(messages.DELIVERED_BY_ID, [found[0]["id"]])), None)
     if receipt is None:
-        return _reference(found[0], "agent", None, "pending")
-    return _reference(found[0], "agent", receipt["platform_message_id"], receipt["status"])
+        return _reference(found[0], seq, "agent", None, "pending")
+    return _reference(found[0], seq, "agent", receipt["platform_message_id"], receipt["status"])
 
 
-def _reference(row: dict[str, Any], side: str, platform: str | None, delivery: str | None) -> MessageRef:
+def _reference(
+    row: MessagesInRow | MessagesOutRow, seq: int, side: str, platform: str | None, delivery: str | None
+) -> MessageRef:
     return MessageRef(
-        seq=row["seq"],
+        seq=seq,
         side=side,
         id=row["id"],
         platform_message_id=platform,

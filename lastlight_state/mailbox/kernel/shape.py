@@ -8,7 +8,7 @@ or lets it be NULL.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import quoted_name
@@ -35,13 +35,25 @@ _HIGHEST = prepared(
         sa.func.typeof(models.MESSAGES_IN.c.seq) == sa.literal_column("'integer'")
     )
 )
+
+
+class ColumnFacts(TypedDict):
+    """What SQLite tells of a column."""
+
+    name: str
+    type: str
+    dflt_value: str | None
+    pk: int
+    notnull: int
+
+
 _KIND, _NAME = sa.column("type", sa.Text), sa.column("name", sa.Text)
 _OBJECTS = prepared(sa.select(_KIND, _NAME).select_from(sa.table("sqlite_master")))
 _FACTS: list[sa.ColumnElement[Any]] = [
     *(_NAME, _KIND, sa.column("dflt_value", sa.Text), sa.column("pk", sa.Integer)),
     sa.column(quoted_name("notnull", quote=True), sa.Integer),
 ]
-_COLUMNS = prepared(sa.select(*_FACTS).select_from(sa.func.pragma_table_info(bind("table", _NAME))))
+_COLUMNS = prepared(sa.select(*_FACTS).select_from(sa.func.pragma_table_info(bind("table", _NAME))), ColumnFacts)
 
 
 def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
@@ -82,7 +94,7 @@ def present(unit: Unit, declared: sa.MetaData) -> dict[str, PresentTable]:
     return found
 
 
-def _present(row: dict[str, Any]) -> PresentColumn:
+def _present(row: ColumnFacts) -> PresentColumn:
     has_default = row["dflt_value"] is not None
     return PresentColumn(row["name"], row["type"].upper(), nullable=not row["notnull"], has_default=has_default)
 

@@ -1,0 +1,95 @@
+"""Rows of mailboxes as statements show them that are not whole rows of one table (`rows`)."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+
+class RoutingColumns(TypedDict):
+    """The columns of a routing."""
+
+    channel_type: str | None
+    platform_id: str | None
+    thread_id: str | None
+
+
+class HeadRow(TypedDict):
+    """What is looked at to decide about an inbound message, without its content."""
+
+    id: str
+    seq: int | None
+    kind: str
+    status: str | None
+    process_after: str | None
+    recurrence: str | None
+    series_id: str | None
+    tries: int | None
+    trigger: int
+    timestamp: str
+    on_wake: int
+    timezone: str | None
+    released_at: str | None
+    tries_base: int | None
+
+
+class InSummaryRow(HeadRow, RoutingColumns):
+    """What a `MessageInSummary` is made of. Lists are in the order of ``place``, which no record has."""
+
+    source_session_id: str | None
+    platform_message_id: str | None
+    settled_at: str | None
+    outcome: str | None
+    error: str | None
+    place: NotRequired[int | str]
+
+
+class WaitingRow(TypedDict):
+    """What is looked at to decide about an outbound message."""
+
+    id: str
+    seq: int | None
+    in_reply_to: str | None
+    kind: str
+    deliver_after: str | None
+    timestamp: str
+    target_seq: int | None
+    channel_type: str | None
+    platform_id: str | None
+
+
+class OutSummaryRow(WaitingRow):
+    """What a `MessageOutSummary` is made of. Lists are in the order of ``place``, which no record has."""
+
+    recurrence: str | None
+    thread_id: str | None
+    place: NotRequired[int]
+
+
+class ValueRow(TypedDict):
+    """A value that a side noted."""
+
+    value: str
+
+
+class SeqRow(TypedDict):
+    """The number of a message."""
+
+    seq: int
+
+
+class CountRow(TypedDict):
+    """How many rows there are."""
+
+    rows: int
+
+
+class InId(TypedDict):
+    """The id of a message."""
+
+    id: str
+
+
+class AckedId(TypedDict):
+    """The message that an acknowledgement names."""
+
+    message_id: str
