@@ -34,7 +34,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick server servers soak lint types bench docs record build clean
+.PHONY: demo test quick server servers soak lint types bench docs site record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -88,6 +88,10 @@ docs: $(VENV)/.test
 	$(BIN)/python docs/rows.py
 	$(BIN)/python docs/api.py
 
+# The pages of docs/ as a site, in build/site. It fails on a link or an anchor that leads nowhere.
+site: $(VENV)/.site
+	$(BIN)/mkdocs build --strict
+
 # Everything that tests compare with a recording: golden databases and shapes of the schema, defaults, locks, refusals.
 record: $(VENV)/.test docs
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/migrations/golden.py
@@ -115,4 +119,8 @@ $(VENV)/.runtime: $(VENV)/.python pyproject.toml
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml
 	$(install) '.[test]'
+	@touch $(VENV)/.runtime $@
+
+$(VENV)/.site: $(VENV)/.python pyproject.toml
+	$(install) '.[site]'
 	@touch $(VENV)/.runtime $@

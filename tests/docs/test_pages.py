@@ -33,6 +33,16 @@ def test_every_page_can_be_reached_from_readme() -> None:
     assert [name_of(page) for page in pages() if page not in reached] == []
 
 
+def test_every_page_stands_once_in_the_navigation_of_the_site() -> None:
+    """packaging PT-36: decisions and behaviours have indexes."""
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    named = re.findall(r"(\S+\.md)$", navigation, re.MULTILINE)
+    docs = ROOT / "docs"
+    found = {page.relative_to(docs).as_posix() for page in pages() if page.is_relative_to(docs)}
+    indexed = {page for page in found if page.startswith(("behaviours/", "decisions/")) and "README" not in page}
+    assert sorted(named) == sorted(found - indexed)
+
+
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_a_variable_that_a_page_names_is_that_of_a_setting(page: Path) -> None:
     """backends B-1."""
