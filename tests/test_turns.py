@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,8 @@ from lastlight_state.db import watch as watches
 from lastlight_state.db.scope import StoreScope
 from lastlight_state.errors import MisuseError, StateError, StoreClosed
 from lastlight_state.ids import IdSource
-from lastlight_state.journal import JournalWriter
+from lastlight_state.journal import JournalWriter, NewEvent
+from lastlight_state.journal.events import checks as event_checks
 from lastlight_state.journal.frames.cache import FrameCache
 from lastlight_state.journal.writer.opened import Opened
 from lastlight_state.journal.writer.queue import Entry, Queue
@@ -29,6 +31,7 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.run_log import record_of
 
 Call = Callable[[Any], object]
+AT = datetime(2026, 2, 3, tzinfo=UTC)
 
 IN_MEMORY: dict[str, tuple[Callable[[], Any], Call, object]] = {
     "an id": (IdSource, lambda ids: len(ids.fresh()), 36),
@@ -40,7 +43,7 @@ IN_MEMORY: dict[str, tuple[Callable[[], Any], Call, object]] = {
     "a kept frame": (FrameCache, lambda cache: cache.get(("r", 1, "d")), None),
     "an event of a queue": (
         lambda: Queue(9, 9),
-        lambda queue: queue.offer(Entry({"payload": ""}, is_keyed=True)),
+        lambda queue: queue.offer(Entry(event_checks.event("r", NewEvent("progress"), AT), is_keyed=True)),
         True,
     ),
     "a queue that takes no more": (lambda: Queue(9, 9), lambda queue: queue.refuse(StateError("over")), None),

@@ -11,12 +11,14 @@ import signal
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from support.loading import load
 
 from lastlight_state import StateStore
+from lastlight_state.db.statements import Family
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.statements import STATEMENTS
 from lastlight_state.testing import FrozenClock, racing
@@ -53,8 +55,10 @@ def compile_statements(url: str) -> None:
     """Compile what the processes will execute, before they are forked."""
     found = STATEMENTS["runs"]
     with StateStore.open(url) as store:
+        families: list[Family[Any]] = [found.protected, found.measured, found.bury, found.own]
+        families += found.children.values()
         for size in (1, 2, 4, 8, 20):
-            for family in (found.protected, found.measured, found.bury, found.own, *found.children.values()):
+            for family in families:
                 family.of(["k"] * size)[0].on(store.backend)
 
 
