@@ -43,7 +43,7 @@ def apply_revisions(connection: Connection, target: str, present: Collection[Ent
 def finish(connection: Connection, found: str | None, reached: str) -> tuple[str, ...]:
     """Do what follows the revisions after ``found``, and return them: carry values over, report changed rows.
 
-    The original program's rows have values that belong into columns of the second revision.
+    The original program's rows have values that belong in columns of the second revision.
     """
     if found == scripts.FIRST < reached:
         for statement in carried(connection.dialect.name):

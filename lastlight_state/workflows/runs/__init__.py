@@ -1,6 +1,6 @@
 """Workflow runs: one row per dispatch, and what resumes it.
 
-A run's ``context`` never changes. ``scratch`` is small JSON that one phase hands to the next; large text belongs into
+A run's ``context`` never changes. ``scratch`` is small JSON that one phase hands to the next; large text belongs in
 the output of an execution, with a pointer in scratch. ``phase_history`` only grows. Every change of status is recorded
 with its reason. Writes of an engine take the ``claim`` that holds the run, or raise `ClaimLost`; calls of an operator
 compare the status.
