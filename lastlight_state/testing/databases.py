@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,10 @@ class SqliteTemplate:
 
     name = "sqlite"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, migrations: Callable[[str], object] | None = None) -> None:
+        """Make the file, with our tables and then what ``migrations`` makes when it is called with the URL."""
         self._file = folder / "template.db"
-        _migrate(str(self._file))
+        _migrate(f"sqlite:///{self._file}", migrations)
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
@@ -81,10 +82,12 @@ class PostgresTemplate:
 
     name = "postgresql"
 
-    def __init__(self, server: ThrowawayPostgres) -> None:
+    def __init__(self, server: ThrowawayPostgres, migrations: Callable[[str], object] | None = None) -> None:
+        """Make the database, with our tables and then what ``migrations`` makes when it is called with the URL."""
         self._server = server
         self._template = server.create_database()
-        _migrate(self._template)
+        self._has_others = migrations is not None
+        _migrate(self._template, migrations)
         self._shared: str | None = None
         self._cleaner: Any = None
         self._uses = 0
@@ -101,7 +104,11 @@ class PostgresTemplate:
 
     @contextmanager
     def shared(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """The database that this process's tests share, empty (2 ms)."""
+        """The database that this process's tests share, empty (2 ms); with a service's tables one of the test's own."""
+        if self._has_others:
+            with self.fresh(folder, clock) as own:
+                yield own
+            return
         if self._shared is None:
             self._shared = self._server.create_database(template=self._template)
             self._cleaner = connect_postgres(self._shared)
@@ -187,9 +194,11 @@ def _raw_sqlite(path: str) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
-def _migrate(url: str) -> None:
+def _migrate(url: str, others: Callable[[str], object] | None) -> None:
     backend: Backend = connect(Settings(url=url))
     try:
         migrate(backend)
     finally:
         backend.close()
+    if others is not None:
+        others(url)

@@ -1,12 +1,14 @@
 """The pytest plugin that comes with an installed library: databases and directories for tests.
 
 Nothing starts before a test asks for it. With the setting ``lastlight_postgres_at_start = true`` one server is started
-before the tests and shared by all xdist workers; otherwise each process that needs a server starts its own.
+before the tests and shared by all xdist workers; otherwise each process that needs a server starts its own. Fixtures
+begin with ``lastlight_``; with ``lastlight_short_names = true`` they have short names, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,19 +20,25 @@ from lastlight_state.testing.shared import SharedPostgres, shared_server
 
 BACKENDS = ("sqlite", "postgres")
 AT_START = "lastlight_postgres_at_start"
+SHORT = "lastlight_short_names"
+
+Migrations = Callable[[str], object] | None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(AT_START, "start one Postgres before the tests and share it between all workers", type="bool")
+    parser.addini(SHORT, "offer the fixtures under short names too: store, database, state_dir and so on", type="bool")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getini(AT_START) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SharedPostgres(), SharedPostgres.__name__)
+    if config.getini(SHORT):
+        config.pluginmanager.register(import_module("lastlight_state.testing.short_names"))
 
 
 @pytest.fixture(scope="session")
-def postgres_server(request: pytest.FixtureRequest) -> Iterator[testing.ThrowawayPostgres]:
+def lastlight_postgres_server(request: pytest.FixtureRequest) -> Iterator[testing.ThrowawayPostgres]:
     """A real Postgres server, started once (0.3 to 0.9 s). A machine that has none fails the test with every reason."""
     shared = shared_server(request.config)
     if shared:
@@ -45,14 +53,14 @@ def postgres_server(request: pytest.FixtureRequest) -> Iterator[testing.Throwawa
 
 
 @pytest.fixture
-def postgres_url(postgres_server: testing.ThrowawayPostgres) -> Iterator[str]:
+def lastlight_postgres_url(lastlight_postgres_server: testing.ThrowawayPostgres) -> Iterator[str]:
     """The URL of an empty Postgres database of the test's own, dropped afterwards (30 to 150 ms per test)."""
-    with postgres_server.database() as url:
+    with lastlight_postgres_server.database() as url:
         yield url
 
 
 @pytest.fixture
-def state_dir(tmp_path: Path) -> Path:
+def lastlight_state_dir(tmp_path: Path) -> Path:
     """An empty directory of the test's own, open to nobody else."""
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
@@ -60,60 +68,86 @@ def state_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def frozen_clock() -> testing.FrozenClock:
+def lastlight_clock() -> testing.FrozenClock:
     """The clock of the stores below: stands still until the test moves it."""
     return testing.FrozenClock()
 
 
 @pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> testing.SqliteTemplate:
-    """A migrated SQLite file (once, 50 ms)."""
-    return testing.SqliteTemplate(tmp_path_factory.mktemp("lastlight"))
+def lastlight_migrations() -> Migrations:
+    """Override this with a function that is called with a URL and makes the tables of the service, once a template.
+
+    With it each test on Postgres has a database of its own, because only the service knows what to empty.
+    """
+    return None
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: testing.ThrowawayPostgres) -> Iterator[testing.PostgresTemplate]:
+def lastlight_sqlite_template(
+    tmp_path_factory: pytest.TempPathFactory, lastlight_migrations: Migrations
+) -> testing.SqliteTemplate:
+    """A migrated SQLite file (once, 50 ms)."""
+    return testing.SqliteTemplate(tmp_path_factory.mktemp("lastlight"), lastlight_migrations)
+
+
+@pytest.fixture(scope="session")
+def lastlight_postgres_template(
+    lastlight_postgres_server: testing.ThrowawayPostgres, lastlight_migrations: Migrations
+) -> Iterator[testing.PostgresTemplate]:
     """A migrated Postgres database (once, 200 ms)."""
-    template = testing.PostgresTemplate(postgres_server)
+    template = testing.PostgresTemplate(lastlight_postgres_server, lastlight_migrations)
     yield template
     template.drop()
 
 
 @pytest.fixture(params=BACKENDS)
-def template(request: pytest.FixtureRequest) -> testing.SqliteTemplate | testing.PostgresTemplate:
+def lastlight_template(request: pytest.FixtureRequest) -> testing.SqliteTemplate | testing.PostgresTemplate:
     """The migrated database of each backend."""
-    made: testing.SqliteTemplate | testing.PostgresTemplate = request.getfixturevalue(f"{request.param}_template")
+    made: testing.SqliteTemplate | testing.PostgresTemplate
+    made = request.getfixturevalue(f"lastlight_{request.param}_template")
     return made
 
 
 @pytest.fixture
-def database(
-    template: testing.SqliteTemplate | testing.PostgresTemplate, state_dir: Path, frozen_clock: testing.FrozenClock
+def lastlight_database(
+    lastlight_template: testing.SqliteTemplate | testing.PostgresTemplate,
+    lastlight_state_dir: Path,
+    lastlight_clock: testing.FrozenClock,
 ) -> Iterator[testing.Database]:
     """An empty, migrated database on each backend (2 ms): its ``url``, ``name``, ``open()`` and ``raw()``."""
-    with template.shared(state_dir, frozen_clock) as database:
+    with lastlight_template.shared(lastlight_state_dir, lastlight_clock) as database:
         yield database
 
 
 @pytest.fixture
-def fresh_database(
-    template: testing.SqliteTemplate | testing.PostgresTemplate, state_dir: Path, frozen_clock: testing.FrozenClock
+def lastlight_fresh_database(
+    lastlight_template: testing.SqliteTemplate | testing.PostgresTemplate,
+    lastlight_state_dir: Path,
+    lastlight_clock: testing.FrozenClock,
 ) -> Iterator[testing.Database]:
-    """Like ``database``, but of the test's own: for processes, locks and migrations (40 to 170 ms on Postgres)."""
-    with template.fresh(state_dir, frozen_clock) as database:
+    """Like `lastlight_database`, but of the test's own: for processes and locks (40 to 170 ms on Postgres)."""
+    with lastlight_template.fresh(lastlight_state_dir, lastlight_clock) as database:
         yield database
 
 
 @pytest.fixture
-def every_backend(database: testing.Database) -> lastlight_state.StateStore:
-    """A store on each backend."""
-    return database.open()
+def lastlight_store(lastlight_database: testing.Database) -> lastlight_state.StateStore:
+    """A store on each backend: the test runs on SQLite and on Postgres."""
+    return lastlight_database.open()
+
+
+@pytest.fixture
+def lastlight_async_store(lastlight_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
+    """The same from coroutines; it serves whichever event loop the test runs."""
+    return lastlight_state.AsyncStateStore(lastlight_store)
 
 
 @pytest.fixture(params=("sync", "async"))
-def store(request: pytest.FixtureRequest, database: testing.Database) -> Iterator[lastlight_state.StateStore]:
-    """A store on each backend, once itself and once through its async face."""
-    opened = database.open()
+def lastlight_every_store(
+    request: pytest.FixtureRequest, lastlight_database: testing.Database
+) -> Iterator[lastlight_state.StateStore]:
+    """A store on each backend, once itself and once through its async face: four runs of one test."""
+    opened = lastlight_database.open()
     if request.param == "sync":
         yield opened
         return
@@ -122,15 +156,22 @@ def store(request: pytest.FixtureRequest, database: testing.Database) -> Iterato
 
 
 @pytest.fixture
-def state_store(
-    state_dir: Path, frozen_clock: testing.FrozenClock, sqlite_template: testing.SqliteTemplate
+def lastlight_sqlite_store(
+    lastlight_state_dir: Path,
+    lastlight_clock: testing.FrozenClock,
+    lastlight_sqlite_template: testing.SqliteTemplate,
 ) -> Iterator[lastlight_state.StateStore]:
     """A store on a SQLite file of the test's own (3 ms)."""
-    with sqlite_template.fresh(state_dir, frozen_clock) as database:
+    with lastlight_sqlite_template.fresh(lastlight_state_dir, lastlight_clock) as database:
         yield database.open()
 
 
 @pytest.fixture
-def async_state_store(state_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
-    """The same from coroutines; it serves whichever event loop the test runs."""
-    return lastlight_state.AsyncStateStore(state_store)
+def lastlight_postgres_store(
+    lastlight_state_dir: Path,
+    lastlight_clock: testing.FrozenClock,
+    lastlight_postgres_template: testing.PostgresTemplate,
+) -> Iterator[lastlight_state.StateStore]:
+    """A store on Postgres (2 ms)."""
+    with lastlight_postgres_template.shared(lastlight_state_dir, lastlight_clock) as database:
+        yield database.open()

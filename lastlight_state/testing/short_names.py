@@ -1,0 +1,90 @@
+"""Short names of the fixtures, with ``lastlight_short_names = true``: a service may have fixtures of these names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lastlight_state
+from lastlight_state import testing
+
+
+@pytest.fixture(scope="session")
+def postgres_server(lastlight_postgres_server: testing.ThrowawayPostgres) -> testing.ThrowawayPostgres:
+    """As `lastlight_postgres_server`."""
+    return lastlight_postgres_server
+
+
+@pytest.fixture
+def postgres_url(lastlight_postgres_url: str) -> str:
+    """As `lastlight_postgres_url`."""
+    return lastlight_postgres_url
+
+
+@pytest.fixture
+def state_dir(lastlight_state_dir: Path) -> Path:
+    """As `lastlight_state_dir`."""
+    return lastlight_state_dir
+
+
+@pytest.fixture
+def frozen_clock(lastlight_clock: testing.FrozenClock) -> testing.FrozenClock:
+    """As `lastlight_clock`."""
+    return lastlight_clock
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(lastlight_sqlite_template: testing.SqliteTemplate) -> testing.SqliteTemplate:
+    """As `lastlight_sqlite_template`."""
+    return lastlight_sqlite_template
+
+
+@pytest.fixture(scope="session")
+def postgres_template(lastlight_postgres_template: testing.PostgresTemplate) -> testing.PostgresTemplate:
+    """As `lastlight_postgres_template`."""
+    return lastlight_postgres_template
+
+
+@pytest.fixture
+def template(
+    lastlight_template: testing.SqliteTemplate | testing.PostgresTemplate,
+) -> testing.SqliteTemplate | testing.PostgresTemplate:
+    """As `lastlight_template`."""
+    return lastlight_template
+
+
+@pytest.fixture
+def database(lastlight_database: testing.Database) -> testing.Database:
+    """As `lastlight_database`."""
+    return lastlight_database
+
+
+@pytest.fixture
+def fresh_database(lastlight_fresh_database: testing.Database) -> testing.Database:
+    """As `lastlight_fresh_database`."""
+    return lastlight_fresh_database
+
+
+@pytest.fixture
+def every_backend(lastlight_store: lastlight_state.StateStore) -> lastlight_state.StateStore:
+    """As `lastlight_store`."""
+    return lastlight_store
+
+
+@pytest.fixture
+def store(lastlight_every_store: lastlight_state.StateStore) -> lastlight_state.StateStore:
+    """As `lastlight_every_store`."""
+    return lastlight_every_store
+
+
+@pytest.fixture
+def state_store(lastlight_sqlite_store: lastlight_state.StateStore) -> lastlight_state.StateStore:
+    """As `lastlight_sqlite_store`."""
+    return lastlight_sqlite_store
+
+
+@pytest.fixture
+def async_state_store(lastlight_sqlite_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
+    """The store of `state_store` from coroutines."""
+    return lastlight_state.AsyncStateStore(lastlight_sqlite_store)
