@@ -45,6 +45,20 @@ class TriggerColumns(TypedDict):
     trigger_actor_type: str | None
 
 
+class NodeColumns(TypedDict):
+    """A node as columns."""
+
+    node_id: str | None
+    iteration: int
+
+
+class FenceParameters(TypedDict):
+    """A claim as the parameters of the fence."""
+
+    presented_run: str | None
+    presented_epoch: int | None
+
+
 def operator(by: str, reason: str) -> Operator:
     """Who acts and why, as columns of a transition."""
     return {
@@ -143,7 +157,7 @@ def trigger_columns(trigger: Trigger) -> TriggerColumns:
     }
 
 
-def node_columns(node: NodeRef | None) -> dict[str, Any]:
+def node_columns(node: NodeRef | None) -> NodeColumns:
     """A node as columns."""
     if node is None:
         return {"node_id": None, "iteration": 0}
@@ -154,7 +168,7 @@ def node_columns(node: NodeRef | None) -> dict[str, Any]:
     }
 
 
-def presented(claim: Claim | None) -> dict[str, Any]:
+def presented(claim: Claim | None) -> FenceParameters:
     """A claim as the parameters of the fence."""
     if claim is None:
         return {"presented_run": None, "presented_epoch": None}

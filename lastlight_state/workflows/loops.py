@@ -7,6 +7,8 @@ the run must not have ended.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -23,6 +25,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, StaleVersion, StateError
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
+from lastlight_state.workflows.checks import FenceParameters
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.checks import output_text
 from lastlight_state.workflows.executions.outputs import FIND_CARRIED, LoopOutput, carry
@@ -30,6 +33,7 @@ from lastlight_state.workflows.executions.statements import SAVE_OUTPUT
 from lastlight_state.workflows.kernel import fence, rows
 from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.records import Loop
+from lastlight_state.workflows.rows import RunLoopRow
 from lastlight_state.workflows.tables import LOOPS, RUNS
 
 _MOST = limits_of(LOOPS)
@@ -48,14 +52,14 @@ _this_run = _c.run_id == bind("run_id", _c.run_id)
 _this_loop = (_this_run, _c.loop_id == _loop_id)
 
 
-def _upsert(row: dict[str, Any], *conditions: sa.ColumnElement[bool], **sets: Any) -> Statement:
+def _upsert(row: Mapping[str, Any], *conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[RunLoopRow]:
     """Insert a loop of a live run, or set these columns of it where the conditions hold."""
     columns = {"run_id": RUNS.c.id, "loop_id": _loop_id, **row, "updated_at": _at}
     permitted = sa.select(*columns.values()).where(PERMITTED).with_for_update(key_share=True)
     new = insert(LOOPS).from_select(list(columns), permitted)
     condition = sa.and_(*conditions) if conditions else None
     replaced = new.on_conflict_do_update(index_elements=_KEY, set_={**_touched, **sets}, where=condition)
-    return prepared(replaced.returning(*_COLUMNS))
+    return prepared(replaced.returning(*_COLUMNS), RunLoopRow)
 
 
 _given = {"iteration": bind("iteration", _c.iteration), "done": bind("done", _c.done)}
@@ -68,15 +72,22 @@ ADVANCE = prepared(
     sa.update(LOOPS)
     .where(_c.run_id == PERMITTED_RUN, _c.loop_id == _loop_id, *_advanceable)
     .values(iteration=_c.iteration + 1, **_touched)
-    .returning(*_COLUMNS)
+    .returning(*_COLUMNS),
+    RunLoopRow,
 )
 FINISH = _upsert(
     {"iteration": number(0), "done": sa.true()},
     done=sa.true(),
     updated_at=sa.case((_c.done == sa.true(), _c.updated_at), else_=_touched["updated_at"]),
 )
-FIND = prepared(sa.select(*_COLUMNS).where(*_this_loop))
-LIST = Listing("loops", _COLUMNS, order=(_c.loop_id,), descending=False, filters={"run_id": _this_run})
+FIND = prepared(sa.select(*_COLUMNS).where(*_this_loop), RunLoopRow)
+LIST = Listing("loops", _COLUMNS, order=(_c.loop_id,), descending=False, filters={"run_id": _this_run}, row=RunLoopRow)
+
+
+class _OneLoop(FenceParameters):
+    run_id: str
+    loop_id: str
+    at: datetime
 
 
 class Loops(Repository):
@@ -87,11 +98,12 @@ class Loops(Repository):
 
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
-        values = self._values(run_id, loop_id, claim) | {
+        values = {
+            **self._values(run_id, loop_id, claim),
             "iteration": valid.number("iteration", iteration),
             "done": valid.flag("done", done),
         }
-        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, PUT, values), repeatable=True)
+        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, PUT, values), repeatable=True)
 
     def advance(self, run_id: str, loop_id: str, *, expected: int, claim: Claim | None = None) -> Loop:
         """Move a loop from iteration ``expected`` to the next. A loop without a row is at 0.
@@ -99,17 +111,20 @@ class Loops(Repository):
         A loop at another iteration is `StaleVersion` with that iteration as ``found``, also when this call is repeated.
         A loop that is done is `Conflict` ``loop_done``.
         """
-        values = self._values(run_id, loop_id, claim) | {"expected": valid.number("expected", expected, most=_LAST - 1)}
+        values = {
+            **self._values(run_id, loop_id, claim),
+            "expected": valid.number("expected", expected, most=_LAST - 1),
+        }
         statement = ADVANCE if expected else ADVANCE_FIRST
 
         def refusal(unit: Unit) -> StateError:
-            found = unit.find(Loop, FIND, values)
+            found = unit.find(Loop.of, FIND, values)
             if found is not None and found.done:
                 return Conflict(f"loop {loop_id!r} is done", code="loop_done", found=found.iteration)
             at = 0 if found is None else found.iteration
             return StaleVersion("run_loop", (run_id, loop_id), expected=expected, found=at)
 
-        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, statement, values), refusal)
+        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, statement, values), refusal)
 
     def finish(self, run_id: str, loop_id: str, *, claim: Claim | None = None) -> Loop:
         """Mark a loop as done, in its present iteration. Repeat-safe.
@@ -117,12 +132,14 @@ class Loops(Repository):
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
         values = self._values(run_id, loop_id, claim)
-        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop, FINISH, values), repeatable=True)
+        return fence.decide(
+            self._scope, run_id, claim, lambda unit: unit.find(Loop.of, FINISH, values), repeatable=True
+        )
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """The loop, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "loop_id": valid.sought("loop_id", loop_id)}
-        return self._find(Loop, FIND, values)
+        return self._find(Loop.of, FIND, values)
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
         """A page of a run's loops by id, ascending. Raises `NotFound` for an unknown run."""
@@ -157,7 +174,7 @@ class Loops(Repository):
         values = {"run_id": valid.sought("run_id", run_id), "key": valid.sought("key", key)}
         return cast("str | None", self._value(FIND_CARRIED, values))
 
-    def _values(self, run_id: str, loop_id: str, claim: Claim | None) -> dict[str, Any]:
+    def _values(self, run_id: str, loop_id: str, claim: Claim | None) -> _OneLoop:
         return {
             "run_id": run_id,
             "loop_id": valid.identifier("loop_id", loop_id, _MOST.loop_id),

@@ -9,6 +9,7 @@ from typing import Any, Self, TypedDict
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.records import Record, made
 from lastlight_state.workflows.repos import split_legacy
+from lastlight_state.workflows.rows import RunLoopRow
 
 
 class Loop(Record):
@@ -19,6 +20,10 @@ class Loop(Record):
     iteration: int
     done: bool
     updated_at: datetime
+
+    @classmethod
+    def of(cls, values: RunLoopRow) -> Self:
+        return super().of(values)
 
 
 class Totals(Record):

@@ -19,6 +19,8 @@ from lastlight_state.db.statements import Family, Statement
 from lastlight_state.mailbox.kernel.readings import Reading
 from lastlight_state.testing import Database
 from lastlight_state.workflows.claims.lists import Ranges
+from lastlight_state.workflows.questions.inbox import Inbox
+from lastlight_state.workflows.questions.rows import QuestionRows
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,11 +54,22 @@ def typed() -> Iterator[tuple[str, Statement[Any]]]:
     """The statements that say what rows they return, by the names of their constants."""
     for module in walk_packages(lastlight_state.__path__, "lastlight_state."):
         for name, found in vars(import_module(module.name)).items():
-            for one in found.values() if isinstance(found, dict) else (found,):
+            for one in _parts(found):
                 if isinstance(one, Statement | Family | Filtered | Listing | Reading) and one.row is not None:
                     yield f"{module.name}.{name}", _statement(one)
                 elif isinstance(one, Chain) and one.whole.row is not None:
                     yield f"{module.name}.{name}", one.whole
+
+
+def _parts(found: object) -> Iterator[object]:
+    """What a constant consists of: the statements of a table of them, of an inbox, of the rows of questions."""
+    if isinstance(found, Inbox | QuestionRows):
+        found = vars(found)
+    if not isinstance(found, dict):
+        yield found
+        return
+    for one in found.values():
+        yield from one.values() if isinstance(one, dict) else (one,)
 
 
 def _statement(one: Statement[Any] | Family[Any] | Filtered[Any] | Listing[Any] | Reading[Any]) -> Statement[Any]:
@@ -87,10 +100,10 @@ def _differing(statement: Statement[Any], backend: Backend) -> set[str]:
 def test_a_statement_returns_the_columns_that_its_type_has(database: Database) -> None:
     """house H-70: with their names, each of them."""
     backend = database.open()._scope.backend
-    found = dict(typed())
+    found = list(typed())
     assert len(found) > 200
-    wrong = {name: sorted(_differing(statement, backend)) for name, statement in found.items()}
-    assert {name: columns for name, columns in wrong.items() if columns} == {}
+    wrong = [(name, sorted(_differing(statement, backend))) for name, statement in found]
+    assert [(name, columns) for name, columns in wrong if columns] == []
 
 
 def test_a_column_that_a_row_lacks_is_an_error_of_the_type_checker(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Approvals(QuestionRepository[Approval]):
             "gate": valid.identifier("gate", gate, _MOST.gate),
             **shared.node_columns(node),
         }
-        found = self._find(Approval, sql.NEWEST_OF_GATE, values)
+        found = self._find(Approval.of, sql.NEWEST_OF_GATE, values)
         return None if found is None else self._seen(found)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ApprovalSummary]:
@@ -130,7 +130,7 @@ class Approvals(QuestionRepository[Approval]):
 
         Raises `NotFound` for an unknown run.
         """
-        return self._page_of_run(sql.OF_RUN, ApprovalSummary, run_id, limit, page_token)
+        return self._page_of_run(sql.OF_RUN, ApprovalSummary.of, run_id, limit, page_token)
 
     def list(
         self,
@@ -149,7 +149,8 @@ class Approvals(QuestionRepository[Approval]):
         as much as there are gates.
         """
         given = checks.list_filters(statuses, trigger_id, artifact, gate, kind)
-        return self._page(sql.LIST, self._as_of(ApprovalSummary), given, limit, page_token, also={"now": self._now()})
+        read = self._as_of(ApprovalSummary.of)
+        return self._page(sql.LIST, read, given, limit, page_token, also={"now": self._now()})
 
     def list_pending(
         self,
@@ -162,7 +163,7 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[PendingApproval]:
         """A page of the inbox: pending gates of live runs, with short actions and the run's state. None is overdue."""
         given = checks.inbox_filters(run_id, kind)
-        return self._page_of_inbox(sql.INBOX, PendingApproval, given, order, limit, page_token)
+        return self._page_of_inbox(sql.INBOX, PendingApproval.of, given, order, limit, page_token)
 
     def count_pending(self) -> int:
         """The number of gates in the inbox."""
@@ -182,11 +183,11 @@ class Approvals(QuestionRepository[Approval]):
         return self._page(sql.HISTORY, ApprovalSummary.of, given, limit, page_token)
 
 
-def _opening(gate: dict[str, Any]) -> Opening[Approval]:
+def _opening(gate: checks.NewApproval) -> Opening[Approval]:
     """A gate about to be opened, unless one with its request key is pending in its run."""
 
     def refuse(unit: Unit) -> None:
-        pending = unit.find(Approval, sql.FIND_PENDING_KEY, gate)
+        pending = unit.find(Approval.of, sql.FIND_PENDING_KEY, gate)
         if pending is not None:
             raise AlreadyExists(
                 "approval", pending.id, problem="is pending with the same request key in this run", approval=pending

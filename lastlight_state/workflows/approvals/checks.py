@@ -10,19 +10,40 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.approvals.answers import DECISIONS, ApprovalAnswer
 from lastlight_state.workflows.approvals.use import Use
 from lastlight_state.workflows.arguments import Gate, NodeRef
+from lastlight_state.workflows.checks import NodeColumns
 from lastlight_state.workflows.tables import APPROVALS, RUNS
 
 _MOST, _RUN = limits_of(APPROVALS), limits_of(RUNS)
 
 
-def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> dict[str, Any]:
-    """The parameters of a new gate's row."""
+class NewApproval(NodeColumns):
+    """The row of a new gate."""
+
+    id: str
+    workflow_run_id: str
+    gate: str
+    summary: str
+    kind: str
+    requested_by: str | None
+    created_at: datetime
+    artifact: str | None
+    request_key: str
+    on_reject: str
+    blocks_run: bool
+    expires_at: datetime | None
+    action_digest: str | None
+    action: str | None
+
+
+def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> NewApproval:
+    """The row of a new gate."""
     valid.group("gate", gate, Gate)
     action, digest = _action_columns("gate.action", gate.action)
     return {
@@ -83,7 +104,7 @@ def list_filters(
     artifact: str | None,
     gate: str | None,
     kind: str | None,
-) -> dict[str, Any]:
+) -> Row:
     """The filters of a list of gates, as its statement names them."""
     return {
         **_by_status(statuses),
@@ -94,7 +115,7 @@ def list_filters(
     }
 
 
-def _by_status(statuses: Sequence[str] | None) -> dict[str, Any]:
+def _by_status(statuses: Sequence[str] | None) -> Row:
     """The filter by the status that gates read as: an overdue one is expired, but may be stored as pending."""
     if statuses is None:
         return {}
@@ -106,12 +127,12 @@ def _by_status(statuses: Sequence[str] | None) -> dict[str, Any]:
     return {"statuses": wanted}
 
 
-def inbox_filters(run_id: str | None, kind: str | None) -> dict[str, Any]:
+def inbox_filters(run_id: str | None, kind: str | None) -> Row:
     """The filters of the inbox."""
     return {"run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id), "kind": _kind(kind)}
 
 
-def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> dict[str, Any]:
+def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> Row:
     """The filters of the history of a workflow's gates."""
     return {
         "statuses": ["approved", "rejected"],
@@ -132,7 +153,7 @@ def _action_columns(where: str, action: Any) -> tuple[str | None, str | None]:
     return codec.encode(where, action, max_bytes=_MOST.action), codec.digest(action)
 
 
-def _node_columns(node: NodeRef | None) -> dict[str, Any]:
+def _node_columns(node: NodeRef | None) -> NodeColumns:
     if node is None:
         return {"node_id": None, "iteration": 0}
     valid.group("gate.node", node, NodeRef)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import sqlalchemy as sa
 
 from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, constant, number, prepared
-from lastlight_state.workflows.approvals.records import Approval
+from lastlight_state.workflows.approvals.records import (
+    Approval,
+    ApprovalSummaryRow,
+    PendingApprovalRow,
+    WholeApprovalRow,
+)
 from lastlight_state.workflows.indexes import ASKED_APPROVAL
 from lastlight_state.workflows.previews import preview, short
 from lastlight_state.workflows.questions.inbox import By, Inbox
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, shown
+
+
+class OfRunRow(TypedDict):
+    """An execution, and its run."""
+
+    id: str
+    workflow_run_id: str | None
+
 
 COLUMNS = shown(APPROVALS.c)
 
@@ -41,7 +56,8 @@ _now = bind("now", APPROVALS.c.expires_at)
 
 #: Gates as questions. Actions of two openings are compared by their digests.
 QUESTIONS = QuestionRows(
-    Approval,
+    Approval.of,
+    WholeApprovalRow,
     Shape(
         name="approval",
         code="approval",
@@ -72,7 +88,8 @@ FIND_PENDING_KEY = prepared(
         APPROVALS.c.workflow_run_id == sa.bindparam("workflow_run_id"),
         APPROVALS.c.request_key == sa.bindparam("request_key"),
         _pending,
-    )
+    ),
+    WholeApprovalRow,
 )
 
 #: Marks an approved gate as used by an execution.
@@ -80,11 +97,13 @@ CONSUME = prepared(
     sa.update(APPROVALS)
     .where(APPROVALS.c.id == sa.bindparam("approval_id"), APPROVALS.c.consumed_by.is_(None))
     .values(consumed_at=bind("at", APPROVALS.c.consumed_at), consumed_by=sa.bindparam("execution_id"))
-    .returning(*COLUMNS)
+    .returning(*COLUMNS),
+    WholeApprovalRow,
 )
 
 RUN_OF_EXECUTION = prepared(
-    sa.select(EXECUTIONS.c.id, EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id == sa.bindparam("execution_id"))
+    sa.select(EXECUTIONS.c.id, EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id == sa.bindparam("execution_id")),
+    OfRunRow,
 )
 
 _SUMMARY = "ix_approvals_summary"
@@ -113,6 +132,7 @@ OF_RUN = Listing(
     descending=False,
     filters={"run_id": _of_run},
     covering=_covered(run_id=Narrow("ix_approvals_run", ("workflow_run_id",))),
+    row=ApprovalSummaryRow,
 )
 
 LIST = Listing(
@@ -134,6 +154,7 @@ LIST = Listing(
     walked=("statuses",),
     through=_SUMMARY,
     covering=_covered(artifact=Narrow("ix_approvals_artifact", ("artifact",))),
+    row=ApprovalSummaryRow,
 )
 
 _any_node = bind("node_id", APPROVALS.c.node_id).is_(None)
@@ -150,7 +171,8 @@ NEWEST_OF_GATE = prepared(
         sa.or_(_any_node, _this_node),
     )
     .order_by(APPROVALS.c.created_at.desc(), APPROVALS.c.id.desc())
-    .limit(number(1))
+    .limit(number(1)),
+    WholeApprovalRow,
 )
 
 #: Gates of the runs of one workflow.
@@ -170,6 +192,7 @@ HISTORY = Listing(
     },
     walked=("statuses",),
     through=_SUMMARY,
+    row=ApprovalSummaryRow,
 )
 
 #: What the inbox shows of a gate.
@@ -182,6 +205,7 @@ _ASKED = (
 INBOX = Inbox(
     "inbox",
     _ASKED,
+    PendingApprovalRow,
     run_id=APPROVALS.c.workflow_run_id,
     order=(APPROVALS.c.created_at, APPROVALS.c.id),
     filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},

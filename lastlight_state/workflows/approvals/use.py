@@ -43,7 +43,7 @@ def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
         return _used(approval, use)
     _check_execution(unit, use, row["id"])
     return unit.all(
-        Approval, sql.CONSUME, {"approval_id": approval.id, "execution_id": use.execution_id, "at": use.at}
+        Approval.of, sql.CONSUME, {"approval_id": approval.id, "execution_id": use.execution_id, "at": use.at}
     )[0]
 
 

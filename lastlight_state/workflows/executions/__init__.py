@@ -26,6 +26,7 @@ from lastlight_state.workflows.executions import changes, checks, lists, lost_lo
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.outputs import LoopOutput
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
+from lastlight_state.workflows.executions.rows import AloneExecution, NewExecution, Update
 from lastlight_state.workflows.executions.running import Ended, RunningExecution, Steps
 from lastlight_state.workflows.kernel import progress
 from lastlight_state.workflows.tables import LOOPS
@@ -65,9 +66,9 @@ class Executions(Repository):
         row["session_id"] = None if session_id is None else valid.session_id("session_id", session_id)
         if run_id is not None:
             checks.in_a_run(trigger)
-            return self._insert(row, lambda: self._insert_into_run(row, claim))
-        row |= checks.alone(skill, trigger, node, claim)
-        return self._insert(row, lambda: self._changed(Execution, sql.START_ALONE, row))
+            return self._insert(row, lambda: self._insert_into_run(run_id, row, claim))
+        alone: AloneExecution = {**row, **checks.alone(skill, trigger, node, claim)}
+        return self._insert(alone, lambda: self._changed(Execution.of, sql.START_ALONE, alone))
 
     def skip(
         self, skill: str, *, run_id: str, reason: str, node: NodeRef | None = None, claim: Claim | None = None
@@ -77,7 +78,7 @@ class Executions(Repository):
         A ``node`` becomes skipped, and this counts as its next attempt. Raises as `start` does.
         """
         row = checks.skipped(self._now(), skill, run_id, node, reason, claim)
-        return self._insert(row, lambda: self._insert_into_run(row, claim))
+        return self._insert(row, lambda: self._insert_into_run(run_id, row, claim))
 
     def update(
         self,
@@ -244,12 +245,12 @@ class Executions(Repository):
     def get(self, execution_id: str) -> Execution:
         """The execution without its output text. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
         values = {"execution_id": execution_id}
-        return self._one(Execution, sql.GET, values, kind="execution", key=execution_id)
+        return self._one(Execution.of, sql.GET, values, kind="execution", key=execution_id)
 
     def find_by_session(self, session_id: str) -> Execution | None:
         """The newest execution with this session id, which is the key of its line file."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._find(Execution, sql.FIND_SESSION, values)
+        return self._find(Execution.of, sql.FIND_SESSION, values)
 
     def list(
         self,
@@ -299,7 +300,7 @@ class Executions(Repository):
         values = {"execution_id": valid.sought("execution_id", execution_id)}
         return cast("str | None", self._value(sql.FIND_OUTPUT, values))
 
-    def _insert(self, row: dict[str, Any], insert: Callable[[], Execution | None]) -> Execution:
+    def _insert(self, row: NewExecution, insert: Callable[[], Execution | None]) -> Execution:
         try:
             made = insert()
         except Conflict as error:
@@ -310,18 +311,18 @@ class Executions(Repository):
             raise LostRace(f"run {row['workflow_run_id']!r} is being changed by another process")
         return made
 
-    def _insert_into_run(self, row: dict[str, Any], claim: Claim | None) -> Execution | None:
+    def _insert_into_run(self, run_id: str, row: NewExecution, claim: Claim | None) -> Execution | None:
         """Insert with one statement, or two for an attempt. If it inserts nothing, try again under the run's lock."""
         if row["node_id"] is not None:
-            return self._writing(lambda unit: changes.insert_attempt(unit, row, claim))
-        made = self._changed(Execution, sql.START, row)
-        return made or self._writing(lambda unit: changes.insert(unit, row, claim))
+            return self._writing(lambda unit: changes.insert_attempt(unit, run_id, row, claim))
+        made = self._changed(Execution.of, sql.START, row)
+        return made or self._writing(lambda unit: changes.insert(unit, run_id, row, claim))
 
     def _change(self, change: Change) -> Execution:
         return self._once(change.attempt, repeatable=True) or self._writing(change.look_again, repeatable=True)
 
-    def _report(self, values: dict[str, Any]) -> Execution:
-        reported = self._changed(Execution, sql.REPORT, values, repeatable=True)
+    def _report(self, values: Update) -> Execution:
+        reported = self._changed(Execution.of, sql.REPORT, values, repeatable=True)
         if reported is None:
             raise valid.not_found("execution", values["execution_id"])
         return reported

@@ -15,7 +15,8 @@ from lastlight_state.errors import Conflict, InvalidValue, LostRace
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, NodeRef, PhaseEntry
 from lastlight_state.workflows.executions import statements as sql
-from lastlight_state.workflows.executions.records import Execution
+from lastlight_state.workflows.executions.records import Execution, WholeExecutionRow
+from lastlight_state.workflows.executions.rows import ChangeParameters, EndColumns, Interruption, NewExecution
 from lastlight_state.workflows.kernel import (
     executions,
     fence,
@@ -39,15 +40,15 @@ class Change:
     change was made before, or returns None if the change may be tried again. ``then`` runs after a change.
     """
 
-    statement: Statement
-    values: dict[str, Any]
+    statement: Statement[WholeExecutionRow]
+    values: ChangeParameters
     claim: Claim | None
     judge: Callable[[Execution], Execution | None] = _no_objection
     then: Callable[[Unit, Execution], None] | None = None
 
     def attempt(self, unit: Unit) -> Execution | None:
         """The changed execution, or None if a condition does not hold."""
-        changed = unit.find(Execution, self.statement, self.values)
+        changed = unit.find(Execution.of, self.statement, self.values)
         if changed is not None and self.then is not None:
             self.then(unit, changed)
         return changed
@@ -63,24 +64,24 @@ class Change:
         return done
 
 
-def insert(unit: Unit, row: dict[str, Any], claim: Claim | None) -> Execution | None:
+def insert(unit: Unit, run_id: str, row: NewExecution, claim: Claim | None) -> Execution | None:
     """Insert an execution of a run under the run's lock. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``."""
-    _permit(unit, row, claim)
-    return unit.find(Execution, sql.START, row)
+    _permit(unit, run_id, claim)
+    return unit.find(Execution.of, sql.START, row)
 
 
-def insert_attempt(unit: Unit, row: dict[str, Any], claim: Claim | None) -> Execution | None:
+def insert_attempt(unit: Unit, run_id: str, row: NewExecution, claim: Claim | None) -> Execution | None:
     """Insert an attempt at a node with its number, and set the node's state. Raises as `insert` does."""
     attempt = unit.value(sql.COUNT_ATTEMPT, row)
     if attempt is None:
-        _permit(unit, row, claim)
+        _permit(unit, run_id, claim)
         attempt = unit.value(sql.COUNT_ATTEMPT, row)
-    return unit.find(Execution, sql.START, {**row, "attempt": attempt})
+    return unit.find(Execution.of, sql.START, {**row, "attempt": attempt})
 
 
 def get(unit: Unit, execution_id: str) -> Execution:
     """The execution without its text. Raises `NotFound`."""
-    execution = unit.find(Execution, sql.GET, {"execution_id": execution_id})
+    execution = unit.find(Execution.of, sql.GET, {"execution_id": execution_id})
     if execution is None:
         raise valid.not_found("execution", execution_id)
     return execution
@@ -99,7 +100,7 @@ def move_node(unit: Unit, ended: Execution, state: NodeState, at: datetime) -> N
     nodes.set_state(unit, run_id, node, state, at)
 
 
-def interrupt(unit: Unit, run_id: str, facts: dict[str, Any], claim: Claim | None) -> int:
+def interrupt(unit: Unit, run_id: str, facts: Interruption, claim: Claim | None) -> int:
     """End the executions in flight of a run. Returns their number."""
     fence.check(rows.lock(unit, run_id), claim)
     return executions.close(unit, run_id, "interrupted", **facts)
@@ -110,7 +111,7 @@ def in_flight(execution: Execution) -> bool:
     return execution.finished_at is None and execution.success is None
 
 
-def ended_alike(execution: Execution, values: dict[str, Any]) -> bool:
+def ended_alike(execution: Execution, values: EndColumns) -> bool:
     """Whether an execution ended with these columns, so that the same end again changes nothing."""
     detail = values["error_detail"]
     return (
@@ -120,7 +121,7 @@ def ended_alike(execution: Execution, values: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
-def judge_end(execution_id: str, values: dict[str, Any]) -> Callable[[Execution], Execution | None]:
+def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Execution | None]:
     """How to judge an execution that could not be ended with these columns."""
 
     def judge(stored: Execution) -> Execution | None:
@@ -151,8 +152,8 @@ def finished(execution: Execution, *allowed: str) -> Conflict:
     )
 
 
-def _permit(unit: Unit, row: dict[str, Any], claim: Claim | None) -> None:
-    run = rows.lock(unit, row["workflow_run_id"])
+def _permit(unit: Unit, run_id: str, claim: Claim | None) -> None:
+    run = rows.lock(unit, run_id)
     fence.check(run, claim)
     rows.expect(run, ("running",))
 

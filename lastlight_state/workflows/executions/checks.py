@@ -10,6 +10,7 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
@@ -24,7 +25,17 @@ from lastlight_state.workflows.checks import (
     trigger_columns,
 )
 from lastlight_state.workflows.executions.lists import ANY_OUTCOME
-from lastlight_state.workflows.executions.statements import COUNTERS, GIVEN
+from lastlight_state.workflows.executions.rows import (
+    Ending,
+    Finish,
+    Interruption,
+    NewExecution,
+    OutputText,
+    Overruling,
+    Update,
+    UsageColumns,
+    UsageCounts,
+)
 from lastlight_state.workflows.money import cost_of, mirrored
 from lastlight_state.workflows.tables import EXECUTIONS
 
@@ -36,16 +47,22 @@ ENDED = words.OUTCOMES - {"running"}
 
 def new_execution(
     now: datetime, skill: str, run_id: str | None, node: NodeRef | None, options: ExecutionOptions, claim: Claim | None
-) -> dict[str, Any]:
-    """The parameters of a new execution's row, in flight."""
+) -> NewExecution:
+    """The row of a new execution, in flight."""
     valid.group("options", options, ExecutionOptions)
-    row: dict[str, Any] = dict.fromkeys(GIVEN)
     fence = presented(claim)
-    return row | {
+    return {
         "id": new_id() if options.id is None else valid.identifier("id", options.id, _MOST.id),
         "skill": valid.identifier("skill", skill, _MOST.skill),
         "started_at": now if options.started_at is None else aware_utc("started_at", options.started_at),
+        "finished_at": None,
+        "success": None,
         "outcome": "running",
+        "error": None,
+        "duration_ms": None,
+        "session_id": None,
+        "stop_reason": None,
+        "attempt": None,
         "node_state": "running",
         "at": now,
         "workflow_run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id),
@@ -81,17 +98,22 @@ def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Clai
     return columns
 
 
-def usage_columns(usage: Usage | None) -> dict[str, Any]:
+def usage_columns(usage: Usage | None) -> UsageColumns:
     """A usage report as columns, None for what was not reported."""
     usage = Usage() if usage is None else valid.group("usage", usage, Usage)
-    row: dict[str, Any] = {
-        name: None if value is None else valid.number(f"usage.{name}", value, most=words.MOST_REPORTED)
-        for name, value in ((name, getattr(usage, name)) for name in COUNTERS)
+    counts: UsageCounts = {
+        "turns": _count("turns", usage.turns),
+        "input_tokens": _count("input_tokens", usage.input_tokens),
+        "output_tokens": _count("output_tokens", usage.output_tokens),
+        "cache_creation_input_tokens": _count("cache_creation_input_tokens", usage.cache_creation_input_tokens),
+        "cache_read_input_tokens": _count("cache_read_input_tokens", usage.cache_read_input_tokens),
+        "api_duration_ms": _count("api_duration_ms", usage.api_duration_ms),
     }
     cost = None if usage.cost_usd is None else cost_of("usage.cost_usd", usage.cost_usd)
     includes = valid.flag("usage.input_includes_cache_reads", usage.input_includes_cache_reads)
     says_nothing = usage.input_tokens is None and usage.cache_read_input_tokens is None
-    return row | {
+    return {
+        **counts,
         "cost_micros": None if cost is None else cost.micros,
         "cost_picos": None if cost is None else cost.picos,
         "cost_usd": None if cost is None else mirrored(cost),
@@ -101,19 +123,25 @@ def usage_columns(usage: Usage | None) -> dict[str, Any]:
     }
 
 
+def _count(name: str, value: int | None) -> int | None:
+    return None if value is None else valid.number(f"usage.{name}", value, most=words.MOST_REPORTED)
+
+
 def skipped(
     now: datetime, skill: str, run_id: str, node: NodeRef | None, reason: str, claim: Claim | None
-) -> dict[str, Any]:
-    """The parameters of the row of a skipped execution."""
+) -> NewExecution:
+    """The row of a skipped execution."""
     row = new_execution(now, skill, run_id, node, ExecutionOptions(), claim)
-    ending = {
+    return {
+        **row,
         "outcome": "skipped",
         "node_state": "skipped",
         "success": False,
         "stop_reason": "skipped",
         "duration_ms": 0,
+        "finished_at": now,
+        "error": _reason(reason),
     }
-    return row | ending | {"finished_at": now, "error": _reason(reason)}
 
 
 def update(
@@ -123,7 +151,7 @@ def update(
     checkpoint: Any,
     usage: Usage | None,
     claim: Claim | None,
-) -> dict[str, Any]:
+) -> Update:
     """The parameters of an update."""
     return {
         "execution_id": execution_id,
@@ -146,18 +174,18 @@ def finish(
     stop_reason: str | None,
     session_id: str | None,
     claim: Claim | None,
-) -> dict[str, Any]:
+) -> Finish:
     """The parameters of an end."""
     valid.word("outcome", outcome, ENDED)
     why = valid.optional("stop_reason", stop_reason, _MOST.stop_reason)
-    ending: dict[str, Any] = {"error": None, "error_detail": None, "stop_reason": why}
+    ending: Ending = {"error": None, "error_detail": None, "stop_reason": why}
     if failure is not None:
-        ending |= failed(outcome, failure, why)
+        ending = failed(outcome, failure, why)
     row = update(execution_id, now, session_id, None, usage, claim)
-    return row | ending | {"outcome": outcome, "success": outcome == "succeeded"}
+    return {**row, **ending, "outcome": outcome, "success": outcome == "succeeded"}
 
 
-def failed(outcome: str | None, failure: Failure, why: str | None) -> dict[str, Any]:
+def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
     """A failure as columns of an end for which this outcome and this reason were given beside it."""
     stop = valid.group("failure", failure, Failure).stop_reason
     no_success(outcome, failure)
@@ -167,20 +195,26 @@ def failed(outcome: str | None, failure: Failure, why: str | None) -> dict[str, 
     return {**failure_columns(failure), "stop_reason": why or reason}
 
 
-def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> dict[str, Any]:
+def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> Overruling:
     """The parameters of a success turned into a failure."""
     if valid.group("failure", failure, Failure).stop_reason not in (None, "overruled"):
         raise InvalidValue("failure.stop_reason", "must be 'overruled' or None")
-    ending = {**failure_columns(failure), "stop_reason": "overruled", "outcome": "failed"}
-    return {"execution_id": execution_id, "at": now, **ending, **presented(claim)}
+    return {
+        **failure_columns(failure),
+        "stop_reason": "overruled",
+        "outcome": "failed",
+        "execution_id": execution_id,
+        "at": now,
+        **presented(claim),
+    }
 
 
-def interrupting(now: datetime, reason: str, skill: str | None) -> dict[str, Any]:
+def interrupting(now: datetime, reason: str, skill: str | None) -> Interruption:
     """The facts of an interruption: when, why, and of which skill."""
     return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, _MOST.skill)}
 
 
-def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> dict[str, Any]:
+def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> OutputText:
     """The parameters of an output text."""
     text = valid.content("text", text, limits.output_text)
     found = valid.sought("execution_id", execution_id)
@@ -195,12 +229,12 @@ def list_filters(
     outcomes: Sequence[str] | None,
     since: datetime | None,
     lost_log: bool,
-) -> dict[str, Any]:
+) -> Row:
     """The filters of a list of executions, as its statements name them."""
     valid.flag("lost_log", lost_log)
     if node is not None and run_id is None:
         raise InvalidValue("node", "needs a run_id")
-    given: dict[str, Any] = {
+    given: Row = {
         "run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id),
         "trigger_id": valid.optional("trigger_id", trigger_id, _MOST.trigger_id),
         "skill": valid.optional("skill", skill, _MOST.skill),
@@ -211,7 +245,7 @@ def list_filters(
     return given | ({} if outcomes is None else _outcome_filter(outcomes))
 
 
-def _outcome_filter(outcomes: Sequence[str]) -> dict[str, Any]:
+def _outcome_filter(outcomes: Sequence[str]) -> Row:
     wanted = sorted({valid.word("outcomes", outcome, words.OUTCOMES) for outcome in outcomes})
     if wanted == ["running"]:
         return {"in_flight": {}}

@@ -11,6 +11,7 @@ from lastlight_state.db.beside import Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import AnyOf, bind
 from lastlight_state.workflows.executions.lost_logs import LOST_LOG, SPENT
+from lastlight_state.workflows.executions.records import ExecutionSummaryRow
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, covered
 from lastlight_state.workflows.tables import EXECUTIONS
@@ -37,11 +38,20 @@ _filters = {
 }
 
 
-def _newest_first(name: str, narrow: Narrow | None = None, *, few: bool = False) -> Listing:
+def _newest_first(name: str, narrow: Narrow | None = None, *, few: bool = False) -> Listing[ExecutionSummaryRow]:
     """A list that is found by this index."""
     through, covering = (narrow.index, covered(narrow)) if narrow else (None, None)
     order = (_c.started_at, _c.id)
-    return Listing(name, SUMMARY, order=order, filters=_filters, through=through, covering=covering, few=few)
+    return Listing(
+        name,
+        SUMMARY,
+        order=order,
+        filters=_filters,
+        through=through,
+        covering=covering,
+        few=few,
+        row=ExecutionSummaryRow,
+    )
 
 
 LIST = _newest_first("executions")
@@ -52,6 +62,7 @@ _ATTEMPTS = Listing(
     filters=_filters,
     descending=False,
     covering=covered(Narrow("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))),
+    row=ExecutionSummaryRow,
 )
 #: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise walk through all
 #: rows to avoid a small sort. Those of a run and of a trigger are read whole and sorted.
@@ -72,7 +83,7 @@ _NARROWER = {
 }
 
 
-def listing_of(given: Mapping[str, Any]) -> Listing:
+def listing_of(given: Mapping[str, Any]) -> Listing[ExecutionSummaryRow]:
     """The list that reads the fewest rows for these filters."""
     if given["node"] is not None:
         return _ATTEMPTS

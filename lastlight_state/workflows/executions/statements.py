@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Statement, bind, constant, number, prepared
-from lastlight_state.workflows.executions.records import ExecutionSummary
+from lastlight_state.workflows.executions.records import ExecutionSummary, WholeExecutionRow
 from lastlight_state.workflows.kernel.executions import (
     COLUMNS,
     HERE,
@@ -106,7 +106,8 @@ _copied = _from_run()
 START = prepared(
     sa.insert(EXECUTIONS)
     .from_select([*GIVEN, *_copied], _of_running_run(*_given, *_copied.values()))
-    .returning(*COLUMNS)
+    .returning(*COLUMNS),
+    WholeExecutionRow,
 )
 
 _attempt_row = {
@@ -138,7 +139,8 @@ def _counted() -> sa.Executable:
 COUNT_ATTEMPT = prepared(_counted())
 
 START_ALONE = prepared(
-    sa.insert(EXECUTIONS).values({name: _param(name) for name in (*GIVEN, *TRIGGER)}).returning(*COLUMNS)
+    sa.insert(EXECUTIONS).values({name: _param(name) for name in (*GIVEN, *TRIGGER)}).returning(*COLUMNS),
+    WholeExecutionRow,
 )
 
 
@@ -173,8 +175,9 @@ USAGE: dict[str, sa.ColumnElement[Any]] = {
 }
 
 
-def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement:
-    return prepared(sa.update(EXECUTIONS).where(HERE, *conditions).values(**sets).returning(*COLUMNS))
+def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[WholeExecutionRow]:
+    changed = sa.update(EXECUTIONS).where(HERE, *conditions).values(**sets)
+    return prepared(changed.returning(*COLUMNS), WholeExecutionRow)
 
 
 _STILL_IN_FLIGHT = unindexed(IN_FLIGHT)
@@ -229,14 +232,15 @@ _run_here = sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
 LOCK_RUN = locking(LockedRun, run=_run_here)
 LOCK_SCRATCH = locking(LockedScratch, RUNS.c.scratch, run=_run_here)
 
-GET = prepared(sa.select(*COLUMNS).where(HERE))
+GET = prepared(sa.select(*COLUMNS).where(HERE), WholeExecutionRow)
 FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))
 
 FIND_SESSION = prepared(
     sa.select(*COLUMNS)
     .where(_c.session_id == _param("session_id"))
     .order_by(_c.started_at.desc(), _c.id.desc())
-    .limit(number(1))
+    .limit(number(1)),
+    WholeExecutionRow,
 )
 
 

@@ -51,7 +51,7 @@ def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim 
             found=request.status,
             allowed=("answered",),
         )
-    [reopened] = unit.all(HumanRequest, sql.REOPEN, {"request_id": request.id, "reason": reason})
+    [reopened] = unit.all(HumanRequest.of, sql.REOPEN, {"request_id": request.id, "reason": reason})
     sql.QUESTIONS.hold_node(unit, reopened, at)
     transitions.move(
         unit, transitions.QUESTION, row, row["status"], reason=words.QUESTION_ASKED, at=at, source="engine",

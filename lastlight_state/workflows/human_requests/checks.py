@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef, Question
@@ -21,8 +22,25 @@ from lastlight_state.workflows.tables import REQUESTS
 _MOST = limits_of(REQUESTS)
 
 
-def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> dict[str, Any]:
-    """The parameters of a new request's row. The schema of a form is checked here."""
+class NewRequest(TypedDict):
+    """The row of a new request."""
+
+    id: str
+    run_id: str
+    node_id: str
+    iteration: int
+    kind: str
+    blocks_run: bool
+    on_expiry: str
+    requested_at: datetime
+    expires_at: datetime | None
+    prompt: str
+    options: str | None
+    schema: str | None
+
+
+def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> NewRequest:
+    """The row of a new request. The schema of a form is checked here."""
     valid.group("question", question, Question)
     valid.group("question.node", question.node, NodeRef)
     kind = valid.word("question.kind", question.kind, words.HUMAN_KINDS)
@@ -62,7 +80,7 @@ def response(request: HumanRequest, given: Any) -> str:
     return text
 
 
-def inbox_filters(run_id: str | None, kind: str | None) -> dict[str, Any]:
+def inbox_filters(run_id: str | None, kind: str | None) -> Row:
     """The filters of the inbox."""
     return {
         "run_id": valid.optional("run_id", run_id, _MOST.run_id),

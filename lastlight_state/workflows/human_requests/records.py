@@ -4,11 +4,49 @@ from __future__ import annotations
 
 import warnings
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from lastlight_state.db.records import Record
-from lastlight_state.workflows.questions.records import AskedQuestion
+from lastlight_state.workflows.questions.records import AskedQuestion, AskedRow
 from lastlight_state.workflows.records import WorkflowRun
+
+
+class HumanRequestSummaryRow(AskedRow):
+    """The columns of a `HumanRequestSummary`."""
+
+    on_expiry: str
+    reopened: int
+    prompt: str
+
+
+class WholeRequestRow(HumanRequestSummaryRow):
+    """The columns of a `HumanRequest`."""
+
+    options: Any
+    schema: Any
+    response: Any
+
+
+class PendingRequestRow(TypedDict):
+    """The columns of a `PendingRequest`."""
+
+    id: str
+    run_id: str
+    workflow_name: str
+    run_status: str
+    trigger_id: str
+    node_id: str
+    iteration: int
+    label: str | None
+    kind: str
+    blocks_run: bool
+    on_expiry: str
+    asked_at: datetime
+    expires_at: datetime | None
+    closed_reason: str | None
+    reopened: int
+    prompt: str
+    options: Any
 
 
 class HumanRequestSummary(AskedQuestion):
@@ -22,6 +60,10 @@ class HumanRequestSummary(AskedQuestion):
     reopened: int
     prompt: str
 
+    @classmethod
+    def of(cls, values: HumanRequestSummaryRow) -> Self:
+        return super().of(values)
+
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # pydantic once had a method called schema; ours is the form's
@@ -32,6 +74,10 @@ with warnings.catch_warnings():
         options: Any
         schema: Any
         response: Any
+
+        @classmethod
+        def of(cls, values: WholeRequestRow) -> Self:  # type: ignore[override]
+            return super().of(values)
 
 
 class PendingRequest(Record):
@@ -62,9 +108,10 @@ class PendingRequest(Record):
     has_schema: bool
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        values["has_schema"] = values["kind"] == "form"
-        return super().of(values)
+    def of(cls, values: PendingRequestRow) -> Self:
+        shown: Any = values
+        shown["has_schema"] = values["kind"] == "form"
+        return super().of(shown)
 
 
 class AnsweredRequest(Record):

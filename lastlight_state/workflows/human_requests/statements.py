@@ -7,7 +7,12 @@ import sqlalchemy as sa
 from lastlight_state.db.beside import Narrow
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import bind, prepared
-from lastlight_state.workflows.human_requests.records import HumanRequest
+from lastlight_state.workflows.human_requests.records import (
+    HumanRequest,
+    HumanRequestSummaryRow,
+    PendingRequestRow,
+    WholeRequestRow,
+)
 from lastlight_state.workflows.indexes import ASKED_REQUEST, REQUEST_SUMMARY
 from lastlight_state.workflows.previews import preview, short
 from lastlight_state.workflows.questions.inbox import By, Inbox
@@ -35,7 +40,8 @@ _GIVEN = (
 )
 
 QUESTIONS = QuestionRows(
-    HumanRequest,
+    HumanRequest.of,
+    WholeRequestRow,
     Shape(
         name="human_request",
         code="request",
@@ -64,7 +70,8 @@ REOPEN = prepared(
         reopened=REQUESTS.c.reopened + 1,
         **dict.fromkeys(_ANSWER),
     )
-    .returning(*shown(REQUESTS.c))
+    .returning(*shown(REQUESTS.c)),
+    WholeRequestRow,
 )
 
 OF_RUN = Listing(
@@ -77,6 +84,7 @@ OF_RUN = Listing(
     descending=False,
     filters={"run_id": REQUESTS.c.run_id == bind("run_id", REQUESTS.c.run_id)},
     through=_SUMMARY,
+    row=HumanRequestSummaryRow,
 )
 
 #: What the inbox shows of a request.
@@ -89,6 +97,7 @@ _ASKED = (
 INBOX = Inbox(
     "human_inbox",
     _ASKED,
+    PendingRequestRow,
     run_id=REQUESTS.c.run_id,
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},

@@ -7,9 +7,10 @@ writes return bare columns: SQLite since 3.38 answers ``IS NULL`` wrongly in RET
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from decimal import Decimal
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -21,6 +22,40 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.money import FINE, MILLION, MOST_MIRRORED, dollars_of
 from lastlight_state.workflows.tables import EXECUTIONS, shown
 from lastlight_state.workflows.words import MOST_REPORTED, Outcome
+
+
+class OutcomeRow(TypedDict):
+    """What the outcome of an execution is derived from."""
+
+    outcome: str | None
+    success: bool | None
+    finished_at: datetime | None
+    stop_reason: str | None
+
+
+class Tokens(TypedDict):
+    """How many executions there are, and the tokens that they reported."""
+
+    executions: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_input_tokens: int
+    cache_creation_input_tokens: int
+
+
+class SumsRow(Tokens):
+    """The columns of `SUMS`."""
+
+    cost_micros: int
+    cost_picos: int
+    included_cache_reads: int
+
+
+class Summed(Tokens):
+    """The sums of a row as totals have them."""
+
+    cost_usd: Decimal
+
 
 _c = EXECUTIONS.c
 
@@ -78,7 +113,7 @@ OUTCOME = sa.case(
 ).label("outcome")
 
 
-def outcome_of(row: Mapping[str, Any]) -> str:
+def outcome_of(row: OutcomeRow) -> str:
     """`OUTCOME` of a row that was read."""
     stored, success = row["outcome"], row["success"]
     if stored is not None and stored != "running":
@@ -87,7 +122,7 @@ def outcome_of(row: Mapping[str, Any]) -> str:
         return "succeeded"
     if success is None:
         return "running" if row["finished_at"] is None else "failed"
-    return _SAID_BY_STOP_REASON.get(row["stop_reason"], "failed")
+    return _SAID_BY_STOP_REASON.get(row["stop_reason"] or "", "failed")
 
 
 def duration(finished_at: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
@@ -178,9 +213,19 @@ SUMS = (
 COUNTED = ("executions", "cost_micros", "cost_picos", *TOKENS, INCLUDED)
 
 
-def summed(values: dict[str, Any]) -> dict[str, Any]:
-    """The sums of a row as totals have them: the cost in dollars, and the tokens in all, each counted once."""
-    values["cost_usd"] = dollars_of(int(values.pop("cost_micros")), int(values.pop("cost_picos")))
-    read = sum(values[name] for name in ("input_tokens", "output_tokens", "cache_read_input_tokens"))
-    values["total_tokens"] = read - values.pop(INCLUDED)
-    return values
+def summed(row: SumsRow) -> Summed:
+    """The sums of a row as totals have them: the cost in dollars."""
+    return {
+        "executions": row["executions"],
+        "cost_usd": dollars_of(int(row["cost_micros"]), int(row["cost_picos"])),
+        "input_tokens": row["input_tokens"],
+        "output_tokens": row["output_tokens"],
+        "cache_read_input_tokens": row["cache_read_input_tokens"],
+        "cache_creation_input_tokens": row["cache_creation_input_tokens"],
+    }
+
+
+def total_tokens(row: SumsRow) -> int:
+    """The tokens of a row in all, each counted once."""
+    read = row["input_tokens"] + row["output_tokens"] + row["cache_read_input_tokens"]
+    return read - row["included_cache_reads"]

@@ -6,8 +6,9 @@ leaves a waiting state clears them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -41,7 +42,7 @@ def param(name: str) -> sa.BindParameter[Any]:
 HERE = tuple(column == param(column.name) for column in KEY)
 AT = bind("at", NODES.c.updated_at)
 #: A node that waits for nothing.
-NO_WAIT: dict[str, Any] = dict.fromkeys(WAIT)
+NO_WAIT: Mapping[str, None] = dict.fromkeys(WAIT)
 #: The time of a change, which never moves back.
 TOUCHED = {"updated_at": later_of(NODES.c.updated_at, AT)}
 
@@ -105,5 +106,11 @@ def close_all(unit: Unit, run_id: str, at: datetime) -> None:
     unit.change(CLOSE, {"run_id": run_id, "at": at})
 
 
-def _key(run_id: str, node: NodeRef) -> dict[str, Any]:
+class _Key(TypedDict):
+    run_id: str
+    node_id: str
+    iteration: int
+
+
+def _key(run_id: str, node: NodeRef) -> _Key:
     return {"run_id": run_id, "node_id": node.node_id, "iteration": node.iteration}

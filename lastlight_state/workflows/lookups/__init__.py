@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import pages, valid
@@ -25,6 +25,7 @@ from lastlight_state.workflows.lookups.records import (
     RunTransition,
     TaskStory,
 )
+from lastlight_state.workflows.lookups.statements import NameRow, RepoRow
 from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.lists import summaries
 from lastlight_state.workflows.words import RunStatus
@@ -87,7 +88,7 @@ class Lookups(Repository):
         """
         values = {"run_id": run_id, "most": valid.number("limit", limit, least=1, most=filters.MOST_ANCESTORS)}
         chain: dict[str, RunAncestor] = {}
-        for ancestor in self._all(RunAncestor, sql.ANCESTORS, values):
+        for ancestor in self._all(RunAncestor.of, sql.ANCESTORS, values):
             if ancestor.id in chain:
                 break
             chain[ancestor.id] = ancestor
@@ -117,12 +118,12 @@ class Lookups(Repository):
         valid.page_limit(limit)
         [after] = pages.key(_NAMES, page_token, (str,)) or [""]
 
-        def read(unit: Unit) -> Window:
+        def read(unit: Unit) -> Window[NameRow]:
             asked = {"after": after}
             return window(lambda size: placed(unit.readable(sql.NAMES, {**asked, "most": size}), ["name"]), limit)
 
         found = self._reading(read)
-        items, damaged = parted(found.rows, lambda row: str(row["name"]))
+        items, damaged = parted(found.rows, lambda row: row["name"])
         token = None if found.last is None else pages.encode_token(_NAMES, found.last)
         return Page(items=items, next_page_token=token, damaged=damaged)
 
@@ -134,7 +135,7 @@ class Lookups(Repository):
         """
         valid.page_limit(limit)
         after = tuple(pages.key(_REPOS, page_token, (str, str)) or ("", ""))
-        rows, damaged = parted(self._reading(lambda unit: unit.readable(sql.REPOS).rows), dict)
+        rows, damaged = parted(self._reading(lambda unit: unit.readable(sql.REPOS).rows), lambda row: row)
         found = _folded(rows)
         page = [found[key] for key in sorted(found) if key > after][: limit + 1]
         last = page[limit - 1] if len(page) > limit else None
@@ -169,7 +170,7 @@ class Lookups(Repository):
         return self._page(sql.SEARCH, ExecutionSummary.of, given, limit, page_token)
 
 
-def _folded(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str], RepoRuns]:
+def _folded(rows: Sequence[RepoRow]) -> dict[tuple[str, str], RepoRuns]:
     """The repositories by owner and name, with both ways to store them added up."""
     found: dict[tuple[str, str], RepoRuns] = {}
     for row in rows:

@@ -16,7 +16,7 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import MOST_VALUES
-from lastlight_state.db.statements import AnyOf, bind, padded, size_for
+from lastlight_state.db.statements import AnyOf, Row, bind, padded, size_for
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import checks as shared, repos
 from lastlight_state.workflows.arguments import RunFilter
@@ -48,10 +48,10 @@ def conditions(shape: FilterShape) -> list[sa.ColumnElement[bool]]:
     return [AnyOf(name, _SEVERAL[name], size).condition if size else _ONE[name] for name, size in shape]
 
 
-def filled(given: Mapping[str, Any]) -> tuple[FilterShape, dict[str, Any]] | None:
+def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
     """The shape and the parameters of the given filters. None if an empty sequence makes the result empty."""
     shape: list[tuple[str, int]] = []
-    values: dict[str, Any] = {}
+    values: Row = {}
     for name, value in given.items():
         if value is None:
             continue
@@ -68,13 +68,13 @@ def filled(given: Mapping[str, Any]) -> tuple[FilterShape, dict[str, Any]] | Non
     return tuple(shape), values
 
 
-def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: Sequence[str] | None) -> dict[str, Any]:
+def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: Sequence[str] | None) -> Row:
     """The filters of runs of a trigger."""
     given = shared.list_filters(statuses, workflow_names, None, None)
     return {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id), **given}
 
 
-def counted(which: RunFilter) -> dict[str, Any]:
+def counted(which: RunFilter) -> Row:
     """The filters of a count."""
     valid.group("filter", which, RunFilter)
     given = shared.list_filters(which.statuses, which.workflow_names, which.repo, which.since)
@@ -82,7 +82,7 @@ def counted(which: RunFilter) -> dict[str, Any]:
     return {"trigger_id": trigger_id, **given}
 
 
-def search(text: str, since: datetime) -> dict[str, Any]:
+def search(text: str, since: datetime) -> Row:
     """The filters of a search: the text as a LIKE pattern without wildcards, its ASCII letters in lower case."""
     text = valid.content("text", text, _LONGEST_TEXT)
     if not text.strip():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Self, TypedDict
 
 from lastlight_state.db.records import Record
 from lastlight_state.workflows.executions.records import ExecutionSummary
 from lastlight_state.workflows.nodes.records import Node
 from lastlight_state.workflows.repos import split_legacy
+from lastlight_state.workflows.rows import RunTransitionRow
 
 
 class Count(Record):
@@ -16,6 +17,23 @@ class Count(Record):
 
     value: int
     exact: bool
+
+
+class AncestorRow(TypedDict):
+    """What a `RunAncestor` is made of."""
+
+    depth: int
+    id: str
+    workflow_name: str
+    status: str
+    trigger_id: str
+    owner: str | None
+    repo: str | None
+    current_phase: str
+    started_at: datetime
+    finished_at: datetime | None
+    restart_count: int
+    parent_run_id: str | None
 
 
 class RunAncestor(Record):
@@ -35,7 +53,7 @@ class RunAncestor(Record):
     parent_run_id: str | None
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
+    def of(cls, values: AncestorRow) -> Self:
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
         return super().of(values)
 
@@ -54,6 +72,10 @@ class RunTransition(Record):
     claim_epoch: int | None
     at: datetime
 
+    @classmethod
+    def of(cls, values: RunTransitionRow) -> Self:
+        return super().of(values)
+
 
 class RepoRuns(Record):
     """A repository: the number of its runs, and the start of the last one. ``owner`` is None if it is unknown."""
@@ -69,12 +91,36 @@ class RepoRuns(Record):
         return self.repo if self.owner is None else f"{self.owner}/{self.repo}"
 
 
+class ActivityRow(TypedDict):
+    """What a `RunActivity` is made of."""
+
+    workflow_name: str
+    status: str
+    runs: int
+
+
 class RunActivity(Record):
     """The number of runs of one workflow with one status."""
 
     workflow_name: str
     status: str
     runs: int
+
+    @classmethod
+    def of(cls, values: ActivityRow) -> Self:
+        return super().of(values)
+
+
+class WaitRow(TypedDict):
+    """What a `TaskWait` is made of."""
+
+    kind: str
+    id: str
+    status: str
+    asked_at: datetime
+    expires_at: datetime | None
+    answered_at: datetime | None
+    answered_by: str | None
 
 
 class TaskWait(Record):
@@ -90,6 +136,10 @@ class TaskWait(Record):
     expires_at: datetime | None
     answered_at: datetime | None
     answered_by: str | None
+
+    @classmethod
+    def of(cls, values: WaitRow) -> Self:
+        return super().of(values)
 
 
 class TaskStory(Record):

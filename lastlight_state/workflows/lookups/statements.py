@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import sqlalchemy as sa
 
@@ -13,12 +14,36 @@ from lastlight_state.db.beside import Finding, Narrow
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.workflows.executions.records import ExecutionSummaryRow
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.lookups.filters import FilterShape, conditions
-from lastlight_state.workflows.lookups.records import RunAncestor
+from lastlight_state.workflows.lookups.records import ActivityRow, AncestorRow, RunAncestor
 from lastlight_state.workflows.records import RunSummaryRow
+from lastlight_state.workflows.rows import RunTransitionRow
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY as RUN_SUMMARY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
+
+
+class CountRow(TypedDict):
+    """How many runs there are."""
+
+    runs: int
+
+
+class NameRow(TypedDict):
+    """The name of a workflow."""
+
+    name: str
+
+
+class RepoRow(TypedDict):
+    """A repository as runs have it: how many they are, and when the last one started."""
+
+    owner: str | None
+    repo: str | None
+    runs: int
+    last_run_at: datetime
+
 
 _c = RUNS.c
 _newest = (_c.started_at.desc(), _c.id.desc())
@@ -65,11 +90,11 @@ def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> 
 
 
 @lru_cache(maxsize=256)
-def counting(shape: FilterShape) -> Statement:
+def counting(shape: FilterShape) -> Statement[CountRow]:
     """Return how many runs there are, up to ``:most``."""
     counted = sa.select(number(1).label("one")).select_from(RUNS).where(*conditions(shape))
     found = counted.limit(bind("most", _c.restart_count)).subquery()
-    return prepared(sa.select(sa.func.count().label("runs")).select_from(found))
+    return prepared(sa.select(sa.func.count().label("runs")).select_from(found), CountRow)
 
 
 CHILDREN = Listing(
@@ -97,7 +122,8 @@ _chain = _self.union_all(
 ANCESTORS = prepared(
     sa.select(*(_c[name] for name in RunAncestor.model_fields if name != "depth"), _chain.c.depth)
     .join_from(_chain, RUNS, _c.id == _chain.c.id)
-    .order_by(_chain.c.depth)
+    .order_by(_chain.c.depth),
+    AncestorRow,
 )
 
 TRANSITION_ORDERS = {
@@ -107,6 +133,7 @@ TRANSITION_ORDERS = {
         order=(TRANSITIONS.c.seq,),
         filters={"run_id": TRANSITIONS.c.run_id == bind("run_id", TRANSITIONS.c.run_id)},
         descending=order == "newest",
+        row=RunTransitionRow,
     )
     for order in ORDERS
 }
@@ -120,7 +147,8 @@ _first = _smallest_after(bind("after", _c.workflow_name)).cte(recursive=True)
 _names = _first.union_all(sa.select(_smallest_after(_first.c.name).scalar_subquery()).where(_first.c.name.is_not(None)))
 #: Steps from name to name by their index, however many runs each has.
 NAMES = prepared(
-    sa.select(_names.c.name).where(_names.c.name.is_not(None)).limit(sa.bindparam("most", type_=sa.Integer))
+    sa.select(_names.c.name).where(_names.c.name.is_not(None)).limit(sa.bindparam("most", type_=sa.Integer)),
+    NameRow,
 )
 
 #: Reads an index of all runs once, because it counts them.
@@ -128,7 +156,8 @@ REPOS = prepared(
     through(sa.select(_c.owner, _c.repo), RUNS, "ix_workflow_runs_repo")
     .add_columns(sa.func.count().label("runs"), sa.func.max(_c.started_at).label("last_run_at"))
     .where(_c.repo.is_not(None))
-    .group_by(_c.owner, _c.repo)
+    .group_by(_c.owner, _c.repo),
+    RepoRow,
 )
 
 _since = _c.started_at >= bind("since", _c.started_at)
@@ -147,7 +176,8 @@ _active = sa.union_all(
 ACTIVITY = prepared(
     sa.select(_active.c.workflow_name, _active.c.status, sa.func.count().label("runs"))
     .group_by(_active.c.workflow_name, _active.c.status)
-    .order_by(_active.c.workflow_name, _active.c.status)
+    .order_by(_active.c.workflow_name, _active.c.status),
+    ActivityRow,
 )
 
 _e = EXECUTIONS.c
@@ -164,4 +194,5 @@ SEARCH = Listing(
         ),
     },
     through="ix_executions_usage",
+    row=ExecutionSummaryRow,
 )

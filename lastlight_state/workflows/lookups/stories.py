@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -11,10 +11,10 @@ from lastlight_state.db import valid
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.arguments import NodeRef
-from lastlight_state.workflows.executions.records import ExecutionSummary
+from lastlight_state.workflows.executions.records import ExecutionSummary, ExecutionSummaryRow
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel import rows
-from lastlight_state.workflows.lookups.records import TaskStory, TaskWait
+from lastlight_state.workflows.lookups.records import TaskStory, TaskWait, WaitRow
 from lastlight_state.workflows.nodes.checks import key
 from lastlight_state.workflows.nodes.records import Node
 from lastlight_state.workflows.nodes.statements import FIND
@@ -25,16 +25,31 @@ _e = EXECUTIONS.c
 _run_id = bind("run_id", NODES.c.run_id)
 _node = (bind("node_id", NODES.c.node_id), bind("iteration", NODES.c.iteration))
 
+
+class AttemptRow(ExecutionSummaryRow, total=False):
+    """An attempt at a node, and the number of all."""
+
+    attempt_count: int
+
+
+class IterationRow(TypedDict):
+    """The latest iteration of a node."""
+
+    iteration: int | None
+
+
 ATTEMPTS = prepared(
     sa.select(*SUMMARY, sa.func.count().over().label("attempt_count"))
     .where(_e.workflow_run_id == _run_id, _e.node_id == _node[0], _e.iteration == _node[1])
     .order_by(_e.attempt.desc())
-    .limit(number(500))
+    .limit(number(500)),
+    AttemptRow,
 )
 LATEST_ITERATION = prepared(
     sa.select(sa.func.max(NODES.c.iteration).label("iteration")).where(
         NODES.c.run_id == _run_id, NODES.c.node_id == _node[0]
-    )
+    ),
+    IterationRow,
 )
 
 
@@ -52,13 +67,15 @@ _waits = sa.union_all(
     _asked(APPROVALS, "approval", "workflow_run_id", "created_at", ("responded_at", "responded_by")),
     _asked(REQUESTS, "human_request", "run_id", "requested_at", ("answered_at", "answered_by")),
 ).subquery()
-WAITS = prepared(sa.select(*_waits.c).order_by(_waits.c.asked_at.desc(), _waits.c.id.desc()).limit(number(100)))
+WAITS = prepared(
+    sa.select(*_waits.c).order_by(_waits.c.asked_at.desc(), _waits.c.id.desc()).limit(number(100)), WaitRow
+)
 
 
 def task(unit: Unit, run_id: str, ref: NodeRef, now: datetime) -> TaskStory:
     """The history of a node. Raises `NotFound`."""
     here = key(run_id, ref)
-    node = unit.find(Node, FIND, here)
+    node = unit.find(Node.of, FIND, here)
     attempts = unit.rows(ATTEMPTS, here)
     if node is None and not attempts:
         rows.expect_one(unit, run_id)

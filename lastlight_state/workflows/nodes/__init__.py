@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
@@ -25,6 +24,7 @@ from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, NodePut, NodeRef, Wait
 from lastlight_state.workflows.kernel import fence, rows
 from lastlight_state.workflows.nodes import checks, statements as sql
+from lastlight_state.workflows.nodes.checks import NodeKey
 from lastlight_state.workflows.nodes.records import Node
 from lastlight_state.workflows.tables import NODES
 from lastlight_state.workflows.words import NodeState
@@ -60,7 +60,7 @@ class Nodes(Repository):
         values = checks.puts(run_id, nodes, self._now(), claim)
 
         def attempt(unit: Unit) -> dict[NodeRef, Node] | None:
-            return {node.ref: node for node in unit.all(Node, sql.PUT, values)} or None
+            return {node.ref: node for node in unit.all(Node.of, sql.PUT, values)} or None
 
         if not nodes:
             self._writing(lambda unit: fence.permit(unit, run_id, claim))
@@ -78,12 +78,12 @@ class Nodes(Repository):
         values = checks.update(run_id, node, state, expected, self._now(), claim)
 
         def refusal(unit: Unit) -> StateError:
-            found = unit.find(Node, sql.FIND, values)
+            found = unit.find(Node.of, sql.FIND, values)
             if found is None:
                 return _not_found(values)
             return StaleVersion("run_node", _key(values), expected=expected, found=found.state)
 
-        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Node, sql.UPDATE, values), refusal)
+        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Node.of, sql.UPDATE, values), refusal)
 
     def get(self, run_id: str, node: NodeRef) -> Node:
         """The node. Raises `NotFound`."""
@@ -95,7 +95,7 @@ class Nodes(Repository):
     def find(self, run_id: str, node: NodeRef) -> Node | None:
         """The node, or None."""
         values = checks.key(run_id, node)
-        return self._find(Node, sql.FIND, values)
+        return self._find(Node.of, sql.FIND, values)
 
     def list(
         self,
@@ -150,9 +150,9 @@ class Nodes(Repository):
         return self._page(sql.WAITING, Node.of, given, limit, page_token)
 
 
-def _not_found(values: dict[str, Any]) -> StateError:
+def _not_found(values: NodeKey) -> StateError:
     return NotFound("run_node", _key(values))
 
 
-def _key(values: dict[str, Any]) -> tuple[Any, ...]:
+def _key(values: NodeKey) -> tuple[str, str | None, int]:
     return values["run_id"], values["node_id"], values["iteration"]

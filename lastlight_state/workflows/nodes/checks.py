@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, NodePut, NodeRef, Wait
-from lastlight_state.workflows.checks import node_columns, presented
-from lastlight_state.workflows.kernel.nodes import WAIT
+from lastlight_state.workflows.checks import FenceParameters, NodeColumns, node_columns, presented
 from lastlight_state.workflows.nodes.statements import ANY_STATE, FIELDS
 from lastlight_state.workflows.tables import NODES
 
@@ -23,11 +23,41 @@ _MOST = limits_of(NODES)
 
 #: The most nodes of one put.
 MOST_NODES = 1_000
-_NO_WAIT = dict.fromkeys(WAIT)
 _ANY_SIZE = 2**40
 
 
-def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | None) -> dict[str, Any]:
+class NodeKey(NodeColumns):
+    """The key of a node."""
+
+    run_id: str
+
+
+class NodeUpdate(NodeKey, FenceParameters):
+    """The parameters of a change of state."""
+
+    state: str
+    expected: str
+    at: datetime
+
+
+class _Wait(TypedDict):
+    wake_at: str | None
+    waiting_for: str | None
+    correlation_id: str | None
+
+
+class PutNode(NodeColumns, _Wait):
+    """A node to put, as the statement reads it from JSON."""
+
+    state: str | None
+    label: str | None
+    output_table: str | None
+
+
+_NO_WAIT: _Wait = {"wake_at": None, "waiting_for": None, "correlation_id": None}
+
+
+def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | None) -> Row:
     """The parameters of a put of any number of nodes, each named once."""
     valid.at_most("nodes", nodes, MOST_NODES)
     rows = [_row(put) for put in nodes]
@@ -41,7 +71,7 @@ def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | No
     return {"run_id": run_id, "at": now, "nodes": _text(rows), **kept, **presented(claim)}
 
 
-def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime, claim: Claim | None) -> dict[str, Any]:
+def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime, claim: Claim | None) -> NodeUpdate:
     """The parameters of a change of state."""
     return {
         **key(run_id, node),
@@ -52,21 +82,21 @@ def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime,
     }
 
 
-def key(run_id: str, node: NodeRef) -> dict[str, Any]:
+def key(run_id: str, node: NodeRef) -> NodeKey:
     """The key of a node."""
     return {"run_id": valid.sought("run_id", run_id), **node_columns(node)}
 
 
-def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> dict[str, Any]:
+def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> Row:
     """The filters of a list of nodes, as its statement names them."""
-    given = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, _MOST.node_id)}
+    given: Row = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, _MOST.node_id)}
     if not states:
         return given
     wanted = sorted({valid.word("states", state, words.NODE_STATES) for state in valid.several("states", states)})
     return given | {"states": ANY_STATE.of(wanted)}
 
 
-def _row(put: NodePut) -> dict[str, Any]:
+def _row(put: NodePut) -> PutNode:
     valid.group("nodes", put, NodePut)
     return {
         **node_columns(put.node),
@@ -81,7 +111,7 @@ def _given(value: Any) -> Any:
     return None if value is UNSET else value
 
 
-def _wait_columns(put: NodePut) -> dict[str, Any]:
+def _wait_columns(put: NodePut) -> _Wait:
     wait: Wait | UnsetType | None = put.wait
     if wait is None or wait is UNSET:
         return _NO_WAIT
@@ -99,5 +129,5 @@ def _wait_columns(put: NodePut) -> dict[str, Any]:
     }
 
 
-def _text(rows: list[dict[str, Any]]) -> str:
+def _text(rows: Sequence[Mapping[str, Any]]) -> str:
     return codec.encode("nodes", rows, max_bytes=_ANY_SIZE)

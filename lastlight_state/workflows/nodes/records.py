@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Self
 
 from lastlight_state.db.records import Record
 from lastlight_state.workflows.arguments import NodeRef
+from lastlight_state.workflows.rows import RunNodeRow
 
 
 class Node(Record):
@@ -25,6 +27,10 @@ class Node(Record):
     waiting_for: str | None
     correlation_id: str | None
     updated_at: datetime
+
+    @classmethod
+    def of(cls, values: RunNodeRow) -> Self:
+        return super().of(values)
 
     @property
     def ref(self) -> NodeRef:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -15,8 +15,17 @@ from lastlight_state.db.statements import AnyOf, among, bind, constant, prepared
 from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.kernel.live import beside
 from lastlight_state.workflows.kernel.nodes import AT, COLUMNS, HERE, KEY, TOUCHED, WAIT, param, waits
+from lastlight_state.workflows.rows import RunNodeRow
 from lastlight_state.workflows.tables import NODES, RUNS
 from lastlight_state.workflows.words import LIVE, NODE_STATES
+
+
+class StateCountRow(TypedDict):
+    """How many nodes of a run have a state."""
+
+    state: str
+    nodes: int
+
 
 _c = NODES.c
 
@@ -59,7 +68,7 @@ def _kept(new: Any, field: str) -> sa.ColumnElement[bool]:
 
 
 #: Inserts or changes nodes of a live run.
-PUT = prepared(_put())
+PUT = prepared(_put(), RunNodeRow)
 
 UPDATE = prepared(
     sa.update(NODES)
@@ -70,12 +79,14 @@ UPDATE = prepared(
         _c.state == sa.bindparam("expected"),
     )
     .values(state=param("state"), **{name: sa.case((waits(param("state")), _c[name])) for name in WAIT}, **TOUCHED)
-    .returning(*COLUMNS)
+    .returning(*COLUMNS),
+    RunNodeRow,
 )
 
-FIND = prepared(sa.select(*COLUMNS).where(*HERE))
+FIND = prepared(sa.select(*COLUMNS).where(*HERE), RunNodeRow)
 COUNTS = prepared(
-    sa.select(_c.state, sa.func.count().label("nodes")).where(_c.run_id == param("run_id")).group_by(_c.state)
+    sa.select(_c.state, sa.func.count().label("nodes")).where(_c.run_id == param("run_id")).group_by(_c.state),
+    StateCountRow,
 )
 
 #: The filter by state.
@@ -86,8 +97,8 @@ _filters = {
     "node_id": _c.node_id == param("node_id"),
     "states": ANY_STATE.condition,
 }
-LIST = Listing("nodes", COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters)
-ITERATIONS = Listing("iterations", COLUMNS, order=(_c.iteration,), filters=_filters)
+LIST = Listing("nodes", COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters, row=RunNodeRow)
+ITERATIONS = Listing("iterations", COLUMNS, order=(_c.iteration,), filters=_filters, row=RunNodeRow)
 
 _of_live_run = sa.exists(beside(sa.select(RUNS.c.id))).where(RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE))
 
@@ -100,6 +111,7 @@ DUE = Listing(
     spread={"states": _c.state},
     worded=("states",),
     through="ix_run_nodes_wake",
+    row=RunNodeRow,
 )
 WAITING = Listing(
     "nodes_waiting",
@@ -112,4 +124,5 @@ WAITING = Listing(
         "correlation_id": _c.correlation_id == param("correlation_id"),
     },
     through="ix_run_nodes_waiting",
+    row=RunNodeRow,
 )

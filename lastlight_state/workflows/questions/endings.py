@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.declarations import limits_of
@@ -19,7 +18,7 @@ from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.kernel.questions import blocking
 from lastlight_state.workflows.kernel.rows import LockedRun
 from lastlight_state.workflows.kernel.transitions import Said
-from lastlight_state.workflows.questions.rows import Q, QuestionRows
+from lastlight_state.workflows.questions.rows import ExpiredRow, Q, QuestionRows
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
@@ -73,7 +72,7 @@ def expire(
     return [question["id"] for question in expired]
 
 
-def _after(unit: Unit, listeners: Listeners, row: LockedRun, expired: list[dict[str, Any]], said: Said) -> None:
+def _after(unit: Unit, listeners: Listeners, row: LockedRun, expired: list[ExpiredRow], said: Said) -> None:
     failing = next((question for question in expired if question["policy"] == "fail"), None)
     if failing is None:
         go_on(unit, row, said, reason=words.QUESTION_EXPIRED)

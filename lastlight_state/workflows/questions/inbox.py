@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 import sqlalchemy as sa
 
 from lastlight_state.db.beside import Covering, Narrow
 from lastlight_state.db.indexes import through
 from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, constant, prepared
+from lastlight_state.db.statements import RowT, Statement, bind, constant, prepared
 from lastlight_state.workflows.kernel import live, questions
 from lastlight_state.workflows.kernel.nodes import label_of
 from lastlight_state.workflows.tables import RUNS
@@ -43,7 +43,7 @@ class By:
         return Covering(self.asked, key, found_by, only=pending, other=live.OF_OTHERS)
 
 
-class Inbox:
+class Inbox(Generic[RowT]):
     """The lists of one kind of question, by name of the order: ``orders`` over all runs, ``of_run`` over one run.
 
     ``run_id`` is the column of the run.
@@ -53,6 +53,7 @@ class Inbox:
         self,
         name: str,
         shown: Sequence[sa.ColumnElement[Any]],
+        row: type[RowT],
         *,
         run_id: sa.Column[str],
         order: tuple[sa.Column[Any], sa.Column[Any]],
@@ -67,17 +68,11 @@ class Inbox:
             live.NOT_ENDED,
             _live,
         )
-        columns = (
-            *shown,
-            RUNS.c.workflow_name,
-            RUNS.c.status.label("run_status"),
-            RUNS.c.trigger_id,
-            label_of(run_id, table.c.node_id, table.c.iteration),
-        )
+        columns = (*shown, *_of_run(run_id))
         this_run = {"run_id": run_id == bind("run_id", run_id)}
         covering = by.covering(order, pending)
 
-        def lists(suffix: str, pending: sa.ColumnElement[bool], **given: Any) -> dict[str, Listing]:
+        def lists(suffix: str, pending: sa.ColumnElement[bool], **given: Any) -> dict[str, Listing[RowT]]:
             return {
                 word: Listing(
                     f"{name}{suffix}{tail}",
@@ -85,6 +80,7 @@ class Inbox:
                     order=order,
                     descending=word == "newest",
                     always=(pending, *is_open),
+                    row=row,
                     **given,
                 )
                 for word, tail in (("newest", ""), ("oldest", "_oldest"))
@@ -94,3 +90,9 @@ class Inbox:
         self.of_run = lists("_of_run", questions.pending(table), filters={**this_run, **filters}, covering=covering)
         counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, by.asked)
         self.count: Statement = prepared(through(counted, RUNS, live.LIVE).where(pending, *is_open))
+
+
+def _of_run(run_id: sa.Column[str]) -> tuple[sa.ColumnElement[Any], ...]:
+    """What an inbox shows of the run of a question, and of its node."""
+    label = label_of(run_id, run_id.table.c.node_id, run_id.table.c.iteration)
+    return RUNS.c.workflow_name, RUNS.c.status.label("run_status"), RUNS.c.trigger_id, label

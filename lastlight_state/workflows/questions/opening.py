@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic
+from typing import Generic, TypedDict
 
 from lastlight_state.clock import iso_text
 from lastlight_state.db.unit import Unit
@@ -23,12 +23,19 @@ def _nothing(_: Unit) -> None:
     return None
 
 
+class NewQuestion(TypedDict):
+    """What is read of the row of any new question."""
+
+    id: str
+    expires_at: datetime | None
+
+
 @dataclass(frozen=True)
 class Opening(Generic[Q]):
     """A question about to be asked: its row, its run and the time. ``refuse`` may raise before it is stored."""
 
     questions: QuestionRows[Q]
-    values: dict[str, Any]
+    values: NewQuestion
     run_id: str
     at: datetime
     refuse: Callable[[Unit], None] = _nothing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 from lastlight_state.db.records import Record
 
@@ -30,10 +30,38 @@ class AskedQuestion(Record):
     closed_reason: str | None
 
 
-def as_of(values: dict[str, Any], now: datetime) -> dict[str, Any]:
+class PendingRow(TypedDict):
+    """What decides whether a question has expired."""
+
+    status: str
+    expires_at: datetime | None
+
+
+class AskedRow(PendingRow):
+    """The columns of an `AskedQuestion`."""
+
+    id: str
+    run_id: str
+    kind: str
+    node_id: str | None
+    iteration: int
+    blocks_run: bool
+    asked_at: datetime
+    answered_at: datetime | None
+    answered_by: str | None
+    closed_reason: str | None
+
+
+AskedT = TypeVar("AskedT", bound=PendingRow)
+
+
+def as_of(values: AskedT, now: datetime) -> AskedT:
     """The values of a question as they read at this time: an overdue one has expired."""
     expires_at = values["expires_at"]
     if values["status"] != "pending" or expires_at is None or expires_at > now:
         return values
-    expired = {"status": "expired", "closed_reason": "gate.expired"}
-    return {**values, **{name: value for name, value in expired.items() if name in values}}
+    read: Any = {**values, "status": "expired"}
+    if "closed_reason" in read:
+        read["closed_reason"] = "gate.expired"
+    expired: AskedT = read
+    return expired

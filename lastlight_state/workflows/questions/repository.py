@@ -13,6 +13,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.records import Page, Record
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import RowT
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, BackendBusy, Conflict
 from lastlight_state.workflows import checks as shared
@@ -22,7 +23,7 @@ from lastlight_state.workflows.kernel.progress import Step
 from lastlight_state.workflows.questions import endings, opening
 from lastlight_state.workflows.questions.inbox import Inbox
 from lastlight_state.workflows.questions.opening import Opening
-from lastlight_state.workflows.questions.records import AskedQuestion, as_of
+from lastlight_state.workflows.questions.records import AskedQuestion, AskedT, as_of
 from lastlight_state.workflows.questions.rows import Q, QuestionRows
 
 A = TypeVar("A", bound=AskedQuestion)
@@ -59,14 +60,14 @@ class QuestionRepository(Repository, Generic[Q]):
 
     def _seen(self, question: Q) -> Q:
         """The question as it reads now: an overdue one has expired."""
-        values = vars(question)
+        values: Any = vars(question)
         read = as_of(values, self._now())
         return question if read is values else type(question).of(read)
 
-    def _as_of(self, record: type[A]) -> Callable[[dict[str, Any]], A]:
+    def _as_of(self, read: Callable[[AskedT], A]) -> Callable[[AskedT], A]:
         """How a row becomes a record as it reads now."""
         now = self._now()
-        return lambda row: record.of(as_of(row, now))
+        return lambda row: read(as_of(row, now))
 
     def _cancel(self, question_id: str, by: str, reason: str) -> Q:
         now, said = self._now(), shared.operator(by, reason)
@@ -100,15 +101,15 @@ class QuestionRepository(Repository, Generic[Q]):
         return self._writing(lambda unit: endings.expire(unit, self._listeners, self._questions, run_id, ids, now))
 
     def _page_of_run(
-        self, listing: Listing, record: type[A], run_id: str, limit: int, page_token: str | None
+        self, listing: Listing[AskedT], read: Callable[[AskedT], A], run_id: str, limit: int, page_token: str | None
     ) -> Page[A]:
         """A page of a run's questions. Raises `NotFound` for an unknown run."""
-        return self._reading(rows.page_of(listing, self._as_of(record), limit, page_token, run_id=run_id))
+        return self._reading(rows.page_of(listing, self._as_of(read), limit, page_token, run_id=run_id))
 
     def _page_of_inbox(
         self,
-        inbox: Inbox,
-        record: type[R],
+        inbox: Inbox[RowT],
+        read: Callable[[RowT], R],
         given: Mapping[str, Any],
         order: str,
         limit: int,
@@ -124,8 +125,8 @@ class QuestionRepository(Repository, Generic[Q]):
                 self._expire_due(self._now(), valid.PAGE_LIMIT, None)
         lists = inbox.orders if given["run_id"] is None else inbox.of_run
         listing = lists[valid.word("order", order, lists)]
-        return self._page(listing, record.of, given, limit, page_token, also={"now": self._now()})
+        return self._page(listing, read, given, limit, page_token, also={"now": self._now()})
 
-    def _count_open(self, inbox: Inbox) -> int:
+    def _count_open(self, inbox: Inbox[Any]) -> int:
         now = self._now()
         return int(self._value(inbox.count, {"now": now}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 import sqlalchemy as sa
 
@@ -17,7 +17,7 @@ from lastlight_state import codec
 from lastlight_state.db import columns, valid
 from lastlight_state.db.filtered import Filtered
 from lastlight_state.db.indexes import through, unindexed
-from lastlight_state.db.statements import Family, bind, constant, prepared
+from lastlight_state.db.statements import Family, RowT, Statement, bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, LostRace, NotFound
 from lastlight_state.workflows.arguments import NodeRef
@@ -29,6 +29,24 @@ from lastlight_state.workflows.tables import RECORD_NAMES, RUNS, shown
 from lastlight_state.workflows.words import NodeState
 
 Q = TypeVar("Q", bound=AskedQuestion)
+
+
+class DueRow(TypedDict):
+    """A question that is overdue, and its run."""
+
+    id: str
+    run_id: str
+
+
+class ExpiredRow(TypedDict):
+    """A question that has expired: its node, its name, and what its expiry does to the run."""
+
+    id: str
+    node_id: str | None
+    iteration: int
+    expires_at: datetime
+    title: str
+    policy: str
 
 
 @dataclass(frozen=True)
@@ -61,29 +79,31 @@ class Shape:
 
 
 class QuestionRows(Generic[Q]):
-    """The rows of one kind of question."""
+    """The rows of one kind of question, of which ``read`` makes records."""
 
-    def __init__(self, record: type[Q], shape: Shape) -> None:
+    def __init__(self, read: Callable[[RowT], Q], row: type[RowT], shape: Shape) -> None:
         table, every = shape.table, shown(shape.table.c)
         this_one = table.c.id == sa.bindparam("question_id")
         is_due = table.c.expires_at <= bind("at", table.c.expires_at)
         pending = table.c.status == constant("pending")
         self.name = shape.name
         self.argument = shape.argument
-        self._record: type[Q] = record
+        self._read: Callable[[Any], Q] = read
         self._shape = shape
-        self._get = prepared(sa.select(*every).where(this_one))
+        self._get: Statement[Any] = prepared(sa.select(*every).where(this_one), row)
         self._lock = locking(LockedRun, run=sa.select(shape.run_id).where(this_one).scalar_subquery())
-        self._insert = prepared(
+        self._insert: Statement[Any] = prepared(
             sa.insert(table)
             .values(status="pending", **{name: bind(name, table.c[name]) for name in shape.given})
-            .returning(*every)
+            .returning(*every),
+            row,
         )
-        self._close = prepared(
+        self._close: Statement[Any] = prepared(
             sa.update(table)
             .where(this_one, pending)
             .values(status=sa.bindparam("status"), **{name: bind(by, table.c[name]) for by, name in shape.end.items()})
-            .returning(*every)
+            .returning(*every),
+            row,
         )
         #: Its filter is ``workflow_name``, of the question's run.
         self.due_statements = Filtered(
@@ -94,13 +114,15 @@ class QuestionRows(Generic[Q]):
                 .order_by(table.c.expires_at)
                 .limit(sa.bindparam("limit", type_=sa.Integer))
             ),
+            None,
+            DueRow,
             workflow_name=RUNS.c.workflow_name.in_,
         )
-        self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due))
+        self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due), ExpiredRow)
 
     def find(self, unit: Unit, question_id: str) -> Q | None:
         """The whole question, or None."""
-        return unit.find(self._record, self._get, {"question_id": question_id})
+        return unit.find(self._read, self._get, {"question_id": question_id})
 
     def get(self, unit: Unit, question_id: str) -> Q:
         """The whole question. Raises `NotFound`."""
@@ -131,13 +153,13 @@ class QuestionRows(Generic[Q]):
 
     def insert(self, unit: Unit, values: Mapping[str, Any], at: datetime) -> Q:
         """Store a new question. Its node, if it has one, waits for the answer."""
-        [question] = unit.all(self._record, self._insert, values)
+        [question] = unit.all(self._read, self._insert, values)
         self.hold_node(unit, question, at)
         return question
 
-    def told(self, question: Q | Mapping[str, Any], happened: str) -> str:
+    def told(self, question: Q | ExpiredRow, happened: str) -> str:
         """What happened to a question, for the transition of its run."""
-        values = question if isinstance(question, Mapping) else vars(question)
+        values: Mapping[str, Any] = question if isinstance(question, Mapping) else vars(question)
         title = self._shape.title.name
         return f"{self._shape.name} {values.get('title', values.get(title))}: {happened}"
 
@@ -160,7 +182,7 @@ class QuestionRows(Generic[Q]):
     def close(self, unit: Unit, question: Q, status: str, *, at: datetime, **facts: Any) -> Q:
         """End a pending question of a locked run. ``facts`` are parameters of ``Shape.end``."""
         values = {**dict.fromkeys(self._shape.end), "at": at, **facts}
-        found = unit.find(self._record, self._close, {"question_id": question.id, "status": status, **values})
+        found = unit.find(self._read, self._close, {"question_id": question.id, "status": status, **values})
         if found is None:
             raise LostRace(f"{self._shape.name} {question.id!r} is no longer pending", expected="pending")
         if question.node_id is not None:
@@ -191,7 +213,7 @@ class QuestionRows(Generic[Q]):
             found.setdefault(row["run_id"], []).append(row["id"])
         return found, in_all
 
-    def expire(self, unit: Unit, run_id: str, ids: Sequence[str], now: datetime) -> list[dict[str, Any]]:
+    def expire(self, unit: Unit, run_id: str, ids: Sequence[str], now: datetime) -> list[ExpiredRow]:
         """Expire the overdue among these questions of a locked run. Returns their rows, the longest overdue first."""
         statement, values = self.expire_statement.of(ids)
         expired = unit.rows(statement, {**values, "run_id": run_id, "at": now})

@@ -115,15 +115,8 @@ def summaries(unit: Unit, rows: Sequence[RunSummaryRow]) -> tuple[RunSummary, ..
     if not rows:
         return ()
     statement, values = sql.TOTALS.of([row["id"] for row in rows])
-    totals = {found["workflow_run_id"]: _totals(found) for found in unit.rows(statement, values)}
+    totals = {found["workflow_run_id"]: Totals.of(summed(found)) for found in unit.rows(statement, values)}
     summed_rows = cast(Sequence[SummedRun], rows)
     for row in summed_rows:
         row["totals"] = totals.get(row["id"], NO_TOTALS)
     return tuple(map(RunSummary.of, rows))
-
-
-def _totals(found: dict[str, Any]) -> Totals:
-    del found["workflow_run_id"]
-    values = summed(found)
-    del values["total_tokens"]
-    return Totals.of(values)

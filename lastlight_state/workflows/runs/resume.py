@@ -10,33 +10,38 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.records import Record
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.workflows.approvals.records import Approval
-from lastlight_state.workflows.executions.records import Execution
-from lastlight_state.workflows.human_requests.records import HumanRequest
+from lastlight_state.workflows.approvals.records import Approval, WholeApprovalRow
+from lastlight_state.workflows.executions.records import Execution, WholeExecutionRow
+from lastlight_state.workflows.human_requests.records import HumanRequest, WholeRequestRow
 from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.kernel.executions import COLUMNS, IN_FLIGHT
 from lastlight_state.workflows.kernel.questions import PENDING_APPROVALS, PENDING_REQUESTS
 from lastlight_state.workflows.nodes.records import Node
 from lastlight_state.workflows.questions.records import as_of
 from lastlight_state.workflows.records import Loop, WorkflowRun
+from lastlight_state.workflows.rows import RunLoopRow, RunNodeRow
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, shown
 
 _run_id = bind("run_id", NODES.c.run_id)
 
 NODES_OF_RUN = prepared(
-    sa.select(*NODES.c).where(NODES.c.run_id == _run_id).order_by(NODES.c.node_id, NODES.c.iteration)
+    sa.select(*NODES.c).where(NODES.c.run_id == _run_id).order_by(NODES.c.node_id, NODES.c.iteration),
+    RunNodeRow,
 )
-LOOPS_OF_RUN = prepared(sa.select(*LOOPS.c).where(LOOPS.c.run_id == _run_id).order_by(LOOPS.c.loop_id))
+LOOPS_OF_RUN = prepared(sa.select(*LOOPS.c).where(LOOPS.c.run_id == _run_id).order_by(LOOPS.c.loop_id), RunLoopRow)
 IN_FLIGHT_OF_RUN = prepared(
     through(sa.select(*COLUMNS), EXECUTIONS, "ix_executions_signs")
     .where(EXECUTIONS.c.workflow_run_id == _run_id, IN_FLIGHT)
-    .order_by(EXECUTIONS.c.started_at, EXECUTIONS.c.id)
+    .order_by(EXECUTIONS.c.started_at, EXECUTIONS.c.id),
+    WholeExecutionRow,
 )
 GATES_OF_RUN = prepared(
-    sa.select(*shown(APPROVALS.c)).where(*PENDING_APPROVALS).order_by(APPROVALS.c.created_at, APPROVALS.c.id)
+    sa.select(*shown(APPROVALS.c)).where(*PENDING_APPROVALS).order_by(APPROVALS.c.created_at, APPROVALS.c.id),
+    WholeApprovalRow,
 )
 REQUESTS_OF_RUN = prepared(
-    sa.select(*shown(REQUESTS.c)).where(*PENDING_REQUESTS).order_by(REQUESTS.c.requested_at, REQUESTS.c.id)
+    sa.select(*shown(REQUESTS.c)).where(*PENDING_REQUESTS).order_by(REQUESTS.c.requested_at, REQUESTS.c.id),
+    WholeRequestRow,
 )
 
 
@@ -60,9 +65,9 @@ def read(unit: Unit, run_id: str, now: datetime) -> ResumeView:
     return ResumeView.of(
         {
             "run": run,
-            "nodes": tuple(unit.all(Node, NODES_OF_RUN, here)),
-            "loops": tuple(unit.all(Loop, LOOPS_OF_RUN, here)),
-            "executions": tuple(unit.all(Execution, IN_FLIGHT_OF_RUN, here)),
+            "nodes": tuple(unit.all(Node.of, NODES_OF_RUN, here)),
+            "loops": tuple(unit.all(Loop.of, LOOPS_OF_RUN, here)),
+            "executions": tuple(unit.all(Execution.of, IN_FLIGHT_OF_RUN, here)),
             "approvals": tuple(Approval.of(as_of(row, now)) for row in unit.rows(GATES_OF_RUN, here)),
             "human_requests": tuple(HumanRequest.of(as_of(row, now)) for row in unit.rows(REQUESTS_OF_RUN, here)),
         }

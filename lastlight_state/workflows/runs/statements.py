@@ -17,7 +17,7 @@ from lastlight_state.db.statements import Family, Statement, bind, constant, num
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.checks import TriggerColumns
 from lastlight_state.workflows.indexes import RUN_SUMMARY
-from lastlight_state.workflows.kernel.executions import SUMS, of_runs
+from lastlight_state.workflows.kernel.executions import SUMS, SumsRow, of_runs
 from lastlight_state.workflows.kernel.live import BY_LIVE_STATUS
 from lastlight_state.workflows.kernel.rows import DETAIL, NEW_COLUMNS, LockedRun, locking
 from lastlight_state.workflows.kernel.transitions import recorded
@@ -57,6 +57,12 @@ class KeyedRun(RunDetailRow, total=False):
     """A run that was found by its key, and the digest of what it was created with."""
 
     create_digest: str | None
+
+
+class RunSumsRow(SumsRow):
+    """The sums of a run's executions."""
+
+    workflow_run_id: str
 
 
 class EndedRun(LockedRun):
@@ -152,13 +158,13 @@ def listing_of(chosen: Mapping[str, Any]) -> Listing[RunSummaryRow]:
     return LIST if statuses is None or not set(statuses) <= set(LIVE) else LIVE_LIST
 
 
-def _totals(ids: Sequence[sa.BindParameter[Any]]) -> Statement:
+def _totals(ids: Sequence[sa.BindParameter[Any]]) -> Statement[RunSumsRow]:
     run_id = EXECUTIONS.c.workflow_run_id
-    return Statement(*of_runs((run_id, *SUMS), run_id.in_(ids), by_run=True))
+    return Statement(*of_runs((run_id, *SUMS), run_id.in_(ids), by_run=True), row=RunSumsRow)
 
 
 #: The totals of runs.
-TOTALS = Family("run", _totals)
+TOTALS = Family("run", _totals, RunSumsRow)
 
 _children = sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")).cte("tree", recursive=True)
 _tree = _children.union(sa.select(RUNS.c.id).where(RUNS.c.parent_run_id == _children.c.id))

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.statements import Row, Statement, Values
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.kernel import rows
-from lastlight_state.workflows.kernel.executions import COUNTED
+from lastlight_state.workflows.kernel.executions import SumsRow
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.usage import statements as sql
-from lastlight_state.workflows.usage.records import ThreadUsage, UsageBucket, UsageGroup, UsageStats, UsageTotals
+from lastlight_state.workflows.usage.records import (
+    BucketRow,
+    ThreadUsage,
+    UsageBucket,
+    UsageGroup,
+    UsageStats,
+    UsageTotals,
+)
 
 _MOST, _RUN = limits_of(EXECUTIONS), limits_of(RUNS)
 
@@ -34,7 +41,6 @@ Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill"]
 MOST_DAYS, MOST_HOURS = 366, 744
 _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 _NO_OUTCOMES = dict.fromkeys(sorted(words.OUTCOMES), 0)
-_NO_SUMS = dict.fromkeys(COUNTED, 0)
 
 
 class Rollups(Repository):
@@ -53,7 +59,7 @@ class Rollups(Repository):
 
     def for_trigger(self, trigger_id: str, *, workflow_names: Sequence[str] | None = None) -> UsageTotals:
         """The usage of a trigger's runs, or of those of these workflows. Executions without a run do not count."""
-        values: dict[str, Any] = {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id)}
+        values: Row = {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id)}
         names = None if workflow_names is None else shared.several_workflows(workflow_names)
         if names is None:
             return self._totals(sql.FOR_TRIGGER, values)
@@ -101,7 +107,7 @@ class Rollups(Repository):
         }
         if values["until"] < values["since"]:
             raise InvalidValue("until", "must not be before since")
-        return tuple(self._all(UsageGroup, statement, values))
+        return tuple(self._all(UsageGroup.of, statement, values))
 
     def stats(self, *, since: datetime) -> UsageStats:
         """Executions from ``since`` on by outcome, skill and trigger type, those in flight, and those of today.
@@ -160,21 +166,21 @@ class Rollups(Repository):
 
         return self._viewing(work)
 
-    def _buckets(self, count: int, size: timedelta, filters: dict[str, Any]) -> tuple[UsageBucket, ...]:
+    def _buckets(self, count: int, size: timedelta, filters: Row) -> tuple[UsageBucket, ...]:
         last = _floor(self._now(), size)
         starts = [last - size * back for back in range(count - 1, -1, -1)]
         letters = 10 if size == _DAY else 13
         statement = sql.buckets(letters, frozenset(filters))
-        values = {"since": starts[0], "until": self._end()}
+        values: Row = {"since": starts[0], "until": self._end()}
         for given in filters.values():
             values |= given
-        found: dict[str, dict[str, dict[str, Any]]] = {}
+        found: dict[str, list[BucketRow]] = {}
         for row in self._reading(lambda unit: unit.rows(statement, values)):
-            found.setdefault(row["bucket"], {})[row["outcome"]] = row
-        return tuple(_bucket(start, found.get(iso_text(start)[:letters], {})) for start in starts)
+            found.setdefault(row["bucket"], []).append(row)
+        return tuple(_bucket(start, found.get(iso_text(start)[:letters], [])) for start in starts)
 
-    def _totals(self, statement: Statement, values: dict[str, Any]) -> UsageTotals:
-        [totals] = self._all(UsageTotals, statement, values)
+    def _totals(self, statement: Statement[SumsRow], values: Values) -> UsageTotals:
+        [totals] = self._all(UsageTotals.of, statement, values)
         return totals
 
     def _since(self, since: datetime) -> dict[str, datetime]:
@@ -186,14 +192,13 @@ class Rollups(Repository):
         return self._now() + timedelta(milliseconds=1)
 
 
-def _totals(unit: Unit, statement: Statement, values: dict[str, Any]) -> UsageTotals:
-    return unit.all(UsageTotals, statement, values)[0]
+def _totals(unit: Unit, statement: Statement[SumsRow], values: Values) -> UsageTotals:
+    return unit.all(UsageTotals.of, statement, values)[0]
 
 
-def _bucket(start: datetime, by_outcome: dict[str, dict[str, Any]]) -> UsageBucket:
-    sums = {name: sum(row[name] for row in by_outcome.values()) for name in COUNTED}
-    counts = {outcome: row["executions"] for outcome, row in by_outcome.items()}
-    return UsageBucket.of({**_NO_SUMS, **sums, "start": start, "outcomes": _NO_OUTCOMES | counts})
+def _bucket(start: datetime, by_outcome: Sequence[BucketRow]) -> UsageBucket:
+    counts = {row["outcome"]: row["executions"] for row in by_outcome}
+    return UsageBucket.of_parts(by_outcome, start, _NO_OUTCOMES | counts)
 
 
 def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ThreadUsage, ...]:
@@ -204,7 +209,7 @@ def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ThreadUsage, ...]:
     return tuple(ThreadUsage.of(found[trigger]) for trigger in triggers)
 
 
-def _newest(unit: Unit, skill: str | None, workflow: str | None, values: dict[str, Any]) -> list[str]:
+def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values) -> list[str]:
     """The outcomes of the newest executions that succeeded, failed or were interrupted."""
     skills = [skill] if skill is not None else []
     statement = sql.NEWEST
@@ -214,16 +219,16 @@ def _newest(unit: Unit, skill: str | None, workflow: str | None, values: dict[st
         if not skills:
             return []
         if len(skills) > sql.MOST_SKILLS:
-            skills, statement, values = [], sql.NEWEST_OF_WORKFLOW, values | of_workflow
+            skills, statement, values = [], sql.NEWEST_OF_WORKFLOW, {**values, **of_workflow}
     if skills:
         statement, given = sql.NEWEST_OF_SKILLS.of(skills)
-        values = values | given
+        values = {**values, **given}
     return [row["outcome"] for row in unit.rows(statement, values)]
 
 
-def _filters(workflow: str | None, repo: str | None, model: str | None) -> dict[str, Any]:
+def _filters(workflow: str | None, repo: str | None, model: str | None) -> Row:
     """The filters given, each with its parameters."""
-    given: dict[str, Any] = {}
+    given: Row = {}
     if workflow is not None:
         given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, _RUN.workflow_name))
     if model is not None:

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Self
+from typing import Self
 
-from lastlight_state.db.records import Record
-from lastlight_state.workflows.kernel.executions import summed
+from lastlight_state.db.records import Record, made
+from lastlight_state.workflows.kernel.executions import SumsRow, summed, total_tokens
 from lastlight_state.workflows.records import Totals
+
+
+class OutcomeSumsRow(SumsRow):
+    """The sums of the executions that ended in one way."""
+
+    outcome: str
+
+
+class BucketRow(OutcomeSumsRow):
+    """The sums of one hour or day, by outcome."""
+
+    bucket: str
+
+
+class GroupRow(SumsRow):
+    """The sums of the executions of one key."""
+
+    key: str | None
+
+
+class ThreadRow(SumsRow):
+    """The sums of a chat thread."""
+
+    trigger_id: str
+    first_at: datetime
+    last_at: datetime
 
 
 class UsageTotals(Totals):
@@ -20,8 +47,8 @@ class UsageTotals(Totals):
     total_tokens: int = 0
 
     @classmethod
-    def of(cls, values: dict[str, Any]) -> Self:
-        return super().of(summed(values))
+    def of(cls, values: SumsRow) -> Self:
+        return made(cls, {**summed(values), "total_tokens": total_tokens(values)})
 
 
 class UsageBucket(UsageTotals):
@@ -30,11 +57,31 @@ class UsageBucket(UsageTotals):
     start: datetime
     outcomes: dict[str, int]
 
+    @classmethod
+    def of_parts(cls, parts: Sequence[BucketRow], start: datetime, outcomes: dict[str, int]) -> Self:
+        """The bucket of its sums by outcome."""
+        total: SumsRow = {
+            "executions": sum(part["executions"] for part in parts),
+            "cost_micros": sum(part["cost_micros"] for part in parts),
+            "cost_picos": sum(part["cost_picos"] for part in parts),
+            "input_tokens": sum(part["input_tokens"] for part in parts),
+            "output_tokens": sum(part["output_tokens"] for part in parts),
+            "cache_read_input_tokens": sum(part["cache_read_input_tokens"] for part in parts),
+            "cache_creation_input_tokens": sum(part["cache_creation_input_tokens"] for part in parts),
+            "included_cache_reads": sum(part["included_cache_reads"] for part in parts),
+        }
+        sums = {**summed(total), "total_tokens": total_tokens(total)}
+        return made(cls, {**sums, "start": start, "outcomes": outcomes})
+
 
 class UsageGroup(UsageTotals):
     """The executions of one key. The key None holds those without one."""
 
     key: str | None
+
+    @classmethod
+    def of(cls, values: GroupRow) -> Self:  # type: ignore[override]
+        return made(cls, {"key": values["key"], **summed(values), "total_tokens": total_tokens(values)})
 
 
 class ThreadUsage(UsageTotals):
@@ -43,6 +90,11 @@ class ThreadUsage(UsageTotals):
     trigger_id: str
     first_at: datetime
     last_at: datetime
+
+    @classmethod
+    def of(cls, values: ThreadRow) -> Self:  # type: ignore[override]
+        thread = {"trigger_id": values["trigger_id"], "first_at": values["first_at"], "last_at": values["last_at"]}
+        return made(cls, {**thread, **summed(values), "total_tokens": total_tokens(values)})
 
 
 class UsageStats(Record):

@@ -7,8 +7,9 @@ narrow index. On Postgres they read ranges of the narrow indexes and the rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -17,9 +18,38 @@ from lastlight_state.db.indexes import AmongFew, through
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.workflows import repos
-from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, of_runs
+from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, SumsRow, of_runs
 from lastlight_state.workflows.money import MILLION
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+from lastlight_state.workflows.usage.records import BucketRow, GroupRow, OutcomeSumsRow, ThreadRow
+
+
+class CountedRow(TypedDict):
+    """How many executions have a key."""
+
+    key: str
+    executions: int
+
+
+class OfOutcomeRow(TypedDict):
+    """The outcome of an execution."""
+
+    outcome: str
+
+
+class SkillRow(TypedDict):
+    """A skill."""
+
+    skill: str
+
+
+class ActiveThreadRow(TypedDict):
+    """The newest turn of a chat thread."""
+
+    trigger_id: str
+    started_at: datetime
+    id: str
+
 
 MOST_GROUPS = 500
 _COLON: sa.ColumnElement[str] = sa.literal_column("':'")
@@ -38,22 +68,22 @@ def _over_all(*shown: Any) -> sa.Select[Any]:
 
 
 _this_run = _c.workflow_run_id == bind("run_id", _c.workflow_run_id)
-FOR_RUN = Statement(*of_runs(SUMS, _this_run))
-FOR_REPO = prepared(_over_all(*SUMS).where(_window, _of_repo["owned_repo"]))
+FOR_RUN = Statement(*of_runs(SUMS, _this_run), row=SumsRow)
+FOR_REPO = prepared(_over_all(*SUMS).where(_window, _of_repo["owned_repo"]), SumsRow)
 
 _runs_of_trigger = through(sa.select(RUNS.c.id), RUNS, "idx_workflow_runs_trigger").where(
     RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id)
 )
 _of_trigger = AmongFew(_c.workflow_run_id, _runs_of_trigger)
-FOR_TRIGGER = Statement(*of_runs(SUMS, _of_trigger))
+FOR_TRIGGER = Statement(*of_runs(SUMS, _of_trigger), row=SumsRow)
 
 
-def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> Statement:
+def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> Statement[SumsRow]:
     runs = _runs_of_trigger.where(RUNS.c.workflow_name.in_(names))
-    return Statement(*of_runs(SUMS, AmongFew(_c.workflow_run_id, runs)))
+    return Statement(*of_runs(SUMS, AmongFew(_c.workflow_run_id, runs)), row=SumsRow)
 
 
-FOR_TRIGGER_AND_NAMES = Family("name", _for_trigger_and_names)
+FOR_TRIGGER_AND_NAMES = Family("name", _for_trigger_and_names, SumsRow)
 
 #: The filters of buckets.
 FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
@@ -69,12 +99,13 @@ def skills_of(workflow: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=128)
-def buckets(letters: int, filters: frozenset[str]) -> Statement:
+def buckets(letters: int, filters: frozenset[str]) -> Statement[BucketRow]:
     """Sums by bucket and outcome. A bucket is the first letters of a time: ten for days, thirteen for hours."""
     bucket = utc_bucket(_c.started_at, number(letters))
     chosen = (FILTERS[name] for name in sorted(filters))
     return prepared(
-        _over_all(bucket.label("bucket"), OUTCOME, *SUMS).where(_window, *chosen).group_by(bucket, OUTCOME.element)
+        _over_all(bucket.label("bucket"), OUTCOME, *SUMS).where(_window, *chosen).group_by(bucket, OUTCOME.element),
+        BucketRow,
     )
 
 
@@ -87,7 +118,7 @@ _KEYS: Mapping[str, sa.ColumnElement[Any]] = {
 }
 
 
-def _grouped(key: sa.ColumnElement[Any]) -> Statement:
+def _grouped(key: sa.ColumnElement[Any]) -> Statement[GroupRow]:
     """The most expensive groups. The key is sorted through ``coalesce``: the databases sort NULL to opposite ends."""
     micros, picos = SUMS[1].element, SUMS[2].element
     million = number(MILLION)
@@ -97,26 +128,28 @@ def _grouped(key: sa.ColumnElement[Any]) -> Statement:
         .where(_window)
         .group_by(key)
         .order_by(cost[0].desc(), cost[1].desc(), sa.func.coalesce(key, sa.literal_column("''")), key.is_(None))
-        .limit(number(MOST_GROUPS))
+        .limit(number(MOST_GROUPS)),
+        GroupRow,
     )
 
 
 BY = {dimension: _grouped(key) for dimension, key in _KEYS.items()}
 
 
-def _counted(column: sa.Column[Any]) -> Statement:
+def _counted(column: sa.Column[Any]) -> Statement[CountedRow]:
     count = sa.func.count()
     return prepared(
         _over_all(column.label("key"), count.label("executions"))
         .where(_window)
         .group_by(column)
         .order_by(count.desc(), column)
-        .limit(number(MOST_GROUPS))
+        .limit(number(MOST_GROUPS)),
+        CountedRow,
     )
 
 
-SINCE = prepared(_over_all(*SUMS).where(_window))
-OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_window).group_by(OUTCOME.element))
+SINCE = prepared(_over_all(*SUMS).where(_window), SumsRow)
+OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_window).group_by(OUTCOME.element), OutcomeSumsRow)
 SKILLS_SINCE = _counted(_c.skill)
 TRIGGER_TYPES_SINCE = _counted(_c.trigger_type)
 RUNNING_NOW = prepared(
@@ -146,17 +179,18 @@ def _newest_of_skills(skills: Any) -> Any:
     )
 
 
-def _newest(*conditions: sa.ColumnElement[bool]) -> Statement:
+def _newest(*conditions: sa.ColumnElement[bool]) -> Statement[OfOutcomeRow]:
     return prepared(
         _over_all(OUTCOME)
         .where(_judged, *conditions)
         .order_by(_c.started_at.desc(), _c.id.desc())
-        .limit(bind("most", _c.turns))
+        .limit(bind("most", _c.turns)),
+        OfOutcomeRow,
     )
 
 
 NEWEST = _newest()
-NEWEST_OF_SKILLS = Family("skill", _newest_of_skills)
+NEWEST_OF_SKILLS = Family("skill", _newest_of_skills, OfOutcomeRow)
 #: For workflows of more than `MOST_SKILLS` skills: reads all newer rows.
 NEWEST_OF_WORKFLOW = _newest(FILTERS["workflow"])
 
@@ -169,7 +203,8 @@ _next = (
 _skills = _first.union_all(sa.select(_next).where(_first.c.skill.is_not(None)))
 #: The skills of a workflow. Steps from skill to skill by their index, however many executions each has.
 SKILLS_OF_WORKFLOW = prepared(
-    sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(number(MOST_SKILLS + 1))
+    sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(number(MOST_SKILLS + 1)),
+    SkillRow,
 )
 
 _IS_CHAT = _c.skill == constant("chat")
@@ -207,6 +242,7 @@ THREADS = Listing(
     filters={"since": _since},
     always=(_IS_CHAT, _often(_newer_turn.is_(None))),
     through="idx_executions_skill",
+    row=ActiveThreadRow,
 )
 
 
@@ -218,4 +254,4 @@ def _turns(triggers: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 
 #: The sums of chat threads.
-TURNS = Family("trigger", _turns)
+TURNS = Family("trigger", _turns, ThreadRow)

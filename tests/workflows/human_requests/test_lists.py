@@ -178,8 +178,8 @@ def test_what_hangs_on_a_run_or_a_list_of_ids_is_read_by_those(many: StateStore,
     for statement in (questions.BLOCKING, questions._CLOSE[1]):
         plan = plan_of(database, many, statement, values)
         assert BY_RUN[database.name] in plan.text, plan
-    statement, ids_given = sql.QUESTIONS.expire_statement.of([f"h-r{index}" for index in range(100)])
-    plan = plan_of(database, many, statement, {**values, **ids_given})
+    expiring, ids_given = sql.QUESTIONS.expire_statement.of([f"h-r{index}" for index in range(100)])
+    plan = plan_of(database, many, expiring, {**values, **ids_given})
     assert not plan.scans_the_table, plan
     assert "_inbox" not in plan.text, plan
 

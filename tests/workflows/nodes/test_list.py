@@ -144,7 +144,7 @@ def test_lists_of_nodes_read_what_they_show(every_backend: StateStore, database:
     now = database.clock.now()
     of_run: dict[str, Any] = {"run_id": "r7"}
     due = {f"states_{n}": state for n, state in enumerate(WAITING_NODE)}
-    lists: list[tuple[Listing, dict[str, Any], tuple[Any, ...], str]] = [
+    lists: list[tuple[Listing[Any], dict[str, Any], tuple[Any, ...], str]] = [
         (sql.LIST, of_run, ("n1", 1), "run_nodes"),
         (sql.LIST, {**of_run, "node_id": "n1"}, ("n1", 1), "run_nodes"),
         (sql.ITERATIONS, {**of_run, "node_id": "n1"}, (1,), "run_nodes"),

@@ -37,7 +37,7 @@ class Plans:
             **sql.skills_of("w3"),
         }  # fmt: skip
 
-    def of(self, statement: Statement, **given: Any) -> Plan:
+    def of(self, statement: Statement[Any], **given: Any) -> Plan:
         return plan_of(self.database, self.store, statement, self.given | given, in_order=True)
 
 
@@ -47,12 +47,14 @@ def check(plans: Plans) -> None:
     skills, skills_given = sql.NEWEST_OF_SKILLS.of(["w1:1", "w1:2"])
     plans.given |= names_given | skills_given
     every_filter = frozenset(sql.FILTERS) - {"bare_repo"}
-    checked = [
+    checked: list[tuple[Statement[Any], str, str]] = [
         (sql.FOR_RUN, OF_RUNS, IN_RUNS),
         (sql.FOR_TRIGGER, OF_RUNS, IN_RUNS),
         (names, OF_RUNS, IN_RUNS),
-        *((each, SINCE, IN_TIME) for each in (sql.FOR_REPO, *sql.BY.values())),
-        *((each, SINCE, IN_TIME) for each in (sql.SINCE, sql.OUTCOMES_SINCE)),
+        (sql.FOR_REPO, SINCE, IN_TIME),
+        *((each, SINCE, IN_TIME) for each in sql.BY.values()),
+        (sql.SINCE, SINCE, IN_TIME),
+        (sql.OUTCOMES_SINCE, SINCE, IN_TIME),
         *((each, SINCE, IN_TIME) for each in (sql.SKILLS_SINCE, sql.TRIGGER_TYPES_SINCE)),
         (sql.buckets(10, frozenset()), SINCE, IN_TIME),
         (sql.buckets(13, every_filter), SINCE, "Index"),
@@ -87,7 +89,8 @@ def test_no_rollup_takes_a_text_or_a_column_behind_one(sqlite_database: Database
     plans = Plans(sqlite_database, store, 0)
     names, names_given = sql.FOR_TRIGGER_AND_NAMES.of(["w1"])
     given = plans.given | names_given
-    for statement in (sql.FOR_REPO, *sql.BY.values(), sql.SINCE, sql.NEWEST):
+    narrow: tuple[Statement[Any], ...] = (sql.FOR_REPO, *sql.BY.values(), sql.SINCE, sql.NEWEST)
+    for statement in narrow:
         assert columns_of_rows(sqlite_database, store, statement, given) == set()
     for statement in (sql.FOR_RUN, sql.FOR_TRIGGER, names):
         assert columns_of_rows(sqlite_database, store, statement, given) == {"id", "started_at"}
