@@ -11,6 +11,7 @@ from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import MOST_VALUES
+from lastlight_state.db.statements import Row
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, NodeRef, PhaseEntry, Trigger
@@ -92,9 +93,9 @@ def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def list_filters(
     statuses: Sequence[str] | None, workflow_names: Sequence[str] | None, repo: str | None, since: datetime | None
-) -> dict[str, Any]:
+) -> Row:
     """The filters of a list of runs, as its statements name them."""
-    given: dict[str, Any] = {
+    given: Row = {
         "statuses": None
         if statuses is None
         else [valid.word("statuses", status, words.RUN_STATUSES) for status in valid.several("statuses", statuses)],

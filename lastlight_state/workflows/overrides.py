@@ -6,8 +6,6 @@ decides. Runs that exist already are not touched. `clear` deletes an override.
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 
 from lastlight_state.db import valid
@@ -19,6 +17,7 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.upserts import upsert
 from lastlight_state.workflows.records import WorkflowOverride
+from lastlight_state.workflows.rows import WorkflowOverrideRow
 from lastlight_state.workflows.tables import OVERRIDES
 
 _MOST = limits_of(OVERRIDES)
@@ -37,12 +36,13 @@ PUT = prepared(
             "updated_by": new.updated_by,
             "reason": new.reason,
         },
-    )
+    ),
+    WorkflowOverrideRow,
 )
-FIND = prepared(sa.select(*_COLUMNS).where(_this))
+FIND = prepared(sa.select(*_COLUMNS).where(_this), WorkflowOverrideRow)
 IS_ENABLED = prepared(sa.select(OVERRIDES.c.enabled).where(_this))
 CLEAR = prepared(sa.delete(OVERRIDES).where(_this))
-LIST = Listing("workflow_overrides", _COLUMNS, order=(OVERRIDES.c.name,), descending=False)
+LIST = Listing("workflow_overrides", _COLUMNS, order=(OVERRIDES.c.name,), descending=False, row=WorkflowOverrideRow)
 
 
 class Overrides(Repository):
@@ -55,7 +55,7 @@ class Overrides(Repository):
 
     def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
         """Switch a workflow on or off. Replaces an earlier override as a whole, ``by`` and ``reason`` included."""
-        row: dict[str, Any] = {
+        row: WorkflowOverrideRow = {
             "name": valid.identifier("name", name, _MOST.name),
             "enabled": valid.flag("enabled", enabled),
             "updated_at": self._now(),
@@ -67,7 +67,7 @@ class Overrides(Repository):
     def find(self, name: str) -> WorkflowOverride | None:
         """The override of this workflow, or None."""
         values = {"name": valid.sought("name", name)}
-        return self._find(WorkflowOverride, FIND, values)
+        return self._find(WorkflowOverride.of, FIND, values)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
         """A page of overrides, by name."""

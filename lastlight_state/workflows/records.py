@@ -9,7 +9,7 @@ from typing import Any, Self, TypedDict
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.records import Record, made
 from lastlight_state.workflows.repos import split_legacy
-from lastlight_state.workflows.rows import RunLoopRow
+from lastlight_state.workflows.rows import RunLoopRow, WorkflowOverrideRow
 
 
 class Loop(Record):
@@ -275,6 +275,10 @@ class WorkflowOverride(Record):
     updated_at: datetime
     updated_by: str | None
     reason: str | None
+
+    @classmethod
+    def of(cls, values: WorkflowOverrideRow) -> Self:
+        return super().of(values)
 
 
 def _time_of(text: Any) -> datetime | None:

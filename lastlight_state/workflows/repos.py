@@ -7,7 +7,6 @@ a trigger id. Foreign rows may hold ``owner/name`` in the column ``repo``, and a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -16,7 +15,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.listing import MOST_VALUES
 from lastlight_state.db.several import Several
-from lastlight_state.db.statements import bind, number
+from lastlight_state.db.statements import Row, bind, number
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows.tables import RUNS
 
@@ -87,7 +86,7 @@ def asked(repo: str) -> dict[str, dict[str, str]]:
     return {"bare_repo": {"repo_name": name}} if owner is None else _owned(owner, name)
 
 
-def asked_several(given: str | Sequence[str]) -> dict[str, Any]:
+def asked_several(given: str | Sequence[str]) -> Row:
     """The condition for a filter by one repository, or by at most 50, and its parameters.
 
     ``owned_repos`` are several with their owners, ``any_repos`` are several of which at least one is a bare name.
@@ -125,7 +124,7 @@ def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     return [dict(one) for one in sorted({tuple(sorted(each.items())) for each in given})]
 
 
-def owned(owner: str | None, name: str | None) -> dict[str, dict[str, Any]]:
+def owned(owner: str | None, name: str | None) -> dict[str, Row]:
     """The condition for one repository and its parameters. Without an owner: rows that have none."""
     return _owned(*_named(owner, name))
 
@@ -137,5 +136,5 @@ def _named(owner: str | None, repo: str | None) -> tuple[str | None, str]:
     return owner, name
 
 
-def _owned(owner: str | None, name: str) -> dict[str, dict[str, Any]]:
+def _owned(owner: str | None, name: str) -> dict[str, Row]:
     return {"owned_repo": {"repo_owner": owner, "repo_name": name, "qualified": f"{owner}/{name}" if owner else name}}

@@ -9,10 +9,10 @@ sender stores the signal and then resumes the runs that wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 import sqlalchemy as sa
 
@@ -72,7 +72,14 @@ def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, c
     return Pause(gates=tuple(ids), wait=wait)
 
 
-def _not_open(question: Mapping[str, Any] | None, question_id: str) -> StateError:
+class QuestionRow(TypedDict):
+    """The kind and status of a question."""
+
+    kind: str
+    status: str
+
+
+def _not_open(question: QuestionRow | None, question_id: str) -> StateError:
     """The error for a question that the run cannot wait for: already closed, or not a question of this run."""
     if question is None:
         return valid.not_found("approval", question_id)
@@ -91,7 +98,8 @@ QUESTION = prepared(
                 ("human_request", REQUESTS, REQUESTS.c.run_id),
             )
         )
-    )
+    ),
+    QuestionRow,
 )
 
 

@@ -146,14 +146,18 @@ def give_up(unit: Unit, listeners: Listeners, values: GivingUp, reason: str) -> 
     if row is None or row["kind"] not in ("abandoned", "offered"):
         return False
     if row["cancel_requested_at"] is not None:
-        asked: dict[str, Any] = {"reason": "run.cancelled", "detail": "nobody held it", "source": "supervisor"}
-        transitions.end(unit, listeners, row, "cancelled", at=values["at"], **asked)
+        transitions.end(
+            unit, listeners, row, "cancelled", at=values["at"], reason="run.cancelled", detail="nobody held it",
+            source="supervisor",
+        )  # fmt: skip
         return True
     if row["kind"] == "offered" or row["restart_count"] < row["max_restarts"]:
         return False
     error = f"gave up after {row['restart_count']} restarts"
-    said: dict[str, Any] = {"reason": "claim.gave_up", "detail": reason, "at": values["at"], "source": "supervisor"}
-    transitions.end(unit, listeners, row, "failed", error=error, **said)
+    transitions.end(
+        unit, listeners, row, "failed", error=error, at=values["at"], reason="claim.gave_up", detail=reason,
+        source="supervisor",
+    )  # fmt: skip
     return True
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.statements import RowT
 from lastlight_state.db.unit import Found, Unit
 from lastlight_state.db.windows import damaged_row
 from lastlight_state.errors import CorruptData
@@ -17,6 +17,7 @@ from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.health import statements as sql
 from lastlight_state.workflows.health.records import RunState, UnhealthyRun
 from lastlight_state.workflows.health.state import Facts, OwnerAlive, PendingQuestions, derive
+from lastlight_state.workflows.health.statements import EarliestRow, JudgedRow
 
 _LIVE = {"statuses": list(words.LIVE)}
 
@@ -56,7 +57,7 @@ class Health(Repository):
         now = self._now()
 
         def work(unit: Unit) -> Page[UnhealthyRun]:
-            page = sql.LIVE.page(unit, dict, limit=limit, page_token=page_token, given=given)
+            page = sql.LIVE.page(unit, lambda row: row, limit=limit, page_token=page_token, given=given)
             found = [*zip(page.items, _facts(unit, page.items), strict=True)]
             judged = [_judged(row, facts, now) for row, facts in found if isinstance(facts, Facts)]
             damaged = [damaged_row(facts) for _, facts in found if isinstance(facts, CorruptData)]
@@ -69,7 +70,7 @@ class Health(Repository):
         return self._viewing(work)
 
 
-def _facts(unit: Unit, rows: Sequence[dict[str, Any]]) -> list[Facts | CorruptData]:
+def _facts(unit: Unit, rows: Sequence[JudgedRow]) -> list[Facts | CorruptData]:
     """The facts of at most 500 runs, with three more statements for all of them; or which of them cannot be read."""
     if not rows:
         return []
@@ -78,22 +79,40 @@ def _facts(unit: Unit, rows: Sequence[dict[str, Any]]) -> list[Facts | CorruptDa
     questions: dict[str, tuple[PendingQuestions, ...]] = {}
     for family in sql.QUESTIONS:
         for found in _sound(unit.readable(*family.of(ids)), damaged):
-            run_id = found.pop("run_id")
+            run_id = found["run_id"]
             questions[run_id] = (*questions.get(run_id, ()), _questions(found))
     silent = {row["run_id"]: row["silent_since"] for row in _sound(unit.readable(*sql.SILENT.of(ids)), damaged)}
-    names = (*sql.STORED, "status_since", "disabled_since")
     return [
-        damaged.get(row["id"])
-        or Facts(
-            **{name: row[name] for name in names},
-            silent_since=silent.get(row["id"]),
-            questions=questions.get(row["id"], ()),
-        )
-        for row in rows
+        damaged.get(row["id"]) or _facts_of(row, silent.get(row["id"]), questions.get(row["id"], ())) for row in rows
     ]
 
 
-def _sound(found: Found, damaged: dict[str, CorruptData]) -> Iterator[dict[str, Any]]:
+def _facts_of(row: JudgedRow, silent_since: datetime | None, questions: tuple[PendingQuestions, ...]) -> Facts:
+    return Facts(
+        status=row["status"],
+        workflow_name=row["workflow_name"],
+        started_at=row["started_at"],
+        updated_at=row["updated_at"],
+        transition_seq=row["transition_seq"],
+        restart_count=row["restart_count"],
+        max_restarts=row["max_restarts"],
+        claim_owner=row["claim_owner"],
+        lease_expires_at=row["lease_expires_at"],
+        wake_at=row["wake_at"],
+        pause_reason=row["pause_reason"],
+        waiting_for=row["waiting_for"],
+        correlation_id=row["correlation_id"],
+        cancel_requested_at=row["cancel_requested_at"],
+        deadline_at=row["deadline_at"],
+        queued_at=row["queued_at"],
+        status_since=row["status_since"],
+        disabled_since=row["disabled_since"],
+        silent_since=silent_since,
+        questions=questions,
+    )
+
+
+def _sound(found: Found[RowT], damaged: dict[str, CorruptData]) -> Iterator[RowT]:
     """The rows that can be read. The others are noted with their run."""
     for at, row in enumerate(found.rows):
         if isinstance(row, CorruptData):
@@ -103,11 +122,24 @@ def _sound(found: Found, damaged: dict[str, CorruptData]) -> Iterator[dict[str, 
             yield row
 
 
-def _questions(found: dict[str, Any]) -> PendingQuestions:
-    node_id, iteration = found.pop("node_id"), found.pop("iteration")
-    return PendingQuestions(node=None if node_id is None else NodeRef(node_id, iteration), **found)
+def _questions(found: EarliestRow) -> PendingQuestions:
+    return PendingQuestions(
+        kind=found["kind"],
+        id=found["id"],
+        node=None if found["node_id"] is None else NodeRef(found["node_id"], found["iteration"]),
+        label=found["label"],
+        asked_at=found["asked_at"],
+        expires_at=found["expires_at"],
+        count=found["count"],
+        first_expiry=found["first_expiry"],
+    )
 
 
-def _judged(row: dict[str, Any], facts: Facts, now: datetime) -> UnhealthyRun:
-    shown = {name: row[name] for name in ("id", "workflow_name", "trigger_id", "started_at")}
-    return UnhealthyRun(**shown, state=derive(facts, now))
+def _judged(row: JudgedRow, facts: Facts, now: datetime) -> UnhealthyRun:
+    return UnhealthyRun(
+        id=row["id"],
+        workflow_name=row["workflow_name"],
+        trigger_id=row["trigger_id"],
+        started_at=row["started_at"],
+        state=derive(facts, now),
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -16,6 +17,54 @@ from lastlight_state.workflows.kernel.live import BY_LIVE_STATUS, covered
 from lastlight_state.workflows.kernel.nodes import label_of
 from lastlight_state.workflows.kernel.questions import pending
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
+
+
+class JudgedRow(TypedDict):
+    """A run with what its state is derived from."""
+
+    id: str
+    trigger_id: str
+    status: str
+    workflow_name: str
+    started_at: datetime
+    updated_at: datetime
+    transition_seq: int
+    restart_count: int
+    max_restarts: int
+    claim_owner: str | None
+    lease_expires_at: datetime | None
+    wake_at: datetime | None
+    pause_reason: str | None
+    waiting_for: str | None
+    correlation_id: str | None
+    cancel_requested_at: datetime | None
+    deadline_at: datetime | None
+    queued_at: datetime | None
+    status_since: datetime | None
+    disabled_since: datetime | None
+
+
+class EarliestRow(TypedDict):
+    """The first pending question of one kind of a run, and the number of all."""
+
+    run_id: str
+    kind: str
+    id: str
+    node_id: str | None
+    iteration: int
+    expires_at: datetime | None
+    label: str | None
+    asked_at: datetime
+    count: int
+    first_expiry: datetime | None
+
+
+class SilentRow(TypedDict):
+    """The oldest last sign of life among the executions in flight of a run."""
+
+    run_id: str
+    silent_since: datetime
+
 
 #: The columns of a run that its state is derived from.
 STORED = (
@@ -58,7 +107,7 @@ _RENEWED = {"lease_expires_at": LEASE_END.label("lease_expires_at")}
 _STORED = (_RENEWED.get(name, RUNS.c[name]) for name in STORED)
 _SHOWN: tuple[sa.ColumnElement[Any], ...] = (RUNS.c.id, RUNS.c.trigger_id, *_STORED, _status_since, _disabled_since)
 
-ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")))
+ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")), JudgedRow)
 #: Live runs: one range of an index for each live status, so ended runs cost nothing.
 LIVE = Listing(
     "live_runs",
@@ -68,12 +117,13 @@ LIVE = Listing(
     worded=("statuses",),
     leading="statuses",
     covering=covered(BY_LIVE_STATUS),
+    row=JudgedRow,
 )
 
 
-def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], index: str) -> Family:
+def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], index: str) -> Family[EarliestRow]:
     table = run_id.table
-    of_run: dict[str, Any] = {"partition_by": run_id}
+    of_run: Mapping[str, Any] = {"partition_by": run_id}
 
     def select(ids: Sequence[sa.BindParameter[Any]]) -> sa.Select[Any]:
         placed = sa.select(
@@ -90,7 +140,7 @@ def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], index
         shown = (column for column in found.c if column.name != "place")
         return sa.select(*shown).where(found.c.place == number(1))
 
-    return Family("run", select)
+    return Family("run", select, EarliestRow)
 
 
 #: The first pending question of each run and the number of all, by kind.
@@ -109,4 +159,4 @@ def _silent(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 
 #: The oldest last sign of life among the executions in flight of each run: a heartbeat, or else the start.
-SILENT = Family("run", _silent)
+SILENT = Family("run", _silent, SilentRow)

@@ -6,7 +6,7 @@ Whoever counts what is left open does it here, so that neither kind is forgotten
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -14,6 +14,13 @@ from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import Family, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS
+
+
+class IdRow(TypedDict):
+    """The id of a row."""
+
+    id: str
+
 
 _KINDS = ((APPROVALS, APPROVALS.c.workflow_run_id), (REQUESTS, REQUESTS.c.run_id))
 _MOST_NAMED = 20
@@ -58,7 +65,7 @@ _blocking = sa.union_all(
     )
 ).subquery()
 #: Some of the questions that block ``:run_id``: whether there are any decides, and an error names these.
-BLOCKING = prepared(sa.select(_blocking.c.id).order_by(_blocking.c.id).limit(number(_MOST_NAMED)))
+BLOCKING = prepared(sa.select(_blocking.c.id).order_by(_blocking.c.id).limit(number(_MOST_NAMED)), IdRow)
 
 
 def _named(ids: Sequence[sa.BindParameter[Any]]) -> sa.CompoundSelect[Any]:
@@ -67,7 +74,7 @@ def _named(ids: Sequence[sa.BindParameter[Any]]) -> sa.CompoundSelect[Any]:
     )
 
 
-_OPEN = Family("question", _named)
+_OPEN = Family("question", _named, IdRow)
 
 _CLOSE = tuple(
     prepared(

@@ -20,6 +20,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict
 from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.kernel.nodes import states_of
+from lastlight_state.workflows.kernel.questions import IdRow
 from lastlight_state.workflows.records import RunDetailRow, WorkflowRun
 from lastlight_state.workflows.tables import RUNS
 
@@ -93,7 +94,7 @@ LOCK = locking(LockedRun)
 #: A whole run, with the states of its nodes.
 DETAIL = (*COLUMNS, states_of(RUNS.c.id))
 GET = prepared(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")), RunDetailRow)
-EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")))
+EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")), IdRow)
 
 
 @overload

@@ -17,6 +17,7 @@ from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Family, bind, constant
 from lastlight_state.workflows.kernel import transitions
 from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRow, KeptRow
+from lastlight_state.workflows.kernel.questions import IdRow
 from lastlight_state.workflows.kernel.rows import LockedRun, locking
 from lastlight_state.workflows.records import RunSummaryRow
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
@@ -57,12 +58,6 @@ class RunningRow(TypedDict):
 
     workflow_name: str
     running: int
-
-
-class OverdueRow(TypedDict):
-    """A run that was queued for too long."""
-
-    id: str
 
 
 LIST = Listing(
@@ -170,7 +165,7 @@ ADMIT = Filtered(_admit, None, ClaimedRow, of=RUNS.c.workflow_name.in_)
 OVERDUE = Filtered(
     lambda conditions: _first((RUNS.c.id,), RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at), *conditions),
     None,
-    OverdueRow,
+    IdRow,
     of=RUNS.c.workflow_name.in_,
 )
 LOCK = locking(QueuedRun, RUNS.c.queued_at)

@@ -19,6 +19,7 @@ from lastlight_state.workflows.checks import TriggerColumns
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import SUMS, SumsRow, of_runs
 from lastlight_state.workflows.kernel.live import BY_LIVE_STATUS
+from lastlight_state.workflows.kernel.questions import IdRow
 from lastlight_state.workflows.kernel.rows import DETAIL, NEW_COLUMNS, LockedRun, locking
 from lastlight_state.workflows.kernel.transitions import recorded
 from lastlight_state.workflows.records import RunDetailRow, RunRow, RunSummaryRow
@@ -169,7 +170,7 @@ TOTALS = Family("run", _totals, RunSumsRow)
 _children = sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")).cte("tree", recursive=True)
 _tree = _children.union(sa.select(RUNS.c.id).where(RUNS.c.parent_run_id == _children.c.id))
 #: A run and its descendants by ascending id. A cycle of parents ends, because UNION keeps each id once.
-TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id))
+TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id), IdRow)
 
 
 class ProvenanceColumns(TypedDict):

@@ -13,6 +13,7 @@ from support.workflows.plans import plan_of, plan_of_page
 from support.workflows.steps import PLAN, Raw, all_pages, paused, started
 
 from lastlight_state import StateStore
+from lastlight_state.db.statements import Family
 from lastlight_state.errors import CorruptData, InvalidValue, NotFound
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Blocked, Gate, NodeRef, Question
@@ -284,7 +285,7 @@ def test_a_state_is_of_one_moment(every_backend: StateStore) -> None:
 def test_health_reads_what_is_live(database: Database, every_backend: StateStore, raw: Raw, rows: int) -> None:
     """workflows W-98, W-101: ranges of indexes, with statistics and without."""
     ids = ["r-1", "r-2"]
-    indexes = [
+    indexes: list[tuple[Family[Any], str]] = [
         (sql.QUESTIONS[0], "ix_approvals_run (workflow_run_id=?"),
         (sql.QUESTIONS[1], "ix_human_requests_summary (run_id=?"),
         (sql.SILENT, "ix_executions_signs (workflow_run_id=?"),
