@@ -298,7 +298,7 @@ class StateStore(Domains):
         if self.settings.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         try:
-            with joined(self.backend, given, self.metrics) as unit, self._scope.inside():
+            with joined(self._scope, given) as unit:
                 scope = TransactionScope(unit, self.metrics)
                 try:
                     yield _held(Transaction(self._context, scope, partial(undo, unit), claim), claim)

@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from lastlight_state.aio.forward import Runner
+from lastlight_state.aio.joined import JoinedBlock, sync_of
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.opening import Opening
 from lastlight_state.aio.pinned import PinnedBlock, PinnedRunner, Tasks, refuse_inside
+from lastlight_state.db.scope import StoreScope
+from lastlight_state.errors import NestedTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.store import Domains, StateStore, Transaction
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
     from lastlight_state.aio.agent_log import AsyncAgentLog
     from lastlight_state.aio.conversations import AsyncConversations
     from lastlight_state.aio.journal import AsyncJournal
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
     from lastlight_state.workflows import Claim
 
 T = TypeVar("T")
+
+_INSIDE = "inside a transaction's block: call its repositories, not the store's"
 
 READERS = 4
 FILE_WRITERS = 2
@@ -80,6 +87,13 @@ class AsyncTransaction(AsyncDomains):
         super().__init__(target, runner)
         self._transaction = target
 
+    async def run(self, work: Callable[[Transaction], T]) -> T:
+        """Run a plain function of the sync transaction, and return its result.
+
+        On the thread where the transaction lives: ``Session(bind=tx.connection)`` of your own joins it there.
+        """
+        return await self._runner.write(partial(work, self._transaction))
+
     def after_commit(self, hook: Callable[[], object]) -> None:
         """As `Transaction.after_commit`; the hook runs on the worker thread that committed."""
         self._transaction.after_commit(hook)
@@ -92,7 +106,8 @@ class AsyncView(AsyncDomains):
 class _StoreRunner:
     """Readers and writers on their lanes, unless the task is inside a transaction of the store."""
 
-    def __init__(self, writers: int) -> None:
+    def __init__(self, scope: StoreScope, writers: int) -> None:
+        self._scope = scope
         self.readers = Lane("reader", READERS)
         self.writers = Lane("writer", writers)
         self.files = Lane("files", FILE_WRITERS)
@@ -112,7 +127,9 @@ class _StoreRunner:
 
     def refuse_closed(self) -> None:
         """Refuse a call through the store inside a transaction of the same task."""
-        refuse_inside(self.blocks, "inside a transaction's block: call its repositories, not the store's")
+        refuse_inside(self.blocks, _INSIDE)
+        if self._scope.blocks.has_task():
+            raise NestedTransaction(_INSIDE)
 
     def close(self) -> None:
         """Take no more calls."""
@@ -151,7 +168,7 @@ class AsyncStateStore(AsyncDomains):
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._lanes = _StoreRunner(writers=1 if store.backend.one_writer else store.settings.pool_size)
+        self._lanes = _StoreRunner(store._scope, writers=1 if store.backend.one_writer else store.settings.pool_size)
         super().__init__(store, self._lanes)
 
     #: As `StateStore.open`, with the same parameters; awaited.
@@ -181,9 +198,20 @@ class AsyncStateStore(AsyncDomains):
         return self._store.metrics
 
     def transaction(
-        self, *, claim: Claim | None = None, label: str | None = None
+        self,
+        *,
+        connection: AsyncConnection | AsyncSession | None = None,
+        claim: Claim | None = None,
+        label: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """As `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it."""
+        """As `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it.
+
+        ``connection``, an asynchronous one or a session, is of psycopg or aiosqlite. Calls in such a block, and hooks
+        after your commit, run in your event loop.
+        """
+        if connection is not None:
+            joining = self._store.transaction(connection=sync_of(connection), claim=claim, label=label)
+            return JoinedBlock(joining, AsyncTransaction, self._lanes.refuse_closed)
         return self._pinned(self._store.transaction(claim=claim, label=label), AsyncTransaction)
 
     def view(self) -> AbstractAsyncContextManager[AsyncView]:

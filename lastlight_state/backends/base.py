@@ -57,8 +57,8 @@ class Checkout(Turn):
     owner: Any = None
     before: Any = None
     broken = undone = False  # undone: what the unit wrote was rolled back by the caller
-    #: None for a connection that is a caller's; such a checkout is never entered.
-    backend: Any
+    is_awaited = False  # whether it is asynchronous, and used from a greenlet
+    backend: Any  # None for a connection that is a caller's; such a checkout is never entered
 
     def __init__(self, mode: Mode, backend: Backend | None = None) -> None:
         self.mode = mode
@@ -145,6 +145,7 @@ class Backend(NamedLocks, Upkeep, ABC):
     name: str
     #: Compiles statements for the driver's parameter style.
     dialect: Dialect
+    async_driver: str | None = None  # whose connections can be joined, too
     #: The driver's exceptions that `translate` understands.
     driver_errors: tuple[type[Exception], ...]
     options: Options
@@ -249,9 +250,8 @@ class Backend(NamedLocks, Upkeep, ABC):
     def refuse_foreign(self, connection: Connection) -> None:
         """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""
         theirs, ours = connection.dialect, self.dialect
-        if (theirs.name, theirs.driver) != (ours.name, ours.driver):
-            said = f"connection= is of {theirs.name}+{theirs.driver}, the store's are of {ours.name}+{ours.driver}"
-            raise MisuseError(said)
+        if theirs.name != ours.name or theirs.driver not in (ours.driver, self.async_driver):
+            raise MisuseError(f"connection= is of {theirs.name}+{theirs.driver}, not {ours.name}+{ours.driver}")
         if not connection.in_transaction():
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 

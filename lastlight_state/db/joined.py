@@ -12,10 +12,10 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session
+from sqlalchemy.util.concurrency import in_greenlet
 
-from lastlight_state.backends.base import Backend
 from lastlight_state.backends.sql.endings import ending_word
-from lastlight_state.db.scope import refuse_dead, run_hooks
+from lastlight_state.db.scope import StoreScope, refuse_dead, run_hooks
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import MisuseError
 from lastlight_state.metrics import Metrics
@@ -25,26 +25,27 @@ _SAVEPOINT = "lastlight_block"
 
 
 @block
-def joined(backend: Backend, given: Connection | Session, metrics: Metrics) -> Iterator[Unit]:
+def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
     """A unit inside the transaction of what a caller gave. Raises `MisuseError` for what cannot be joined."""
     connection, session = joinable(given)
-    unit = Unit(backend, backend.join(connection))
+    unit = Unit(scope.backend, scope.backend.join(connection))
     try:
-        with _undone_together(connection, unit, session):
+        with _undone_together(connection, unit, session), scope.inside(by_task=unit.checkout.is_awaited):
             yield unit
     finally:
-        backend.leave(unit.checkout)
-    _hooks_follow(connection, unit, metrics)
+        scope.backend.leave(unit.checkout)
+    _hooks_follow(connection, unit, scope.metrics)
 
 
 def joinable(given: object) -> tuple[Connection, Session | None]:
     """Return the connection, and the session that it is of. Raises `MisuseError` with what to give instead."""
     kind = type(given)
-    asynchronous = kind.__module__.startswith("sqlalchemy.ext.asyncio")
-    if asynchronous or (isinstance(given, Connection) and given.dialect.is_async):
-        instead = "an asynchronous one cannot be joined; use store.run(work), and Session(bind=tx.connection) in work"
+    if kind.__module__.startswith("sqlalchemy.ext.asyncio"):
+        instead = "give it to AsyncStateStore.transaction"
     elif isinstance(given, Connection):
-        return given, None
+        if not given.dialect.is_async or in_greenlet():
+            return given, None
+        instead = "of an asynchronous engine; give the AsyncConnection to AsyncStateStore.transaction"
     elif isinstance(given, Session):
         return _connection_of(given), given
     elif isinstance(given, Engine):

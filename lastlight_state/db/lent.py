@@ -30,6 +30,10 @@ class Loan:
 
     def connection(self) -> Connection:
         """A connection to hand out."""
+        if self.unit.checkout.is_awaited:
+            raise MisuseError(
+                "inside an asynchronous transaction of yours: use the connection or session that it is of"
+            )
         return _LentConnection(self.unit.backend.connection(self.unit.checkout), self)
 
     @property

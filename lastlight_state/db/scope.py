@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Protocol, Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
 from lastlight_state.backends.retry import Retry
+from lastlight_state.db.inside import Blocks, Inside
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import (
     BackendError,
@@ -33,7 +33,6 @@ from lastlight_state.errors import (
     StoreClosed,
 )
 from lastlight_state.metrics import Metrics
-from lastlight_state.unwinding import Exit, Held
 
 T = TypeVar("T")
 Work = Callable[[Unit], T]
@@ -89,8 +88,7 @@ class StoreScope(Scope):
         self.retry = retry
         self.metrics = retry.metrics
         self.may_write = not backend.options.read_only
-        #: The blocks that threads are inside of, by thread. One that was cut off may still be here, and is `gone`.
-        self._blocks: dict[int, _Inside] = {}
+        self.blocks = Blocks()
         self._unusable: MisuseError | None = None
         self.before_close = []
         self.after_commits = []
@@ -121,13 +119,12 @@ class StoreScope(Scope):
         return self._unusable is None
 
     def inside_block(self) -> bool:
-        """Whether this thread is inside a transaction of this store."""
-        block = self._blocks.get(threading.get_ident())
-        return block is not None and not block.gone
+        """Whether this thread, or this task, is inside a transaction of this store."""
+        return self.blocks.has_thread() or self.blocks.has_task()
 
-    def inside(self) -> _Inside:
-        """Refuse calls through the store in the block of this ``with``, by the same thread."""
-        return _Inside(self._blocks)
+    def inside(self, *, by_task: bool = False) -> Inside:
+        """Refuse calls through the store in the block of this ``with``, by the same thread, or the same task alone."""
+        return self.blocks.entered(by_task=by_task)
 
     def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
         """A checkout to be entered, whose transaction is then begun with retries."""
@@ -147,7 +144,7 @@ class StoreScope(Scope):
         self.backend.forked()
 
     def _run(self, mode: Mode, work: Work[T], *, repeatable: bool) -> T:
-        if self._unusable is not None or self._blocks:
+        if self._unusable is not None or self.blocks:
             self.refuse_closed()
         in_doubt: list[Callable[[], object]] = []
         try:
@@ -182,23 +179,6 @@ class StoreScope(Scope):
             unit.hooks = unit.hooks or in_doubt
             run_hooks(unit, self.metrics)
         return result
-
-
-class _Inside(Held):
-    """Where a thread is inside a transaction's block."""
-
-    def __init__(self, blocks: dict[int, _Inside]) -> None:
-        self._blocks = blocks
-        self._thread = threading.get_ident()
-
-    def __enter__(self) -> None:
-        self._blocks[self._thread] = self
-
-    def _leave(self, *raised: object) -> None:
-        self._blocks.pop(self._thread, None)
-        self.handle = None
-
-    __exit__ = Exit(_leave)
 
 
 class _Retried(Checkout):

@@ -25,6 +25,7 @@ from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.hosted import lock_number
 from lastlight_state.backends.postgres import questions
+from lastlight_state.backends.postgres.awaited import of_caller
 from lastlight_state.backends.postgres.catalogue import catalogue_of, shape_of
 from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker, misfit, reads_only
 from lastlight_state.backends.postgres.copying import copy_rows
@@ -166,9 +167,8 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        driver: Any = connection.connection.dbapi_connection
-        checkout = Checkout.of(driver, Mode.WRITE, owner=connection.connection)
-        if driver.autocommit and not self.alive(checkout):
+        checkout = of_caller(connection)
+        if checkout.driver.autocommit and not self.alive(checkout):
             raise MisuseError(
                 "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
             )

@@ -63,6 +63,7 @@ class SqliteBackend(Moving, Backend):
 
     name = "sqlite"
     dialect = _Dialect(paramstyle="qmark")
+    async_driver = "aiosqlite"
     driver_errors = (sqlite3.Error,)
     migrates_on_open = True
     migration_lock = "the file's write lock, for one transaction; readers go on"

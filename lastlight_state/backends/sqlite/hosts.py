@@ -19,6 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Checkout, Mode
+from lastlight_state.backends.sqlite.awaited import AwaitedConnection
 from lastlight_state.backends.sqlite.errors import translate
 from lastlight_state.errors import MisuseError
 
@@ -33,7 +34,7 @@ _OWED = "lastlight_state.foreign_keys_off"
 
 #: Whether foreign keys can be switched on inside a transaction.
 SWITCHES_INSIDE = hasattr(sqlite3.Connection, "setconfig")
-#: What a caller adds where they cannot.
+#: What a caller adds where they cannot; of an asynchronous engine its ``sync_engine``.
 LISTENER = 'sqlalchemy.event.listen(engine, "connect", lambda driver, _: driver.execute("PRAGMA foreign_keys = ON"))'
 
 
@@ -100,7 +101,10 @@ class Habits:
 def joined(connection: Connection) -> Checkout:
     """A checkout on a caller's connection, which is inside a transaction. Raises `MisuseError`, `BackendBusy`."""
     driver: Any = connection.connection.dbapi_connection
-    checkout = Checkout.of(driver, Mode.WRITE, owner=Guarded(connection))
+    if connection.dialect.is_async:
+        driver = AwaitedConnection(driver)
+    checkout = Checkout.of(driver, Mode.WRITE, owner=Guarded(connection, driver))
+    checkout.is_awaited = connection.dialect.is_async
     checkout.before = driver.cursor()
     checkout.execute = checkout.before.execute
     if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
@@ -125,14 +129,14 @@ class Guarded:
     What is off is switched on. Raises `MisuseError` where it is too late for that; then nothing is changed.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        driver: Any = connection.connection.dbapi_connection
+    def __init__(self, connection: Connection, driver: Any) -> None:
         self._driver = driver
         self._off = [name for name in _GUARDING if not _asked(self._driver, name)]
         if "foreign_keys" in self._off and not self._switch_foreign_keys(on=True):
+            line = LISTENER.replace("engine,", "engine.sync_engine,") if connection.dialect.is_async else LISTENER
             raise MisuseError(
                 "connection= has PRAGMA foreign_keys off, and Python 3.11 cannot switch it on after the first write or"
-                f" savepoint of a transaction: join before that, or have it on from the beginning: {LISTENER}",
+                f" savepoint of a transaction: join before that, or have it on from the beginning: {line}",
                 pragma="foreign_keys",
             )
         if "foreign_keys" in self._off and not SWITCHES_INSIDE:

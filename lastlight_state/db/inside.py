@@ -1,0 +1,59 @@
+"""Who is inside a transaction's block of a store: a thread, or one task of an event loop."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from lastlight_state.unwinding import Exit, Held
+
+
+class Inside(Held):
+    """Where a thread, or a task, is inside a transaction's block."""
+
+    def __init__(self, blocks: Blocks, user: object) -> None:
+        self._blocks = blocks
+        self._user = user
+
+    def __enter__(self) -> None:
+        self._blocks[self._user] = self
+
+    def _leave(self, *raised: object) -> None:
+        self._blocks.pop(self._user, None)
+        self.handle = None
+
+    __exit__ = Exit(_leave)
+
+    def abandoned(self, handle: object) -> None:
+        """Forget the task, which will not come back."""
+        if self._blocks.get(self._user) is self:
+            self._blocks.pop(self._user, None)
+
+
+class Blocks(dict[object, Inside]):
+    """The blocks that threads and tasks are inside of. One that was cut off may still be here, and is `gone`."""
+
+    def entered(self, *, by_task: bool) -> Inside:
+        """A block of this thread; or of this task alone, while other tasks of the thread go on."""
+        return Inside(self, _task() if by_task else threading.get_ident())
+
+    def has_thread(self) -> bool:
+        """True if this thread is inside a block."""
+        return self._has(threading.get_ident())
+
+    def has_task(self) -> bool:
+        """True if this task is inside a block of its own."""
+        return bool(self) and self._has(_task())
+
+    def _has(self, user: object) -> bool:
+        block = self.get(user)
+        return block is not None and not block.gone
+
+
+def _task() -> object:
+    """The task that runs in this thread, if one does."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return asyncio.current_task() if asyncio is not None else None
+    except RuntimeError:
+        return None
