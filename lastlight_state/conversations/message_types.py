@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_of
 from lastlight_state.conversations.records import MessageType
+from lastlight_state.conversations.rows import MessageTypeRow
 from lastlight_state.conversations.tables import TYPES
 from lastlight_state.db import valid
 from lastlight_state.db.declarations import limits_of
@@ -21,7 +22,7 @@ _c = TYPES.c
 
 GET = prepared(sa.select(_c.lion_class).where(_c.type_id == bind("type_id", _c.type_id)))
 FIND = prepared(sa.select(_c.type_id).where(_c.lion_class == bind("lion_class", _c.lion_class)))
-ALL = prepared(sa.select(*TYPES.columns).order_by(_c.type_id).limit(number(words.MANY)))
+ALL = prepared(sa.select(*TYPES.columns).order_by(_c.type_id).limit(number(words.MANY)), MessageTypeRow)
 
 
 class MessageTypes(Repository):
@@ -52,4 +53,4 @@ class MessageTypes(Repository):
 
     def list(self) -> builtins.list[MessageType]:
         """All classes, at most 10,000, by their numbers."""
-        return self._all(MessageType, ALL)
+        return self._all(MessageType.of, ALL)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import packing, runtime, words
-from lastlight_state.conversations.rows import ProgressionRow
+from lastlight_state.conversations.rows import MessageTypeRow, ProgressionRow
 from lastlight_state.conversations.shown import (
     BranchLinkRow,
     BranchSummaryRow,
@@ -27,6 +27,10 @@ class MessageType(Record):
 
     type_id: int
     lion_class: str
+
+    @classmethod
+    def of(cls, values: MessageTypeRow) -> Self:
+        return super().of(values)
 
 
 class MessageSummary(Record):

@@ -83,6 +83,44 @@ class CountRow(TypedDict):
     rows: int
 
 
+class SizedRow(TypedDict):
+    """A message, and the bytes of its content."""
+
+    id: str
+    seq: int | None
+    size: int | None
+
+
+class SettledRow(SizedRow):
+    """A settled message, and the times that it has."""
+
+    timestamp: str
+    process_after: str | None
+    released_at: str | None
+    settled_at: str | None
+
+
+class ReceiptTime(TypedDict):
+    """A receipt, and when it was written."""
+
+    message_out_id: str
+    delivered_at: str
+
+
+class OddNumber(TypedDict):
+    """A message whose number is not one of its side."""
+
+    id: str
+    seq: str
+
+
+class LiveTwice(TypedDict):
+    """A series that has several live messages."""
+
+    id: str
+    series_id: str
+
+
 class InId(TypedDict):
     """The id of a message."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Self, TypedDict
 
 from lastlight_state.db.records import Record
 
@@ -25,11 +26,22 @@ class TableStats(Record):
     estimated: bool
 
 
+class StatusRow(TypedDict):
+    """What a `StatusCount` is made of."""
+
+    status: str | None
+    rows: int
+
+
 class StatusCount(Record):
     """How many rows have a status. None stands for NULL."""
 
     status: str | None
     rows: int
+
+    @classmethod
+    def of(cls, values: StatusRow) -> Self:
+        return super().of(values)
 
 
 class MessageCounts(Record):

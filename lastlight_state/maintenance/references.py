@@ -39,6 +39,12 @@ class IdRow(TypedDict):
     id: str
 
 
+class CountOf(KeyRow):
+    """How many rows a record has."""
+
+    rows: int
+
+
 class OrderOf(KeyRow):
     """An order of a session."""
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS as TALKS
-from lastlight_state.db.statements import bind, constant, prepared
+from lastlight_state.db.statements import Statement, bind, constant, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.journal.tables import SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance.records import MessageCounts, StatusCount
+from lastlight_state.maintenance.records import MessageCounts, StatusCount, StatusRow
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.outputs.tables import HISTORY, REGISTRY
@@ -29,9 +29,16 @@ NO_MESSAGES = MessageCounts(by_role={}, by_age=dict.fromkeys((*AGES, OLDER), 0),
 _ROWS = sa.func.count().label("rows")
 
 
-def _distribution(table: sa.Table, status: Any) -> Any:
+class RoleRow(TypedDict):
+    """How many chat messages have a role."""
+
+    role: str
+    rows: int
+
+
+def _distribution(table: sa.Table, status: Any) -> Statement[StatusRow]:
     shown = status.label("status")
-    return prepared(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status))
+    return prepared(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status), StatusRow)
 
 
 def _either(column: sa.Column[Any], without: str, filled: str) -> sa.ColumnElement[str]:
@@ -57,7 +64,7 @@ _STATUSES = {
     "output_history": _distribution(HISTORY, HISTORY.c.cause),
 }
 
-_BY_ROLE = prepared(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role))
+_BY_ROLE = prepared(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role), RoleRow)
 _BY_AGE = prepared(
     sa.select(
         sa.func.count().label("all"),
@@ -84,7 +91,7 @@ def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
 def statuses(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
     """For each table with a status, how many rows have which."""
     return {
-        table: tuple(unit.all(StatusCount, statement)) for table, statement in _STATUSES.items() if table in present
+        table: tuple(unit.all(StatusCount.of, statement)) for table, statement in _STATUSES.items() if table in present
     }
 
 

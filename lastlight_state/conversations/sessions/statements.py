@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -15,6 +16,14 @@ from lastlight_state.db.base import later_of
 from lastlight_state.db.chains import Chain
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Row, bind, number, prepared
+
+
+class SessionState(TypedDict):
+    """What may change of a session while nobody has locked it."""
+
+    version: int
+    node_metadata: Any
+
 
 _c = SESSIONS.c
 _THIS = _c.id == bind("session_id", _c.id)
@@ -37,7 +46,7 @@ INSERT = fed(
     .on_conflict_do_nothing()
     .returning(_c.id, _c.change_seq, _c.transition_seq)
 )
-LOCK = prepared(sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update())
+LOCK = prepared(sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update(), SessionState)
 _at = bind("at", _c.updated_at)
 TOUCH = prepared(
     sa.update(SESSIONS)

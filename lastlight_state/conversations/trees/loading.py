@@ -21,6 +21,7 @@ from lastlight_state.conversations.kernel import branching, lineage, storing
 from lastlight_state.conversations.records import Branch, ConversationSession, Message
 from lastlight_state.conversations.runtime import branch_order
 from lastlight_state.conversations.sessions import statements as sessions
+from lastlight_state.conversations.shown import WholeBranchRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.listed import as_list
@@ -33,16 +34,17 @@ _BRANCHES = prepared(
     sa.select(*branching.COLUMNS)
     .where(_b.session_id == bind("session_id", _b.session_id))
     .order_by(_b.created_at, _b.id)
-    .limit(number(words.TREE_BRANCHES + 1))
+    .limit(number(words.TREE_BRANCHES + 1)),
+    WholeBranchRow,
 )
 
 
 def tree(unit: Unit, session_id: str, most: int) -> SessionTree:
     """The whole session. Raises `NotFound`, and `PayloadTooLarge` for more messages."""
-    session = unit.find(ConversationSession, sessions.GET, {"session_id": session_id})
+    session = unit.find(ConversationSession.of, sessions.GET, {"session_id": session_id})
     if session is None:
         raise valid.not_found(words.SESSION, session_id)
-    branches = unit.all(Branch, _BRANCHES, {"session_id": session_id})
+    branches = unit.all(Branch.of, _BRANCHES, {"session_id": session_id})
     _refuse_more("branches", len(branches), words.TREE_BRANCHES)
     _refuse_more("messages", sum(branch.length for branch in branches), most)
     told = {one: at for at, one in enumerate(branch_order(session.extra)) if isinstance(one, str)}

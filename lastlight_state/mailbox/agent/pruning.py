@@ -16,6 +16,8 @@ from lastlight_state.mailbox.kernel import deliveries, messages, pruning
 from lastlight_state.mailbox.kernel.pruning import Pruner, Row, Rule, Step
 from lastlight_state.mailbox.kernel.readings import Both
 from lastlight_state.mailbox.reports import PruneReport
+from lastlight_state.mailbox.rows import DeliveredRow
+from lastlight_state.mailbox.shown import SizedRow
 
 _out = models.MESSAGES_OUT.c
 
@@ -23,7 +25,8 @@ _SENT = prepared(
     sa.select(_out.id, _out.seq, pruning.content_size(_out))
     .where(_out.id > bind("after", _out.id))
     .order_by(_out.id)
-    .limit(number(messages.STEP))
+    .limit(number(messages.STEP)),
+    SizedRow,
 )
 _REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_OUT).where(_out.id.in_(ids)))
 
@@ -50,5 +53,5 @@ class AgentPruner(Pruner):
         unit.change(*_REMOVE.of(ids))
 
 
-def _is_old(receipt: Row, before: datetime) -> bool:
+def _is_old(receipt: DeliveredRow, before: datetime) -> bool:
     return receipt["status"] == "delivered" and pruning.is_before(receipt["delivered_at"], before)

@@ -16,7 +16,7 @@ from lastlight_state.mailbox.kernel import acks, deliveries, messages, numbers, 
 from lastlight_state.mailbox.kernel.pruning import Pruner, Row, Rule, Step
 from lastlight_state.mailbox.kernel.readings import Both, Reading, shown
 from lastlight_state.mailbox.reports import PruneReport
-from lastlight_state.mailbox.shown import InId
+from lastlight_state.mailbox.shown import InId, ReceiptTime, SettledRow, ValueRow
 
 _in, _done = models.MESSAGES_IN.c, models.DELIVERED.c
 
@@ -42,13 +42,15 @@ _SETTLED = prepared(
         _in.series_id.not_in(_GOING_ON),
     )
     .order_by(_in.id)
-    .limit(number(messages.STEP))
+    .limit(number(messages.STEP)),
+    SettledRow,
 )
 _RECEIPTS = prepared(
     sa.select(_done.message_out_id, _done.delivered_at)
     .where(_done.message_out_id > bind("after", _done.message_out_id))
     .order_by(_done.message_out_id)
-    .limit(number(messages.STEP))
+    .limit(number(messages.STEP)),
+    ReceiptTime,
 )
 _REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_IN).where(_in.id.in_(ids)))
 _REMOVE_RECEIPTS = Family("id", lambda ids: sa.delete(models.DELIVERED).where(_done.message_out_id.in_(ids)))
@@ -65,6 +67,7 @@ _HIGHEST = Reading(
     lambda columns: sa.select(*shown(columns, "value")).where(
         columns["key"] == sa.literal_column(f"'{numbers.HIGHEST}'")
     ),
+    row=ValueRow,
 )
 
 
@@ -102,11 +105,11 @@ def _named(both: Both) -> set[object]:
     return named - {None}
 
 
-def _is_old(row: Row, before: datetime) -> bool:
+def _is_old(row: SettledRow, before: datetime) -> bool:
     """Others do not note when they settle a message: then all times that it has are in the past."""
     if row["settled_at"] is not None:
         return pruning.is_before(row["settled_at"], before)
-    later = [row[name] for name in ("process_after", "released_at") if row[name] is not None]
+    later = [text for text in (row["process_after"], row["released_at"]) if text is not None]
     return all(pruning.is_before(text, before) for text in (row["timestamp"], *later))
 
 

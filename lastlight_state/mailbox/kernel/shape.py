@@ -37,6 +37,13 @@ _HIGHEST = prepared(
 )
 
 
+class ObjectName(TypedDict):
+    """A table, view or index of a file."""
+
+    type: str
+    name: str
+
+
 class ColumnFacts(TypedDict):
     """What SQLite tells of a column."""
 
@@ -48,7 +55,7 @@ class ColumnFacts(TypedDict):
 
 
 _KIND, _NAME = sa.column("type", sa.Text), sa.column("name", sa.Text)
-_OBJECTS = prepared(sa.select(_KIND, _NAME).select_from(sa.table("sqlite_master")))
+_OBJECTS = prepared(sa.select(_KIND, _NAME).select_from(sa.table("sqlite_master")), ObjectName)
 _FACTS: list[sa.ColumnElement[Any]] = [
     *(_NAME, _KIND, sa.column("dflt_value", sa.Text), sa.column("pk", sa.Integer)),
     sa.column(quoted_name("notnull", quote=True), sa.Integer),

@@ -12,12 +12,13 @@ from lastlight_state.mailbox import models
 from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB
 from lastlight_state.mailbox.kernel.readings import Both, Columns, Reading
 from lastlight_state.mailbox.records import Finding
+from lastlight_state.mailbox.shown import InId, LiveTwice, OddNumber
 from lastlight_state.mailbox.words import LIVE
 
 _MOST = "1000"
 
 
-def _odd_numbers(table: sa.Table, remainder: int) -> Reading:
+def _odd_numbers(table: sa.Table, remainder: int) -> Reading[OddNumber]:
     """Numbers that are no whole ones, or are the other side's. As text, whatever they are."""
 
     def make(columns: Columns) -> sa.Select[Any]:
@@ -27,7 +28,7 @@ def _odd_numbers(table: sa.Table, remainder: int) -> Reading:
         shown: tuple[sa.ColumnElement[Any], ...] = (columns["id"].label("id"), sa.cast(seq, sa.Text).label("seq"))
         return sa.select(*shown).where(seq.is_not(None), sa.not_(sound)).limit(sa.literal_column(_MOST))
 
-    return Reading(table, make)
+    return Reading(table, make, row=OddNumber)
 
 
 def remainder_of(value: int) -> sa.ColumnElement[int]:
@@ -43,6 +44,7 @@ _ENDED = Reading(
         .where(columns["recurrence"].is_not(None), columns["status"] == sa.literal_column("'failed'"))
         .limit(sa.literal_column(_MOST))
     ),
+    row=InId,
 )
 
 
@@ -55,6 +57,7 @@ _TWICE = Reading(
         .having(sa.func.count() > sa.literal_column("1"))
         .limit(sa.literal_column(_MOST))
     ),
+    row=LiveTwice,
 )
 
 
@@ -64,9 +67,9 @@ def findings(both: Both) -> Iterator[Finding]:
         for row in both.rows(reading):
             problem = f"the number {row['seq']} is not one of this side"
             yield Finding(file=file, message_id=row["id"], problem=problem)
-    for row in both.rows(_TWICE):
-        problem = f"the series {row['series_id']} has several live messages; the index that forbids it is left out"
-        yield Finding(file=INBOUND_DB, message_id=row["id"], problem=problem)
-    for row in both.rows(_ENDED):
+    for twice in both.rows(_TWICE):
+        problem = f"the series {twice['series_id']} has several live messages; the index that forbids it is left out"
+        yield Finding(file=INBOUND_DB, message_id=twice["id"], problem=problem)
+    for ended in both.rows(_ENDED):
         problem = "the series ended when this occurrence failed; inbox.retry revives it"
-        yield Finding(file=INBOUND_DB, message_id=row["id"], problem=problem)
+        yield Finding(file=INBOUND_DB, message_id=ended["id"], problem=problem)

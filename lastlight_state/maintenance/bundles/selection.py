@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.rows import MessageTypeRow
 from lastlight_state.conversations.tables import (
     BRANCHES,
     CHANGES,
@@ -47,15 +48,26 @@ _ROWS = 100
 _INVOCATION_KINDS, _SOURCE_KINDS = METADATA.tables["invocation_kinds"], METADATA.tables["source_kinds"]
 
 _e, _s, _b, _p = EXECUTIONS.c, SESSIONS.c, BRANCHES.c, PROGRESSIONS.c
-_CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class))
+_CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class), MessageTypeRow)
 _RUN_THERE = references.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
 _AGENT_SESSIONS = references.family(
     lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys))
 )
-_SESSION = references.family(lambda keys: sa.select(_s.id, _s.agent_session_id).where(_s.id.in_(keys)))
+_SESSION = references.family(
+    lambda keys: sa.select(_s.id, _s.agent_session_id).where(_s.id.in_(keys)), references.LockedPlace
+)
+
+
+class ForkOf(references.IdRow):
+    """A branch, its session, and the branch that it was forked from."""
+
+    parent_branch_id: str | None
+    session_id: str
+
+
 _HEAD = (_b.id, _b.parent_branch_id, _b.session_id)
-_OWN = references.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)))
-_AMONG = references.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)))
+_OWN = references.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)), ForkOf)
+_AMONG = references.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)), ForkOf)
 _WORDS = {
     table.c.word: references.family(lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys)))
     for table, column in ((_INVOCATION_KINDS, _s.invocation_kind), (_SOURCE_KINDS, _s.source_kind))
@@ -205,7 +217,8 @@ def _family_of(unit: Unit, session_id: str) -> tuple[dict[str, str], set[str]]:
     looked = list(references.rows(unit, _OWN, {session_id}))
     while looked:
         found |= {row["id"]: row["session_id"] for row in looked}
-        parents = {row["parent_branch_id"] for row in looked} - {None, *found}
+        named = {row["parent_branch_id"] for row in looked if row["parent_branch_id"] is not None}
+        parents = named - found.keys()
         looked = list(references.rows(unit, _AMONG, parents))
     return found, {session_id, *found.values()}
 

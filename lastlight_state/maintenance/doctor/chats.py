@@ -11,6 +11,7 @@ from lastlight_state.agent_log.paths import is_safe_id
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.maintenance.doctor.check import MOST, Fault, Look, Snapshot, found, named
 from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.maintenance.references import IdRow
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS, is_active
 
 LOGS, STUCK, AGREEMENT = "DOC-10", "DOC-15", "DOC-16"
@@ -48,6 +49,13 @@ AGREEMENTS = (
     ),
 )
 
+
+class NamingChat(IdRow):
+    """A chat session that names a log."""
+
+    agent_session_id: str
+
+
 _IDLING = Fault(
     STUCK,
     "info",
@@ -59,7 +67,8 @@ _NAMING = prepared(
     sa.select(_c.id, _c.agent_session_id)
     .where(_c.agent_session_id.is_not(None))
     .order_by(_c.last_activity_at.desc(), _c.id.desc())
-    .limit(number(MOST))
+    .limit(number(MOST)),
+    NamingChat,
 )
 
 

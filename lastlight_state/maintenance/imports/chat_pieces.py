@@ -15,6 +15,7 @@ from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece
 from lastlight_state.messaging import words
+from lastlight_state.messaging.rows import MessagingMessageRow
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS, is_active
 
 _s, _m = SESSIONS.c, MESSAGES.c
@@ -23,7 +24,8 @@ _s, _m = SESSIONS.c, MESSAGES.c
 _TOLD = ("role", "content", "timestamp", "platform_message_id")
 
 _MESSAGES = prepared(
-    sa.select(*_m).where(_m.session_id == bind("session_id", _m.session_id)).order_by(_m.session_id, _m.id)
+    sa.select(*_m).where(_m.session_id == bind("session_id", _m.session_id)).order_by(_m.session_id, _m.id),
+    MessagingMessageRow,
 )
 _METADATA = prepared(sa.select(_s.metadata).where(_s.id == bind("id", _s.id)))
 _RIVAL = prepared(

@@ -28,7 +28,7 @@ from lastlight_state.maintenance.backup.records import LINES
 from lastlight_state.maintenance.bundles import logs
 from lastlight_state.maintenance.bundles.opened import opened
 from lastlight_state.maintenance.prune.records import LINE_BYTES, LINE_FILES
-from lastlight_state.maintenance.references import family, rows
+from lastlight_state.maintenance.references import CountOf, family, rows
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS
 
@@ -107,14 +107,16 @@ NAMED_BY = {
             sa.select(EXECUTIONS.c.session_id.label("key"), sa.func.count().label("rows"))
             .where(EXECUTIONS.c.workflow_run_id.in_(keys), EXECUTIONS.c.session_id.is_not(None))
             .group_by(EXECUTIONS.c.session_id)
-        )
+        ),
+        CountOf,
     ),
     "sessions": family(
         lambda keys: (
             sa.select(SESSIONS.c.agent_session_id.label("key"), sa.func.count().label("rows"))
             .where(SESSIONS.c.id.in_(keys), SESSIONS.c.agent_session_id.is_not(None))
             .group_by(SESSIONS.c.agent_session_id)
-        )
+        ),
+        CountOf,
     ),
 }
 

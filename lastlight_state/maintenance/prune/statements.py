@@ -14,7 +14,7 @@ from lastlight_state.db.statements import Family, bind, constant, exactly, numbe
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.places import Ended
-from lastlight_state.maintenance.references import KeyRow
+from lastlight_state.maintenance.references import CountOf, KeyRow
 from lastlight_state.migrations.roles import rights
 from lastlight_state.outputs.tables import REGISTRY
 from lastlight_state.receipts.tables import PERMITS, TOMBSTONES
@@ -40,12 +40,6 @@ class OutputName(TypedDict):
 
 #: The output tables that there are, attached ones included.
 OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name), OutputName)
-
-
-class CountOf(KeyRow):
-    """How many rows a record has."""
-
-    rows: int
 
 
 class Measured(CountOf):

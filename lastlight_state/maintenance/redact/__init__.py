@@ -35,6 +35,13 @@ MOST_IDS, MOST_DAYS = 500, 36_500
 
 Terms = dict[str, Any]
 
+
+class OlderMessage(IdRow):
+    """A message, and its place in time."""
+
+    created_at: datetime
+
+
 _m = MESSAGES.c
 _after = sa.tuple_(exactly("after_at", _m.created_at), bind("after_id", _m.id))
 OLDER = prepared(
@@ -45,7 +52,8 @@ OLDER = prepared(
         _m.created_at < bind("cutoff", _m.created_at),
     )
     .order_by(_m.created_at, _m.id)
-    .limit(number(LOOK))
+    .limit(number(LOOK)),
+    OlderMessage,
 )
 _KNOWN = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys)), IdRow)
 

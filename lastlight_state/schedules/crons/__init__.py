@@ -160,7 +160,7 @@ class Crons(Repository):
             return None
         statement, given = sql.NEXT.of(chosen)
         [found] = self._reading(lambda unit: unit.rows(statement, given))
-        return min(filter(None, found.values()), default=None)
+        return min(filter(None, (found["due"], found["stale"])), default=None)
 
     def replan(self, name: str | None = None) -> int:
         """Compute again the next instants that no longer match their pattern; returns how many changed.

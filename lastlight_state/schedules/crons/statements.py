@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -136,9 +137,18 @@ def _next(conditions: Sequence[tuple[Any, Any]]) -> sa.Select[Any]:
     return sa.select(_next_due(due).label("due"), _next_stale(stale).label("stale"))
 
 
+class NextTimes(TypedDict):
+    """When something is to be done next."""
+
+    due: datetime | None
+    stale: datetime | None
+
+
 #: The earliest instant of a cron, and the earliest end of a fire's lease. A condition is a pair: of crons, of fires.
 NEXT = Filtered(
     _next,
+    None,
+    NextTimes,
     cron_name=lambda names: (SCHEDULES.c.name.in_(names), FIRES.c.cron_name.in_(names)),
     target=lambda targets: (SCHEDULES.c.target.in_(targets), FIRES.c.target.in_(targets)),
 )

@@ -10,6 +10,7 @@ from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, among, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune.kinds.kind import Kind
+from lastlight_state.maintenance.references import IdRow
 from lastlight_state.maintenance.run_tables import RUN_TABLES
 from lastlight_state.workflows.executions.outputs import POINTER
 from lastlight_state.workflows.indexes import EXECUTION_ENDED_AT, RUN_ENDED_AT
@@ -22,15 +23,30 @@ _alone = EXECUTIONS.c.workflow_run_id.is_(None)
 _finished = sa.or_(EXECUTIONS.c.finished_at.is_not(None), EXECUTIONS.c.success.is_not(None))
 _pending = constant("pending")
 
+
+class Pointing(IdRow):
+    """A live run, and its scratch."""
+
+    scratch: Any
+
+
+class RunOf(IdRow):
+    """The run of an execution."""
+
+    workflow_run_id: str | None
+
+
 #: Live runs whose scratch names an execution whose output they read.
 _POINTING = prepared(
     sa.select(RUNS.c.id, RUNS.c.scratch).where(
         _is_live, sa.cast(RUNS.c.scratch, sa.Text).like(sa.literal_column(f"'%{POINTER}%'"))
-    )
+    ),
+    Pointing,
 )
 _RUN_OF = Family(
     "execution",
     lambda ids: sa.select(EXECUTIONS.c.id, EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id.in_(ids)),
+    RunOf,
 )
 
 

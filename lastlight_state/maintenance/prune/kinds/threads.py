@@ -23,6 +23,7 @@ from lastlight_state.maintenance.references import (
     POINTED,
     POINTERS,
     POINTING,
+    CountOf,
     KeyRow,
     chunks,
     family,
@@ -33,6 +34,14 @@ from lastlight_state.maintenance.references import (
 _b, _p, _l, _m, _d = BRANCHES.c, PROGRESSIONS.c, LINKS.c, MESSAGES.c, DELIVERIES.c
 
 _fork = BRANCHES.alias("fork")
+
+
+class Waiting(KeyRow):
+    """A session, and another one that has forks of its branches."""
+
+    other: str
+
+
 #: The other sessions that have forks of a session's branches.
 WAITS = family(
     lambda keys: (
@@ -40,10 +49,12 @@ WAITS = family(
         .select_from(BRANCHES.join(_fork, _fork.c.parent_branch_id == _b.id))
         .where(_b.session_id.in_(keys), _fork.c.session_id != _b.session_id)
         .distinct()
-    )
+    ),
+    Waiting,
 )
 LENGTHS = family(
-    lambda keys: sa.select(_p.id.label("key"), (_p.next_ord - _p.start_ord).label("rows")).where(_p.id.in_(keys))
+    lambda keys: sa.select(_p.id.label("key"), (_p.next_ord - _p.start_ord).label("rows")).where(_p.id.in_(keys)),
+    CountOf,
 )
 #: Those of these messages that nobody has acknowledged yet, and how often the others were delivered.
 OPEN = family(

@@ -13,20 +13,29 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.counters.counted import CHANGES_COUNTER, INBOX_COUNTER
 from lastlight_state.maintenance.prune.kinds.threads import removed_unused
 from lastlight_state.maintenance.prune.sweeps.heads import Freed, Heads
-from lastlight_state.maintenance.references import HOLDERS, POINTING, PROTECTIONS, REFERRED, family, rows
+from lastlight_state.maintenance.references import HOLDERS, POINTING, PROTECTIONS, REFERRED, OwnerOf, family, rows
 
 _d, _c = DELIVERIES.c, CHANGES.c
 
-_DELIVERED = family(lambda keys: sa.select(_d.message_id.label("key"), _d.owner, _d.ord).where(_d.message_id.in_(keys)))
+
+class DeliveryOf(OwnerOf):
+    """A delivery of a message."""
+
+    ord: int
+
+
+_DELIVERED = family(
+    lambda keys: sa.select(_d.message_id.label("key"), _d.owner, _d.ord).where(_d.message_id.in_(keys)), DeliveryOf
+)
 
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
     """How many of these messages nothing refers to once the deliveries before these positions are gone."""
     staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
     staying.update(row["key"] for row in rows(unit, POINTING, messages))
-    for row in rows(unit, _DELIVERED, messages - staying):
-        if row["ord"] >= limits.get(row["owner"], 0):
-            staying.add(row["key"])
+    for one in rows(unit, _DELIVERED, messages - staying):
+        if one["ord"] >= limits.get(one["owner"], 0):
+            staying.add(one["key"])
     return len(messages - staying)
 
 
