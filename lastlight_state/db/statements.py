@@ -80,14 +80,14 @@ class Compiled:
             self._batches = Batches(*self._gathered)
         return self._batches
 
-    def rows(self, found: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    def rows(self, found: Sequence[Sequence[Any]]) -> list[Row]:
         """Stored rows as `row` gives them."""
         try:
             return self._build(found)
         except UNREADABLE as error:
             raise self._damage(found) from error
 
-    def readable(self, found: Sequence[Sequence[Any]]) -> list[dict[str, Any] | CorruptData]:
+    def readable(self, found: Sequence[Sequence[Any]]) -> list[Row | CorruptData]:
         """Stored rows as `row` gives them; in place of one that cannot be read, the error that says why."""
         try:
             return [*self._build(found)]
@@ -102,7 +102,7 @@ class Compiled:
         except UNREADABLE:
             return None
 
-    def _row_or_damage(self, row: Sequence[Any]) -> dict[str, Any] | CorruptData:
+    def _row_or_damage(self, row: Sequence[Any]) -> Row | CorruptData:
         try:
             return self.row(row)
         except CorruptData as damage:
@@ -188,7 +188,7 @@ def size_for(count: int) -> int:
     return next(size for size in SIZES if size >= count)
 
 
-def padded(name: str, values: Sequence[Any], size: int) -> dict[str, Any]:
+def padded(name: str, values: Sequence[Any], size: int) -> Row:
     """These values as parameters ``<name>_0`` … ``<name>_{size-1}``. Those left over are None, which equals nothing."""
     padding = [None] * (size - len(values))
     return {f"{name}_{i}": value for i, value in enumerate([*values, *padding])}
@@ -203,7 +203,7 @@ class AnyOf:
         self.parameters = [bind(f"{name}_{i}", column) for i in range(size)]
         self.condition: sa.ColumnElement[bool] = column.in_(self.parameters)
 
-    def of(self, values: Sequence[Any]) -> dict[str, Any]:
+    def of(self, values: Sequence[Any]) -> Row:
         """The parameters for at most ``size`` values, as `padded`."""
         return padded(self._name, values, self._size)
 

@@ -25,11 +25,13 @@ from lastlight_state.workflows.questions.rows import QuestionRows
 ROOT = Path(__file__).parents[2]
 
 WRONG = """
+from lastlight_state.db.records import Page
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.messaging.message_checks import Draft
 from lastlight_state.messaging.message_statements import GET
 from lastlight_state.messaging.records import MessagingMessage, MessagingSession
+from lastlight_state.messaging.session_statements import LIST
 from lastlight_state.messaging.tables import MESSAGES
 
 def sound(unit: Unit) -> MessagingMessage | None:
@@ -44,6 +46,9 @@ def another_table(unit: Unit) -> MessagingSession | None:
 
 def untyped(unit: Unit) -> MessagingMessage | None:
     return unit.find(MessagingMessage.of, prepared(MESSAGES.select()))
+
+def of_a_list(unit: Unit) -> Page[MessagingMessage]:
+    return LIST.page(unit, MessagingMessage.of, limit=1)
 
 def incomplete() -> Draft:
     return {"role": "user", "content": "x"}
@@ -107,7 +112,7 @@ def test_a_statement_returns_the_columns_that_its_type_has(database: Database) -
 
 
 def test_a_column_that_a_row_lacks_is_an_error_of_the_type_checker(tmp_path: Path) -> None:
-    """house H-70: misspelt, of another table, of a statement without a type, and left out."""
+    """house H-70: misspelt, of another table, of a statement without a type, of another list, and left out."""
     file = tmp_path / "wrong.py"
     file.write_text(WRONG, "utf-8")
     told, problems, _ = mypy.api.run(
