@@ -33,6 +33,8 @@ from lastlight_state.messaging.message_statements import GET
 from lastlight_state.messaging.records import MessagingMessage, MessagingSession
 from lastlight_state.messaging.session_statements import LIST
 from lastlight_state.messaging.tables import MESSAGES
+from lastlight_state.workflows.kernel.rows import lock
+from lastlight_state.workflows.runs.statements import NewRun, RunFacts
 
 def sound(unit: Unit) -> MessagingMessage | None:
     return unit.find(MessagingMessage.of, GET, {"message_id": 1})
@@ -52,6 +54,12 @@ def of_a_list(unit: Unit) -> Page[MessagingMessage]:
 
 def incomplete() -> Draft:
     return {"role": "user", "content": "x"}
+
+def misspelt_in_a_locked_run(unit: Unit) -> str:
+    return lock(unit, "r")["state"]
+
+def incomplete_beside_others(row: RunFacts) -> NewRun:
+    return {**row, "phase_history": "[]"}
 """
 
 
