@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 from support.docs.pages import Block, blocks, name_of, pages
 
+from lastlight_state import StateStore
+
 URL_VARIABLE = "DATABASE_URL"
 """Examples for Postgres open what this variable names."""
 
@@ -43,6 +45,10 @@ FIRST_PAGES = (
     "docs/concepts.md",
     "docs/guides/workflows/runs.md",
     "docs/guides/messaging.md",
+    "docs/guides/workflows/questions.md",
+    "docs/guides/workflows/claims.md",
+    "docs/guides/workflows/workers.md",
+    "docs/guides/service.md",
 )
 
 
@@ -65,10 +71,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_programs_of_a_page_run_in_their_order(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """packaging PT-20."""
+    """packaging PT-20, PT-33: and leave no workflow switched off."""
     if any(URL_VARIABLE in block.text for block in PROGRAMS[name]):
         monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("postgres_url"))
     run_programs(name)
+    with StateStore.open() as store:
+        assert [switched.name for switched in store.workflows.overrides.list() if not switched.enabled] == []
 
 
 @pytest.mark.parametrize("name", SKETCHES)
