@@ -113,6 +113,7 @@ class Settings(BaseSettings):
     busy_timeout: float = Field(5.0, ge=0, le=86_400)
     queue_timeout: float = Field(60.0, ge=0, le=86_400)
     pool_timeout: float = Field(30.0, ge=0, le=86_400)
+    slow_statement: float | None = Field(None, gt=0, le=86_400)
     retry_seconds: float | None = Field(None, ge=0, le=86_400)
     limits: Limits = Limits()
     messaging_idle_timeout: Seconds | None = timedelta(minutes=30)

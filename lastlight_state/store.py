@@ -328,6 +328,7 @@ def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = 
         busy_timeout=settings.busy_timeout,
         queue_timeout=settings.queue_timeout,
         pool_timeout=settings.pool_timeout,
+        slow_statement=settings.slow_statement,
     )
     if engine is not None:
         return backend_of_engine(engine, options)

@@ -101,6 +101,7 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
         ("BUSY_TIMEOUT", "0.5", "busy_timeout", 0.5),
         ("QUEUE_TIMEOUT", "2", "queue_timeout", 2.0),
         ("POOL_TIMEOUT", "3", "pool_timeout", 3.0),
+        ("SLOW_STATEMENT", "0.5", "slow_statement", 0.5),
         ("RETRY_SECONDS", "1.5", "retry_seconds", 1.5),
         ("LIMITS__SCRATCH", "1000", "limits", Limits(scratch=1000)),
         ("MESSAGING_IDLE_TIMEOUT", "90", "messaging_idle_timeout", timedelta(seconds=90)),

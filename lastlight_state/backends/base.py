@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection, Dialect
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.line import Turn
 from lastlight_state.backends.named_locks import NamedLocks
+from lastlight_state.backends.statement_log import listened
 from lastlight_state.backends.upkeep import Upkeep
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
@@ -46,10 +47,10 @@ class Mode(Enum):
 class Checkout(Turn):
     """A driver connection lent to one unit: in a ``with Checkout(mode, backend) as checkout`` by ``checkout.execute``.
 
-    ``owner`` and ``before`` are the backend's own: its handle, its past.
-    It is known to the backend before it has a connection, and until the connection is given back. An exception that
-    comes from outside, at whatever instruction, leaves one that is ``gone``: `Backend.recover` gives back what it had.
-    ``execute`` is the driver's; `lastlight_state.testing.racing` puts itself in front of it.
+    ``owner`` and ``before`` are the backend's own: its handle, its past. It is known to the backend before it has a
+    connection, and until the connection is given back. An exception that comes from outside, at whatever instruction,
+    leaves one that is ``gone``: `Backend.recover` gives back what it had. ``execute`` is the driver's;
+    `lastlight_state.testing.racing` puts itself in front of it.
     """
 
     driver: Any = None
@@ -74,7 +75,7 @@ class Checkout(Turn):
     def lend(self, driver: Any, owner: Any = None, before: Any = None) -> None:
         """Give it the connection."""
         self.driver = driver
-        self.execute = driver.execute
+        self.execute = listened(driver.execute, self.backend)
         self.owner = owner
         self.before = before
         self.broken = False
@@ -115,8 +116,7 @@ class Options:
     glance: bool = False
     durability: str = "normal"
     journal_mode: str | None = None
-    #: For a SQLite file that another machine uses through a mount, and that is made by its caller: rollback journal,
-    #: full sync, nothing mapped, no connection kept between units. A crashed writer's file is read from a copy.
+    #: For a file that another machine uses through a mount: rollback journal, full sync, nothing mapped or kept open.
     across_mounts: bool = False
     #: For a SQLite file of another program: views, triggers and links are refused; no row for ``read_seconds`` ends it.
     foreign: bool = False
@@ -131,6 +131,7 @@ class Options:
     busy_timeout: float = 5.0
     queue_timeout: float = 60.0
     pool_timeout: float = 30.0
+    slow_statement: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -143,7 +144,6 @@ class Backend(NamedLocks, Upkeep, ABC):
 
     #: ``"sqlite"``, ``"postgresql"``, or the name that a third party registered.
     name: str
-    #: Compiles statements for the driver's parameter style.
     dialect: Dialect
     async_driver: str | None = None  # whose connections can be joined, too
     #: The driver's exceptions that `translate` understands.
