@@ -179,10 +179,10 @@ def test_a_value_that_a_trigger_changes_is_in_the_record(postgres_database: Data
     assert made == stored
 
 
-def test_a_default_that_the_database_has_is_in_the_record(database: Database) -> None:
-    """house H-68: of a column that is not stated, on both databases."""
-    store, raw = database.open(), database.raw()
-    if database.name == "sqlite":
+def test_a_default_that_the_database_has_is_in_the_record(fresh_database: Database) -> None:
+    """house H-68: of a column that is not stated, on both databases. The table stays as it is then."""
+    store, raw = fresh_database.open(), fresh_database.raw()
+    if fresh_database.name == "sqlite":
         raw.execute("PRAGMA writable_schema = ON")
         raw.execute("UPDATE sqlite_schema SET sql = replace(sql, 'vcs_type TEXT', 'vcs_type TEXT DEFAULT ''git''')")
         raw.execute("PRAGMA writable_schema = RESET")
