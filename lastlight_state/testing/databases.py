@@ -125,7 +125,7 @@ class PostgresTemplate:
         The statistics of one test's ANALYZE would plan the next one's queries, and nothing vacuums what is deleted.
         """
         self._uses += 1
-        if self._uses > MOST_USES or self._cleaner.execute(_USED_UP).fetchone()[0]:
+        if self._uses > MOST_USES or self._cleaner.execute(_ANALYZED).fetchone()[0]:
             self._drop_shared()
         else:
             empty_tables(self._cleaner)
@@ -151,10 +151,9 @@ def empty_tables(connection: Any) -> None:
         raise
 
 
-#: Statistics of one test would plan the queries of the next; `doctor` would find a table that has grown large.
-_USED_UP = (
-    "SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' "
-    f"AND (reltuples >= 0 OR pg_total_relation_size(oid) >= {8 * 2**20}))"
+_ANALYZED = (
+    "SELECT EXISTS (SELECT FROM pg_class "
+    "WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND reltuples >= 0)"
 )
 #: Tables that tests have defined go with their rows.
 _DROP_OUTPUTS = (

@@ -38,20 +38,3 @@ def test_a_connection_that_could_not_empty_a_database_is_usable(postgres_server:
         with pytest.raises(psycopg.errors.UndefinedTable):
             empty_tables(connection)
         assert connection.execute("SELECT 1").fetchone() == (1,)
-
-
-def test_a_shared_database_that_has_grown_large_is_replaced(
-    postgres_template: PostgresTemplate, tmp_path: Path, frozen_clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing vacuums what is deleted, and `doctor` of the next test would find it."""
-    monkeypatch.setattr(databases, "MOST_USES", sys.maxsize)
-
-    def used(*statements: str) -> str:
-        with postgres_template.shared(tmp_path, frozen_clock) as database:
-            for statement in statements:
-                database.raw().execute(statement)
-            return database.url
-
-    first = used()
-    assert used("CREATE TABLE grown AS SELECT n FROM generate_series(1, 300000) AS n") == first
-    assert used() != first
