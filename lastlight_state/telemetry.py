@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lastlight_state import tracing
 from lastlight_state.errors import MisuseError, StateError
+from lastlight_state.workflows import RunFilter
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from lastlight_state.store import StateStore
 
 NAME = "lastlight_state"
-#: The most that a gauge counts of runs that may be taken: more are told as this.
+#: The most runs that may be taken that a gauge counts: more are told as this.
 MOST_CLAIMABLE = 500
 
 #: The span that a call was made in, while it goes on; it may be invalid. None: there is no call.
@@ -62,19 +63,25 @@ def uninstrument() -> None:
 
 
 def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -> None:
-    """Offer gauges of a store: they are read when an exporter asks, with one short statement each.
+    """Offer gauges of a store, which are read when an exporter asks. They write nothing.
 
-    ``lastlight_state.pending_approvals``, ``lastlight_state.pending_requests``, ``lastlight_state.queued_runs`` and
-    ``lastlight_state.claimable_runs`` (at most 500 are counted of the last two). A closed store tells nothing.
+    ``lastlight_state.pending_approvals``, ``lastlight_state.pending_requests`` and ``lastlight_state.queued_runs`` are
+    a count each, and ``lastlight_state.claimable_runs`` is a list of at most 500. Nothing is told of a store that is
+    closed, or of a database that cannot be reached.
     """
     metrics = _api("metrics")
     meter = metrics.get_meter(NAME, meter_provider=meter_provider)
     workflows = store.workflows
+
+    def claimable() -> int:
+        with store.view() as view:  # where overdue questions are not expired first
+            return len(view.workflows.claims.list_claimable(limit=MOST_CLAIMABLE).items)
+
     gauges: dict[str, Callable[[], int]] = {
         "pending_approvals": workflows.approvals.count_pending,
         "pending_requests": workflows.human_requests.count_pending,
-        "queued_runs": lambda: len(workflows.queue.list(limit=MOST_CLAIMABLE).items),
-        "claimable_runs": lambda: len(workflows.claims.list_claimable(limit=MOST_CLAIMABLE).items),
+        "queued_runs": lambda: workflows.lookups.count(RunFilter(statuses=["queued"])).value,
+        "claimable_runs": claimable,
     }
     for name, count in gauges.items():
         meter.create_observable_gauge(f"{NAME}.{name}", callbacks=[_gauge(metrics.Observation, count)])

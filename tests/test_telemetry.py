@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -122,6 +123,21 @@ def test_calls_of_coroutines_stand_below_their_own_spans(database: Database, exp
     parents = asyncio.run(main())
     found = [f"{span.parent.span_id:016x}" for span in exported.spans() if span.name == "workflows.runs.list"]
     assert sorted(found) == sorted(parents)
+
+
+def test_gauges_write_nothing(database: Database, exported: Exported) -> None:
+    """house H-107: a question that is overdue stays as it is stored until somebody takes its run."""
+    store = database.open()
+    telemetry.observe(store, meter_provider=exported.meters)
+    run = begun(store)
+    store.workflows.approvals.pause(
+        run.id, Gate("ship", "Ship it?", expires_at=database.clock.now() + timedelta(seconds=1))
+    )
+    database.clock.advance(seconds=60)
+    assert exported.metric("lastlight_state.claimable_runs")[0].value == 0
+    assert exported.metric("lastlight_state.pending_approvals")[0].value == 0
+    stored = database.raw().execute("SELECT status FROM workflow_approvals").fetchone()
+    assert stored == ("pending",)
 
 
 def test_gauges_tell_what_waits(database: Database, exported: Exported) -> None:
