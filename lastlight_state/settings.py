@@ -209,7 +209,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(base: Settings | None, **arguments: Any) -> Settings:
-    """The settings in force: ``base`` or the environment, with the arguments that are not None on top.
+    """Return the settings in force: ``base`` or the environment, with the arguments that are not None on top.
 
     A file that holds the URL is read here, once. Raises `InvalidValue` naming the first setting that is wrong. Logs a
     warning of variables of the environment that begin with ``LASTLIGHT_STATE_`` and are no setting.

@@ -188,7 +188,7 @@ class StateStore(Domains):
     def transaction(
         self, *, connection: Connection | Session | None = None, claim: Claim | None = None, label: str | None = None
     ) -> Iterator[Transaction]:
-        """Group calls: commits on leaving, rolls back on any exception.
+        """Group calls: commit on leaving, and roll back on any exception.
 
         ``connection``, a session too, joins your own transaction instead, which you commit. ``claim`` is confirmed
         first, so that what the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is;

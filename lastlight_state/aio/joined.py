@@ -58,7 +58,7 @@ class _LoopRunner:
     write = finish = read
 
     def refuse_closed(self) -> None:
-        """Its calls are those of the transaction."""
+        """Do nothing: its calls are those of the transaction."""
 
     async def _made(self, call: Callable[[], R]) -> R:
         async with self._turn:
@@ -67,7 +67,7 @@ class _LoopRunner:
 
 
 def sync_of(given: Any) -> Connection | Session:
-    """The sync connection or session below an asynchronous one. Raises `MisuseError` for anything else."""
+    """Return the sync connection or session below an asynchronous one. Raises `MisuseError` for anything else."""
     kinds = import_module("sqlalchemy.ext.asyncio")
     if isinstance(given, kinds.AsyncSession | kinds.AsyncConnection):
         found: Connection | Session | None = getattr(given, "sync_session", None) or given.sync_connection

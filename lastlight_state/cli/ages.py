@@ -10,7 +10,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def age(text: str) -> timedelta | None:
-    """The time that these words mean, or None."""
+    """Return the time that these words mean, or None."""
     found = _AGO.fullmatch(text)
     return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
 

@@ -27,6 +27,6 @@ def ask(question: str, *, yes: bool) -> None:
 
 
 def at_terminal(question: str, *, yes: bool) -> None:
-    """As `ask` on a terminal. A script that acts is not asked, and goes on."""
+    """Ask as `ask` does, on a terminal alone. A script that acts is not asked, and goes on."""
     if sys.stdin.isatty():
         ask(question, yes=yes)

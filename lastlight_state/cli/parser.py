@@ -82,13 +82,13 @@ class Commands(click.Group):
         return command(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table above, so that help imports no command."""
+        """Write the table above, so that help imports no command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
 def parse(words: Sequence[str], call: Call) -> Answer:
-    """The answer of the command that the words name. Raises what the parser and the command raise."""
+    """Return the answer of the command that the words name. Raises what the parser and the command raise."""
     group = commands()
     words = _helped(words)
     try:
@@ -106,7 +106,7 @@ def _helped(words: Sequence[str]) -> Sequence[str]:
 
 
 def commands() -> click.Group:
-    """The parser of the whole program."""
+    """Return the parser of the whole program."""
     version = click.Option(
         ["--version"],
         is_flag=True,
@@ -121,7 +121,7 @@ def commands() -> click.Group:
 
 
 def command(name: str) -> click.Command:
-    """The parser of one command."""
+    """Return the parser of one command."""
     return cast(click.Command, import_module(f"{__package__}.commands.{name.replace('-', '_')}").run)
 
 

@@ -72,19 +72,22 @@ def _answer(words: Sequence[str], call: Call) -> Answer:
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
-    """Looked up before parsing, so that a parse error is written as JSON too."""
+    """Return whether JSON is asked for.
+
+    It is looked up before parsing, so that a parse error is written as JSON too.
+    """
     before = list(words)[: list(words).index("--")] if "--" in words else words
     return "--json" in before
 
 
 def _stream(stream: TextIO | None) -> TextIO:
-    """The stream; a buffer that is thrown away if it was closed before the program began."""
+    """Return the stream; a buffer that is thrown away if it was closed before the program began."""
     return stream if stream is not None else io.StringIO()
 
 
 @contextmanager
 def _hearing_sigterm() -> Iterator[None]:
-    """SIGTERM ends the command and its transaction; a second one ends the process at once."""
+    """Let SIGTERM end the command and its transaction, and a second one the process at once."""
 
     def end(*_: Any) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -58,13 +58,13 @@ class Screen:
         self.width = self._console.width if terminal else None
 
     def write(self, line: str | Text) -> None:
-        """One line, or several where it holds line breaks."""
+        """Write one line, or several where it holds line breaks."""
         text = line if isinstance(line, Text) else Text("\n".join(printable(part) for part in line.split("\n")))
         for part in text.split("\n", allow_blank=True) or [text]:
             self._console.print(_harmless(part), soft_wrap=True)
 
     def shown(self, value: Any) -> str:
-        """A value as text for people, on one line."""
+        """Return a value as text for people, on one line."""
         if value is None:
             return "-"
         if isinstance(value, bool):
@@ -78,16 +78,16 @@ class Screen:
         return printable(str(value))
 
     def styled(self, value: Any) -> Text:
-        """The value, in the colour of its word."""
+        """Return the value, in the colour of its word."""
         text = self.shown(value)
         return Text(text, style=_STYLE_OF.get(text, ""))
 
     def heading(self, text: str) -> Text:
-        """A heading line."""
+        """Return a heading line."""
         return Text(printable(text), style=HEADING)
 
     def table(self, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
-        """A heading line, and one line for each item, aligned; on a terminal as `lastlight_state.cli.tables` says."""
+        """Return a heading line and a line for each item. On a terminal they are as in `lastlight_state.cli.tables`."""
         return tables.table(self, columns, items)
 
     def wrapped(self, text: str) -> Iterator[Text]:
@@ -95,24 +95,24 @@ class Screen:
         return tables.wrapped(Text(printable(text)), self.width, tables.INDENT)
 
     def fields(self, values: dict[str, Any]) -> Iterator[Text]:
-        """One line for each name and value, values aligned."""
+        """Return one line for each name and value, values aligned."""
         width = max((len(name) for name in values), default=0)
         for name, value in values.items():
             yield Text.assemble((name.ljust(width) + GAP, "dim"), self.styled(value))
 
 
 def printable(text: str) -> str:
-    """The text with control characters, and those that turn its direction, as escapes."""
+    """Return the text with control characters, and those that turn its direction, as escapes."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def printable_json(text: str) -> str:
-    """JSON text of the same value, with these characters as escapes of JSON."""
+    """Return JSON text of the same value, with these characters as escapes of JSON."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _harmless(text: Text) -> Text:
-    """The text with its styles, `printable`."""
+    """Return the text with its styles, `printable`."""
     found = [(match.start(), match.end()) for match in _CONTROL.finditer(text.plain)]
     if not found:
         return text

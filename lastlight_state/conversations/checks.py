@@ -78,7 +78,7 @@ def optional_time(where: str, value: Any) -> datetime | None:
 
 
 def fields(where: str, given: Any, of: Mapping[str, Check]) -> Row:
-    """The fields of an argument group, each by its check."""
+    """Return the fields of an argument group, each by its check."""
     return {key: check(f"{where}.{key}", getattr(given, key)) for key, check in of.items()}
 
 

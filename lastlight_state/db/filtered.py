@@ -37,7 +37,7 @@ class Filtered(Generic[RowT]):
         self._made: dict[tuple[Any, ...], Statement[RowT]] = {}
 
     def of(self, given: Mapping[str, Sequence[Any] | None], *also: Any) -> tuple[Statement[RowT], Row]:
-        """The statement for these values (up to 500 of each filter; None filters nothing), and its parameters."""
+        """Return the statement and its parameters for these values: up to 500 of each filter. None filters nothing."""
         sizes = {name: size_for(len(values)) for name, values in given.items() if values is not None}
         values = {
             f"{name}_{i}": value

@@ -34,7 +34,7 @@ class Blocks(dict[object, Inside]):
     """The blocks that threads and tasks are inside of. One that was cut off may still be here, and is `gone`."""
 
     def entered(self, *, by_task: bool) -> Inside:
-        """A block of this thread; or of this task alone, while other tasks of the thread go on."""
+        """Return a block of this thread; or of this task alone, while other tasks of the thread go on."""
         return Inside(self, _task() if by_task else threading.get_ident())
 
     def has_thread(self) -> bool:
@@ -51,7 +51,7 @@ class Blocks(dict[object, Inside]):
 
 
 def _task() -> object:
-    """The task that runs in this thread, if one does."""
+    """Return the task that runs in this thread, if one does."""
     asyncio = sys.modules.get("asyncio")
     try:
         return asyncio.current_task() if asyncio is not None else None

@@ -26,7 +26,7 @@ _SAVEPOINT = "lastlight_block"
 
 @block
 def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
-    """A unit inside the transaction of what a caller gave. Raises `MisuseError` for what cannot be joined."""
+    """Return a unit inside the transaction of what a caller gave. Raises `MisuseError` for what cannot be joined."""
     connection, session = joinable(given)
     unit = Unit(scope.backend, scope.backend.join(connection))
     try:

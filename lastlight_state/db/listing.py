@@ -141,7 +141,7 @@ class Listing(Generic[RowT]):
     def placed(
         self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
     ) -> Placed[RowT]:
-        """The next ``limit`` rows after ``key``, and the key of each."""
+        """Return the next ``limit`` rows after ``key``, and the key of each."""
         if self._is_empty(chosen):
             return Placed((), lambda _at: None)
         statement, values = self._statement(chosen, key, limit)
@@ -174,7 +174,7 @@ class Listing(Generic[RowT]):
         return self._kinds[0] is datetime
 
     def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement[RowT]:
-        """The statement that a page with these filters runs (with a limit of 0 a count), for tests of its plan."""
+        """Return the statement of a page with these filters (of a count with a limit of 0), for tests of its plan."""
         return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
 
     def _is_empty(self, chosen: Mapping[str, Any]) -> bool:

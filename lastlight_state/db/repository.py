@@ -154,7 +154,7 @@ class Repository:
         *,
         also: Values = NO_VALUES,
     ) -> Page[T]:
-        """A page of a list: of the rows that pass the filters ``given``, as `Listing.page`. Checks the limit."""
+        """Return a page of a list: of the rows that pass the filters ``given``, as `Listing.page`. Checks the limit."""
         valid.page_limit(limit)
         return self._reading(
             lambda unit: listing.page(unit, make, limit=limit, page_token=page_token, given=given, also=also)

@@ -119,7 +119,7 @@ class StoreScope(Scope):
         return self._unusable is None
 
     def inside_block(self) -> bool:
-        """Whether this thread, or this task, is inside a transaction of this store."""
+        """Return whether this thread, or this task, is inside a transaction of this store."""
         return self.blocks.has_thread() or self.blocks.has_task()
 
     def inside(self, *, by_task: bool = False) -> Inside:

@@ -81,14 +81,14 @@ class Compiled:
         return self._batches
 
     def rows(self, found: Sequence[Sequence[Any]]) -> list[Row]:
-        """Stored rows as `row` gives them."""
+        """Return stored rows as `row` gives them."""
         try:
             return self._build(found)
         except UNREADABLE as error:
             raise self._damage(found) from error
 
     def readable(self, found: Sequence[Sequence[Any]]) -> list[Row | CorruptData]:
-        """Stored rows as `row` gives them; in place of one that cannot be read, the error that says why."""
+        """Return stored rows as `row` gives them; in place of one that cannot be read, the error that says why."""
         try:
             return [*self._build(found)]
         except UNREADABLE:
@@ -189,7 +189,10 @@ def size_for(count: int) -> int:
 
 
 def padded(name: str, values: Sequence[Any], size: int) -> Row:
-    """These values as parameters ``<name>_0`` … ``<name>_{size-1}``. Those left over are None, which equals nothing."""
+    """Return these values as parameters ``<name>_0`` … ``<name>_{size-1}``.
+
+    Those left over are None, which equals nothing.
+    """
     padding = [None] * (size - len(values))
     return {f"{name}_{i}": value for i, value in enumerate([*values, *padding])}
 
@@ -204,7 +207,7 @@ class AnyOf:
         self.condition: sa.ColumnElement[bool] = column.in_(self.parameters)
 
     def of(self, values: Sequence[Any]) -> Row:
-        """The parameters for at most ``size`` values, as `padded`."""
+        """Return the parameters for at most ``size`` values, as `padded`."""
         return padded(self._name, values, self._size)
 
 

@@ -70,7 +70,7 @@ class Unit:
         return cast(list[RowT], compiled.rows(self._fetch(compiled, values)))
 
     def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> Found[RowT]:
-        """All rows; one that cannot be read is a `CorruptData` in its place, and counted."""
+        """Return all rows; one that cannot be read is a `CorruptData` in its place, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
         rows = cast(list[RowT | CorruptData], compiled.readable(stored))
@@ -86,7 +86,7 @@ class Unit:
 
     @staticmethod
     def passing(found: Sequence[RowT | CorruptData]) -> list[RowT]:
-        """The rows that can be read. The others are logged."""
+        """Return the rows that can be read. The others are logged."""
         for row in found:
             if isinstance(row, CorruptData):
                 _log.error("passed over a row that cannot be read: %s", row)

@@ -35,12 +35,12 @@ class Window(NamedTuple, Generic[RowT]):
 
 
 def placed(found: Found[RowT], key: Sequence[str]) -> Placed[RowT]:
-    """The rows that a statement found, with their keys in these columns."""
+    """Return the rows that a statement found, with their keys in these columns."""
     return Placed(found.rows, lambda at: found.columns(at, key))
 
 
 def window(read: Callable[[int], Placed[RowT]], limit: int) -> Window[RowT]:
-    """The next ``limit`` rows of what ``read`` gives: the first rows, at most as many as it is asked for.
+    """Return the next ``limit`` rows of what ``read`` gives: the first rows, at most as many as it is asked for.
 
     Where none of their keys can be read, more rows are looked at until one is found: damaged keys do not end a list.
     """
@@ -58,7 +58,7 @@ def window(read: Callable[[int], Placed[RowT]], limit: int) -> Window[RowT]:
 def parted(
     rows: Sequence[RowT | CorruptData], make: Callable[[RowT], T]
 ) -> tuple[tuple[T, ...], tuple[DamagedRow, ...]]:
-    """What ``make`` makes of the rows, and what a page says about those that are damaged."""
+    """Return what ``make`` makes of the rows, and what a page says about those that are damaged."""
     items = tuple(make(row) for row in rows if not isinstance(row, CorruptData))
     return items, tuple(damaged_row(row) for row in rows if isinstance(row, CorruptData))
 

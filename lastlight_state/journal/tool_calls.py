@@ -218,7 +218,7 @@ def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
 
 
 def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColumns:
-    """The parameters of an outcome."""
+    """Return the parameters of an outcome."""
     given = valid.group("outcome", outcome, ToolOutcome)
     at = now if given.at is None else aware_utc("outcome.at", given.at)
     lasted = max(at - started_at, timedelta(0)) // timedelta(milliseconds=1)

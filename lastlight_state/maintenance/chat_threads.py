@@ -78,6 +78,6 @@ KNOWN = Family("trigger", _known, ThreadRow)
 
 
 def known(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadRow]:
-    """The columns of `KNOWN` by trigger, for at most 500 triggers; those without turns are absent."""
+    """Return the columns of `KNOWN` by trigger, for at most 500 triggers; those without turns are absent."""
     statement, values = KNOWN.of(triggers)
     return {row["trigger_id"]: row for row in unit.rows(statement, values)}

@@ -102,7 +102,7 @@ def family(make: Any, row: type[RowT]) -> Family[RowT]: ...
 
 
 def family(make: Any, row: Any = None) -> Any:
-    """Statements about keys, made of a list of their parameters; ``row`` as of a `Family`."""
+    """Return statements about keys, made of a list of their parameters; ``row`` as of a `Family`."""
     return Family("key", make, row)
 
 
@@ -166,14 +166,14 @@ def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
 
 
 def rows(unit: Unit, family: Family[RowT], keys: Iterable[str], values: Values = NO_VALUES) -> Iterator[RowT]:
-    """What a statement finds for these keys, however many, with these values of its other parameters."""
+    """Return what a statement finds for these keys, however many, with these values of its other parameters."""
     for chunk in chunks(keys):
         statement, named = family.of(chunk)
         yield from unit.rows(statement, {**values, **named})
 
 
 def links(unit: Unit, order: str) -> Iterator[LinkRow]:
-    """The links of an order, those included whose positions are below 0."""
+    """Return the links of an order, those included whose positions are below 0."""
     after = -(2**62)
     while found := unit.rows(LINKED, {"order_id": order, "after": after}):
         yield from found

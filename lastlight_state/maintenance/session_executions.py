@@ -51,7 +51,7 @@ NEWEST = Family("session", _newest_of, ExecutionOfSession)
 
 
 def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, ExecutionOfSession]:
-    """The newest execution of each of these sessions (1 to 500), in one statement."""
+    """Return the newest execution of each of these sessions (1 to 500), in one statement."""
     statement, values = NEWEST.of(session_ids)
     return {row["session_id"]: row for row in unit.rows(statement, values)}
 

@@ -45,7 +45,7 @@ class Fact:
     at: str | None = None
 
     def entry(self, row: Row, at: datetime) -> TimelineEntry:
-        """The fact of a row, told as of this time."""
+        """Return the fact of a row, told as of this time."""
         actor = row[self.actor] if self.actor else None
         clock = row[self.at] if self.at and row[self.at] != at else None
         key = str(self.listing.key(row)[-1])
@@ -105,7 +105,7 @@ def detailed_text(row: Row) -> str:
 
 
 def _explained_text(row: Row) -> str:
-    """With what an operator said. Other details repeat facts of the timeline."""
+    """Return the text with what an operator said. Other details repeat facts of the timeline."""
     return detailed_text(row) if row["source"] == "operator" else _transition_text(row)
 
 

@@ -62,7 +62,7 @@ FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired), Hi
 
 
 def _ensuring() -> Statement[HitRow]:
-    """Stores an entry; the first one wins, unless it has expired."""
+    """Store an entry; the first one wins, unless it has expired."""
     row = insert(CACHE).values({column.name: bind(column.name, column) for column in CACHE.c})
     replaced = {name: row.excluded[name] for name in ("source_run_id", "created_at", "expires_at", "payload")}
     return prepared(
@@ -195,7 +195,7 @@ def _digest(key: Any, table: OutputTable[Any]) -> str:
 
 
 def _hit(table: OutputTable[Any], row: HitRow) -> CachedOutput[Any]:
-    """The record of an entry. Raises `InvalidValue` where the content does not fit the table any more."""
+    """Return the record of an entry. Raises `InvalidValue` where the content does not fit the table any more."""
     data = data_from_json(table.domain, row["payload"], payload=table.is_payload)
     if table.shape is not None:
         instance_of(table.shape, data)

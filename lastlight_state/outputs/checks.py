@@ -28,7 +28,7 @@ def run_id(value: Any) -> str:
 
 
 def place(run: Any, node_id: Any, iteration: Any) -> Place:
-    """The key of a row to write."""
+    """Return the key of a row to write."""
     return {
         "run_id": valid.identifier("run_id", run, _MOST.run_id),
         "node_id": valid.identifier("node_id", node_id, _MOST.node_id),
@@ -37,7 +37,7 @@ def place(run: Any, node_id: Any, iteration: Any) -> Place:
 
 
 def sought(run: Any, node_id: Any, iteration: Any) -> Place:
-    """The key of a row to look for."""
+    """Return the key of a row to look for."""
     return {
         "run_id": valid.sought("run_id", run),
         "node_id": valid.sought("node_id", node_id),

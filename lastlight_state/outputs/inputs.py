@@ -43,7 +43,7 @@ _WRITTEN = ("run_id", "revision", "created_at", "created_by", "reason", "payload
 
 
 def _adding(*conditions: sa.ColumnElement[bool]) -> Statement[InputRow]:
-    """Stores a revision that is not there."""
+    """Store a revision that is not there."""
     there = INPUTS.alias()
     same = sa.and_(
         there.c.run_id == bind("run_id", INPUTS.c.run_id), there.c.revision == bind("revision", INPUTS.c.revision)
@@ -161,7 +161,7 @@ class Inputs(Repository):
         }
 
     def _found_again(self, run_id: str, payload: Any, row: InputDraft) -> RunInput:
-        """The input in force, if any revision was given this payload."""
+        """Return the input in force, if any revision was given this payload."""
         known = self._reading(lambda unit: unit.rows(EVERY, {"run_id": run_id}))
         asked = {_canonical(codec.decode(text)) for text in (row["payload"], row["given"]) if text is not None}
         for revision in known:
@@ -188,7 +188,7 @@ def _without_given(row: RunInputRow) -> InputRow:
 
 
 def _as_columns(row: InputDraft, revision: RunInputRow) -> bool:
-    """Whether a revision that came out of typed columns says the same as a payload, as it was passed or as stored."""
+    """Return whether a revision of typed columns says the same as a payload, as passed or as stored."""
     asked = [codec.decode(text) for text in (row["payload"], row["given"]) if text is not None]
     held = columned.folded(revision["payload"])
     return any(isinstance(one, dict) and columned.folded(one) == held for one in asked)

@@ -69,7 +69,7 @@ def is_alive(running: Rival, now: datetime) -> bool:
 
 
 def under_way(kind: str, scope: str, running: Rival, now: datetime) -> Conflict:
-    """The error for work that somebody is doing."""
+    """Return the error for work that somebody is doing."""
     silent = int((now - running["updated_at"]).total_seconds())
     what = f"{kind} of {scope}" if scope else kind
     text = f"a {what} is running already: receipt {running['id']!r} of {running['owner']!r}, last step {silent} s ago"

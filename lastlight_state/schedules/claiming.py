@@ -20,7 +20,7 @@ _log = logging.getLogger("lastlight_state.schedules")
 def claimed(
     rows: Iterable[RowT | CorruptData], claim: Callable[[RowT], FireClaim | None], limit: int
 ) -> tuple[FireClaim, ...]:
-    """At most ``limit`` claims, one from each row for which ``claim`` does not return None.
+    """Return at most ``limit`` claims, one from each row for which ``claim`` does not return None.
 
     A row that fails or cannot be read is logged and passed over. After a database error no other row is tried. The
     first error is raised only if nothing was claimed, so that the caller always gets the claims that were stored.
@@ -49,7 +49,7 @@ def claimed(
 
 
 def claim_of(row: ClaimRow, lease: timedelta) -> FireClaim:
-    """The claim on the fire of a row, which renews by ``lease``."""
+    """Return the claim on the fire of a row, which renews by ``lease``."""
     return FireClaim.of({**row, "lease": lease})
 
 

@@ -48,7 +48,7 @@ class Own:
 
     @classmethod
     def of(cls, row: OwnColumns) -> Self:
-        """From a schedule's row."""
+        """Return what a schedule's row says."""
         return cls(row["pattern"], row["timezone"], row["enabled"])
 
 
@@ -84,7 +84,7 @@ def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
 
 
 def effective(own: Own, override: OverriddenColumns) -> Effective:
-    """What is in effect under an override's columns, named as in `lastlight_state.schedules.tables.OVERRIDDEN`.
+    """Return what is in effect under an override's columns, named as in `lastlight_state.schedules.tables.OVERRIDDEN`.
 
     An override that changes the pattern alone leaves the cron's own time zone.
     """

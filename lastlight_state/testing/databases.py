@@ -34,14 +34,14 @@ class Database:
         self._opened: list[Any] = []
 
     def open(self, **options: Any) -> StateStore:
-        """A store on this database with the frozen clock. Options as for `StateStore.open`."""
+        """Return a store on this database with the frozen clock. Options as for `StateStore.open`."""
         given = {"clock": self.clock, "state_dir": self.state_dir, **options}
         store = StateStore.open(self.url, **given)
         self._opened.append(store)
         return store
 
     def raw(self) -> Any:
-        """A plain driver connection in autocommit, which knows nothing of this library: ``execute(sql, params)``."""
+        """Return a plain driver connection in autocommit: ``execute(sql, params)``."""
         connection = _raw_sqlite(self.url) if self.name == "sqlite" else connect_postgres(self.url)
         self._opened.append(connection)
         return connection
@@ -64,7 +64,7 @@ class SqliteTemplate:
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """A database of the test's own."""
+        """Return a database of the test's own."""
         file = folder / "lastlight.db"
         shutil.copyfile(self._file, file)
         file.chmod(0o600)
@@ -94,7 +94,7 @@ class PostgresTemplate:
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """A database of the test's own (40 to 170 ms)."""
+        """Return a database of the test's own (40 to 170 ms)."""
         with self._server.database(template=self._template) as url:
             database = Database(url, self.name, clock, folder)
             try:
@@ -104,7 +104,7 @@ class PostgresTemplate:
 
     @contextmanager
     def shared(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """The database that this process's tests share, empty (2 ms); with a service's tables one of the test's own."""
+        """Return the empty database that tests share (2 ms); with a service's tables, one of the test's own."""
         if self._has_others:
             with self.fresh(folder, clock) as own:
                 yield own

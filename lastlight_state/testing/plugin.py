@@ -39,7 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def lastlight_postgres_server(request: pytest.FixtureRequest) -> Iterator[testing.ThrowawayPostgres]:
-    """A real Postgres server, started once (0.3 to 0.9 s). A machine that has none fails the test with every reason."""
+    """Return a real Postgres server, started once (0.3 to 0.9 s).
+
+    A machine that has none fails the test with every reason.
+    """
     shared = shared_server(request.config)
     if shared:
         yield shared
@@ -54,14 +57,14 @@ def lastlight_postgres_server(request: pytest.FixtureRequest) -> Iterator[testin
 
 @pytest.fixture
 def lastlight_postgres_url(lastlight_postgres_server: testing.ThrowawayPostgres) -> Iterator[str]:
-    """The URL of an empty Postgres database of the test's own, dropped afterwards (30 to 150 ms per test)."""
+    """Return the URL of an empty Postgres database of the test's own, dropped afterwards (30 to 150 ms per test)."""
     with lastlight_postgres_server.database() as url:
         yield url
 
 
 @pytest.fixture
 def lastlight_state_dir(tmp_path: Path) -> Path:
-    """An empty directory of the test's own, open to nobody else."""
+    """Return an empty directory of the test's own, open to nobody else."""
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     return folder
@@ -69,13 +72,13 @@ def lastlight_state_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lastlight_clock() -> testing.FrozenClock:
-    """The clock of the stores below: stands still until the test moves it."""
+    """Return the clock of the stores below: stands still until the test moves it."""
     return testing.FrozenClock()
 
 
 @pytest.fixture(scope="session")
 def lastlight_migrations() -> Migrations:
-    """Override this with a function that is called with a URL and makes the tables of the service, once a template.
+    """Return None. Override it with a function that is called with a URL and makes the tables of a service.
 
     With it each test on Postgres has a database of its own, because only the service knows what to empty.
     """
@@ -86,7 +89,7 @@ def lastlight_migrations() -> Migrations:
 def lastlight_sqlite_template(
     tmp_path_factory: pytest.TempPathFactory, lastlight_migrations: Migrations
 ) -> testing.SqliteTemplate:
-    """A migrated SQLite file (once, 50 ms)."""
+    """Return a migrated SQLite file (once, 50 ms)."""
     return testing.SqliteTemplate(tmp_path_factory.mktemp("lastlight"), lastlight_migrations)
 
 
@@ -94,7 +97,7 @@ def lastlight_sqlite_template(
 def lastlight_postgres_template(
     lastlight_postgres_server: testing.ThrowawayPostgres, lastlight_migrations: Migrations
 ) -> Iterator[testing.PostgresTemplate]:
-    """A migrated Postgres database (once, 200 ms)."""
+    """Return a migrated Postgres database (once, 200 ms)."""
     template = testing.PostgresTemplate(lastlight_postgres_server, lastlight_migrations)
     yield template
     template.drop()
@@ -102,7 +105,7 @@ def lastlight_postgres_template(
 
 @pytest.fixture(params=BACKENDS)
 def lastlight_template(request: pytest.FixtureRequest) -> testing.SqliteTemplate | testing.PostgresTemplate:
-    """The migrated database of each backend."""
+    """Return the migrated database of each backend."""
     made: testing.SqliteTemplate | testing.PostgresTemplate
     made = request.getfixturevalue(f"lastlight_{request.param}_template")
     return made
@@ -114,7 +117,7 @@ def lastlight_database(
     lastlight_state_dir: Path,
     lastlight_clock: testing.FrozenClock,
 ) -> Iterator[testing.Database]:
-    """An empty, migrated database on each backend (2 ms): its ``url``, ``name``, ``open()`` and ``raw()``."""
+    """Return an empty, migrated database on each backend (2 ms): its ``url``, ``name``, ``open()`` and ``raw()``."""
     with lastlight_template.shared(lastlight_state_dir, lastlight_clock) as database:
         yield database
 
@@ -125,20 +128,20 @@ def lastlight_fresh_database(
     lastlight_state_dir: Path,
     lastlight_clock: testing.FrozenClock,
 ) -> Iterator[testing.Database]:
-    """Like `lastlight_database`, but of the test's own: for processes and locks (40 to 170 ms on Postgres)."""
+    """Return a database of the test's own: for processes and locks (40 to 170 ms on Postgres)."""
     with lastlight_template.fresh(lastlight_state_dir, lastlight_clock) as database:
         yield database
 
 
 @pytest.fixture
 def lastlight_store(lastlight_database: testing.Database) -> lastlight_state.StateStore:
-    """A store on each backend: the test runs on SQLite and on Postgres."""
+    """Return a store on each backend: the test runs on SQLite and on Postgres."""
     return lastlight_database.open()
 
 
 @pytest.fixture
 def lastlight_async_store(lastlight_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
-    """The same from coroutines; it serves whichever event loop the test runs."""
+    """Return the same from coroutines; it serves whichever event loop the test runs."""
     return lastlight_state.AsyncStateStore(lastlight_store)
 
 
@@ -146,7 +149,7 @@ def lastlight_async_store(lastlight_store: lastlight_state.StateStore) -> lastli
 def lastlight_every_store(
     request: pytest.FixtureRequest, lastlight_database: testing.Database
 ) -> Iterator[lastlight_state.StateStore]:
-    """A store on each backend, once itself and once through its async face: four runs of one test."""
+    """Return a store on each backend, once itself and once through its async face: four runs of one test."""
     opened = lastlight_database.open()
     if request.param == "sync":
         yield opened
@@ -161,7 +164,7 @@ def lastlight_sqlite_store(
     lastlight_clock: testing.FrozenClock,
     lastlight_sqlite_template: testing.SqliteTemplate,
 ) -> Iterator[lastlight_state.StateStore]:
-    """A store on a SQLite file of the test's own (3 ms)."""
+    """Return a store on a SQLite file of the test's own (3 ms)."""
     with lastlight_sqlite_template.fresh(lastlight_state_dir, lastlight_clock) as database:
         yield database.open()
 
@@ -172,6 +175,6 @@ def lastlight_postgres_store(
     lastlight_clock: testing.FrozenClock,
     lastlight_postgres_template: testing.PostgresTemplate,
 ) -> Iterator[lastlight_state.StateStore]:
-    """A store on Postgres (2 ms)."""
+    """Return a store on Postgres (2 ms)."""
     with lastlight_postgres_template.shared(lastlight_state_dir, lastlight_clock) as database:
         yield database.open()

@@ -12,37 +12,37 @@ from lastlight_state import testing
 
 @pytest.fixture(scope="session")
 def postgres_server(lastlight_postgres_server: testing.ThrowawayPostgres) -> testing.ThrowawayPostgres:
-    """As `lastlight_postgres_server`."""
+    """Return `lastlight_postgres_server`."""
     return lastlight_postgres_server
 
 
 @pytest.fixture
 def postgres_url(lastlight_postgres_url: str) -> str:
-    """As `lastlight_postgres_url`."""
+    """Return `lastlight_postgres_url`."""
     return lastlight_postgres_url
 
 
 @pytest.fixture
 def state_dir(lastlight_state_dir: Path) -> Path:
-    """As `lastlight_state_dir`."""
+    """Return `lastlight_state_dir`."""
     return lastlight_state_dir
 
 
 @pytest.fixture
 def frozen_clock(lastlight_clock: testing.FrozenClock) -> testing.FrozenClock:
-    """As `lastlight_clock`."""
+    """Return `lastlight_clock`."""
     return lastlight_clock
 
 
 @pytest.fixture(scope="session")
 def sqlite_template(lastlight_sqlite_template: testing.SqliteTemplate) -> testing.SqliteTemplate:
-    """As `lastlight_sqlite_template`."""
+    """Return `lastlight_sqlite_template`."""
     return lastlight_sqlite_template
 
 
 @pytest.fixture(scope="session")
 def postgres_template(lastlight_postgres_template: testing.PostgresTemplate) -> testing.PostgresTemplate:
-    """As `lastlight_postgres_template`."""
+    """Return `lastlight_postgres_template`."""
     return lastlight_postgres_template
 
 
@@ -50,41 +50,41 @@ def postgres_template(lastlight_postgres_template: testing.PostgresTemplate) -> 
 def template(
     lastlight_template: testing.SqliteTemplate | testing.PostgresTemplate,
 ) -> testing.SqliteTemplate | testing.PostgresTemplate:
-    """As `lastlight_template`."""
+    """Return `lastlight_template`."""
     return lastlight_template
 
 
 @pytest.fixture
 def database(lastlight_database: testing.Database) -> testing.Database:
-    """As `lastlight_database`."""
+    """Return `lastlight_database`."""
     return lastlight_database
 
 
 @pytest.fixture
 def fresh_database(lastlight_fresh_database: testing.Database) -> testing.Database:
-    """As `lastlight_fresh_database`."""
+    """Return `lastlight_fresh_database`."""
     return lastlight_fresh_database
 
 
 @pytest.fixture
 def every_backend(lastlight_store: lastlight_state.StateStore) -> lastlight_state.StateStore:
-    """As `lastlight_store`."""
+    """Return `lastlight_store`."""
     return lastlight_store
 
 
 @pytest.fixture
 def store(lastlight_every_store: lastlight_state.StateStore) -> lastlight_state.StateStore:
-    """As `lastlight_every_store`."""
+    """Return `lastlight_every_store`."""
     return lastlight_every_store
 
 
 @pytest.fixture
 def state_store(lastlight_sqlite_store: lastlight_state.StateStore) -> lastlight_state.StateStore:
-    """As `lastlight_sqlite_store`."""
+    """Return `lastlight_sqlite_store`."""
     return lastlight_sqlite_store
 
 
 @pytest.fixture
 def async_state_store(lastlight_sqlite_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
-    """The store of `state_store` from coroutines."""
+    """Return the store of `state_store` from coroutines."""
     return lastlight_state.AsyncStateStore(lastlight_sqlite_store)

@@ -84,7 +84,7 @@ class HeldRun(Generic[S, W]):
 
     @property
     def claim(self) -> Claim:
-        """The claim of the run, as it was last renewed."""
+        """Return the claim of the run, as it was last renewed."""
         return self._driven.claim
 
     def check(self) -> None:
@@ -97,7 +97,7 @@ class HeldRun(Generic[S, W]):
 
     @property
     def _ends_cancelled(self) -> bool:
-        """Whether the function left because somebody asked to cancel the run."""
+        """Return whether the function left because somebody asked to cancel the run."""
         return self._driven.cancel_requested and not self._driven.lost
 
 

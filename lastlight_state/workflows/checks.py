@@ -61,7 +61,7 @@ class FenceParameters(TypedDict):
 
 
 def operator(by: str, reason: str) -> Operator:
-    """Who acts and why, as columns of a transition."""
+    """Return who acts and why, as columns of a transition."""
     return {
         "actor": valid.identifier("by", by, _TRANSITION.actor),
         "detail": valid.content("reason", reason, _TRANSITION.detail),
@@ -94,7 +94,7 @@ def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
 def list_filters(
     statuses: Sequence[str] | None, workflow_names: Sequence[str] | None, repo: str | None, since: datetime | None
 ) -> Row:
-    """The filters of a list of runs, as its statements name them."""
+    """Return the filters of a list of runs, as its statements name them."""
     given: Row = {
         "statuses": None
         if statuses is None
@@ -132,7 +132,7 @@ def no_success(outcome: str | None, failure: Failure | None, *, instead: str = "
 
 
 def failure_columns(failure: Failure) -> FailureColumns:
-    """A failure's text and details as columns."""
+    """Return a failure's text and details as columns."""
     detail = failure.detail
     return {
         "error": valid.content("failure.error", failure.error, _RUN.error),
@@ -141,7 +141,7 @@ def failure_columns(failure: Failure) -> FailureColumns:
 
 
 def trigger_columns(trigger: Trigger) -> TriggerColumns:
-    """A trigger as columns of a run."""
+    """Return a trigger as columns of a run."""
     valid.group("trigger", trigger, Trigger)
     owner, repo = repos.normalised(trigger.owner, trigger.repo)
     issue = trigger.issue_number
@@ -159,7 +159,7 @@ def trigger_columns(trigger: Trigger) -> TriggerColumns:
 
 
 def node_columns(node: NodeRef | None) -> NodeColumns:
-    """A node as columns."""
+    """Return a node as columns."""
     if node is None:
         return {"node_id": None, "iteration": 0}
     valid.group("node", node, NodeRef)
@@ -170,7 +170,7 @@ def node_columns(node: NodeRef | None) -> NodeColumns:
 
 
 def presented(claim: Claim | None) -> FenceParameters:
-    """A claim as the parameters of the fence."""
+    """Return a claim as the parameters of the fence."""
     if claim is None:
         return {"presented_run": None, "presented_epoch": None}
     valid.group("claim", claim, Claim)

@@ -87,7 +87,7 @@ def asked(repo: str) -> dict[str, dict[str, str]]:
 
 
 def asked_several(given: str | Sequence[str]) -> Row:
-    """The condition for a filter by one repository, or by at most 50, and its parameters.
+    """Return the condition for a filter by one repository, or by at most 50, and its parameters.
 
     ``owned_repos`` are several with their owners, ``any_repos`` are several of which at least one is a bare name.
     """
@@ -125,7 +125,7 @@ def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def owned(owner: str | None, name: str | None) -> dict[str, Row]:
-    """The condition for one repository and its parameters. Without an owner: rows that have none."""
+    """Return the condition for one repository and its parameters. Without an owner: rows that have none."""
     return _owned(*_named(owner, name))
 
 

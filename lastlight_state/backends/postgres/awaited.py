@@ -17,7 +17,7 @@ Run = Callable[[Callable[[Any], Awaitable[Any]]], Any]
 
 
 def of_caller(connection: Connection) -> Checkout:
-    """A checkout on a caller's connection, as it is."""
+    """Return a checkout on a caller's connection, as it is."""
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)

@@ -144,7 +144,7 @@ class SqliteBackend(Moving, Backend):
             self._connections.give_back_reader(checkout)
 
     def recover(self, checkout: Checkout) -> None:
-        """Whoever has the next turn undoes what is left; where nobody waits for it, it is taken here."""
+        """Let whoever has the next turn undo what is left; where nobody waits for a turn, take it here."""
         checkout.broken = True
         self._connections.recover(checkout)
         if self._connections.unfinished:

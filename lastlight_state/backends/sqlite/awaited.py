@@ -34,11 +34,11 @@ class AwaitedConnection:
         self._made(lambda driver: driver.setconfig(option, on))
 
     def cursor(self) -> AwaitedConnection:
-        """A cursor would have nothing of its own: no rows are left unread."""
+        """Return the connection itself: no rows are left unread, so a cursor would have nothing of its own."""
         return self
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     @property
     def _raw(self) -> Any:

@@ -99,7 +99,10 @@ class Habits:
 
 
 def joined(connection: Connection) -> Checkout:
-    """A checkout on a caller's connection, which is inside a transaction. Raises `MisuseError`, `BackendBusy`."""
+    """Return a checkout on a caller's connection, which is inside a transaction.
+
+    Raises `MisuseError`, `BackendBusy`.
+    """
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)

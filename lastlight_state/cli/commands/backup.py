@@ -53,7 +53,7 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
 
 
 def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
-    """The manifest, for people."""
+    """Return the manifest, for people."""
     revision = manifest.revision or "no version"
     yield f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
     yield from screen.table(FILES, manifest.files)

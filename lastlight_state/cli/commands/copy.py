@@ -85,7 +85,7 @@ def _report(
 
 
 def _teller(call: Call) -> Callable[[CopyProgress], None]:
-    """Notes the end of each table's phase, and every tenth batch of a large one."""
+    """Note the end of each table's phase, and every tenth batch of a large one."""
     batches, last = count(1), None
 
     def tell(progress: CopyProgress) -> None:

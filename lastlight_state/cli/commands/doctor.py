@@ -55,7 +55,7 @@ def _failure(report: Report, strict: bool) -> Failure | None:
 
 
 def _lines(report: Report, screen: Screen) -> Iterator[Any]:
-    """The findings, the worst first, and below them how many there are of each severity."""
+    """Return the findings, the worst first, and below them how many there are of each severity."""
     counts = []
     for severity in SEVERITIES:
         found = [finding for finding in report.findings if finding.severity == severity]

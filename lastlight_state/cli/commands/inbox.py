@@ -74,7 +74,7 @@ def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:
 
 
 def _more(one: Waiting) -> Iterator[tuple[str, Any]]:
-    """What must be seen before it is answered."""
+    """Return what must be seen before it is answered."""
     if isinstance(one, PendingApproval):
         if one.action is not None:
             yield "action", one.action

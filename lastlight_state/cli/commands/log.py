@@ -119,7 +119,7 @@ class _Printer:
                 self._print(session_id, news)
 
     def end(self) -> Answer:
-        """The counts, and the last object of ``--json``."""
+        """Return the counts, and the last object of ``--json``."""
         skipped = sum(self._skipped.values())
         if skipped:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self._skipped.items()))
@@ -146,7 +146,7 @@ class _Printer:
 
 
 def _pages(log: AgentLog, session_id: str, last: int | None) -> Iterator[LogPage]:
-    """The ``last`` lines as one page, or all pages in order; nothing where there is no log."""
+    """Return the ``last`` lines as one page, or all pages in order; nothing where there is no log."""
     if log.sessions.find(session_id) is None:
         return
     if last is not None:

@@ -50,19 +50,19 @@ class Asked:
         self._message_id = message_id
 
     def mailboxes(self, *, read_only: bool = True) -> Mailboxes:
-        """All mailboxes."""
+        """Return all mailboxes."""
         settings = settings_of(self._call, read_only=read_only).anchored()
         return Mailboxes(settings.mailboxes, settings=settings)
 
     def host(self, *, read_only: bool = True) -> HostMailbox:
-        """The mailbox that is named. Raises `InvalidValue` where none is."""
+        """Return the mailbox that is named. Raises `InvalidValue` where none is."""
         group, _, session = (self._key or "").partition("/")
         if not session:
             raise InvalidValue("MAILBOX", "must be given: GROUP/SESSION")
         return self.mailboxes(read_only=read_only).host(group, session)
 
     def agent(self) -> AgentMailbox:
-        """The agent's side of the mailbox that is named."""
+        """Return the agent's side of the mailbox that is named."""
         return AgentMailbox.open(self.host().folder, settings=settings_of(self._call))
 
     @property

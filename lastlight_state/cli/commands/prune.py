@@ -111,12 +111,12 @@ def _amount(plan: PrunePlan) -> str:
 
 
 def _tables(counts: Mapping[str, int]) -> dict[str, int]:
-    """The rows by table."""
+    """Return the rows by table."""
     return {name: count for name, count in counts.items() if name not in (LINE_FILES, LINE_BYTES)}
 
 
 def _together(counts: Mapping[str, int]) -> str:
-    """All rows, and all log files."""
+    """Return all rows, and all log files."""
     rows, files = sum(_tables(counts).values()), counts.get(LINE_FILES, 0)
     logs = f"{files} log files of {counts.get(LINE_BYTES, 0)} bytes"
     return " and ".join([*([f"{rows} rows"] if rows or not files else []), *([logs] if files else [])])

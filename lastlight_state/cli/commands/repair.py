@@ -148,7 +148,7 @@ def _mend(call: Call, found: Found, roots: Sequence[Path], *, seal: bool, out: P
 
 @contextmanager
 def _receipts(call: Call, wanted: bool) -> Iterator[Receipts | None]:
-    """The receipts of the database. Without a usable one files are replaced all the same, and a note says so."""
+    """Return the receipts of the database. Without a usable one files are replaced all the same, and a note says so."""
     with ExitStack() as stack:
         found = None
         if wanted:
@@ -160,13 +160,13 @@ def _receipts(call: Call, wanted: bool) -> Iterator[Receipts | None]:
 
 
 def _name_below(path: Path, roots: Sequence[Path]) -> Path:
-    """The path of a file below the directory that it was found in; its name where it was named itself."""
+    """Return the path of a file below the directory that it was found in; its name where it was named itself."""
     found = next(root for root in roots if path.is_relative_to(root))
     return Path(path.name) if path == found else path.relative_to(found)
 
 
 def damage_of(scan: LineFileScan) -> Iterator[tuple[str, int]]:
-    """The classes of a file that are not sound, and how many sections each has."""
+    """Return the classes of a file that are not sound, and how many sections each has."""
     return ((kind, count) for kind, count in scan.sections.items() if kind not in ("record", "blank"))
 
 

@@ -42,7 +42,7 @@ def run(call: Call, estimate: bool) -> Answer:
 
 
 def size(count: int | None) -> str | None:
-    """A number of bytes in the unit that suits it."""
+    """Return a number of bytes in the unit that suits it."""
     if count is None:
         return None
     value, unit = float(count), 0

@@ -24,7 +24,7 @@ ADDED = (Column("ADDED", lambda row: row[0]), Column("ROWS", lambda row: row[1],
 
 
 def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
-    """What a bundle holds."""
+    """Return what a bundle holds."""
     yield f"{bundle.kind} {bundle.id} at {bundle.revision}"
     yield from screen.table(PARTS, bundle.parts)
     if bundle.redacted:

@@ -37,7 +37,7 @@ class Events:
         self.damaged = 0
 
     def read(self, *, last: int | None, follow: bool) -> Iterator[Event]:
-        """The stored events, or the ``last`` of them; with ``follow`` then those that come until the run has ended.
+        """Return the stored events, or the ``last``. With ``follow``, go on until the run has ended.
 
         Raises `NotFound` for an unknown run.
         """
@@ -54,7 +54,7 @@ class Events:
         yield from self._page(limit=count, order="newest_first").items[::-1]
 
     def _stored(self) -> Iterator[Event]:
-        """What comes after the last event that was read."""
+        """Return what comes after the last event that was read."""
         more = True
         while more:
             found = self._page(limit=PAGE, after_seq=self._last)
@@ -76,7 +76,7 @@ class Events:
 
 
 def text_of(event: Event, screen: Screen) -> Text:
-    """The line of an event."""
+    """Return the line of an event."""
     payload = screen.shown(event.payload) if event.payload else ""
     shown = payload if len(payload) <= SHORT else f"{payload[:SHORT]}… [{len(payload):,} characters]"
     return Text.assemble(

@@ -103,7 +103,7 @@ def _history(status: Any) -> Any:
 
 
 def _numbered(get: Callable[[Store, str, int], Any]) -> Callable[[Store, str, str], Any]:
-    """Gets one by its number in the run."""
+    """Get one by its number in the run."""
 
     def numbered(store: Store, run_id: str, key: str) -> Any:
         if not (key.isascii() and key.isdigit()):

@@ -60,7 +60,7 @@ class Filters:
                 raise InvalidValue(f"--{flag}", f"{kind} {_REFUSALS[flag]}")
 
     def run(self, kind: str) -> str:
-        """The run. Raises `InvalidValue` without one."""
+        """Return the run. Raises `InvalidValue` without one."""
         return needed_run(kind, self.run_id)
 
 
@@ -84,12 +84,12 @@ class Kind:
 
 
 def needed_run(kind: str, run_id: str | None) -> str:
-    """The run. Raises `InvalidValue` without one."""
+    """Return the run. Raises `InvalidValue` without one."""
     if run_id is None:
         raise InvalidValue("--run", f"must be given: {kind} belong to a run")
     return run_id
 
 
 def column(title: str, field: str | None = None, **options: Any) -> Column:
-    """A column of a field, that of the title's name unless given."""
+    """Return a column of a field, that of the title's name unless given."""
     return Column(title, attrgetter(field or title.lower()), **options)

@@ -20,7 +20,7 @@ _STYLES = {"user": "bold", "tool": "dim", "result": "green", "error": "red"}
 
 
 def text_of(line: LogLine, screen: Screen) -> Text:
-    """The line of a record."""
+    """Return the line of a record."""
     kind, said = _told(line)
     when = screen.shown(line.timestamp) if line.timestamp else "-" * 24
     marked = f"{screen.shown(kind[:SHORT]):<{KIND_WIDTH}}"

@@ -28,15 +28,15 @@ class Source(ABC):
 
     @abstractmethod
     def sessions(self, *, wait: bool) -> Iterator[str]:
-        """Their ids; with ``wait`` also those that begin later, until none will."""
+        """Return their ids; with ``wait`` also those that begin later, until none will."""
 
     @abstractmethod
     def until(self, session_id: str) -> Stop:
-        """Says when nothing more will come into a session's log."""
+        """Return what says when nothing more will come into a session's log."""
 
 
 def source_of(call: Call, key: str, *, pause: Callable[[float], object] = time.sleep) -> Source:
-    """The source of a session with this id if it has a log, else of a run or an execution. Raises `NotFound`.
+    """Return the source of a session with this id if it has a log, else of a run or an execution. Raises `NotFound`.
 
     ``pause`` is called with the seconds to wait between two looks.
     """
@@ -149,7 +149,7 @@ def _has_log(log: AgentLog, key: str) -> bool:
 
 
 def _all_of(store: StateStore, run_id: str) -> list[ExecutionSummary]:
-    """All executions of a run, oldest first."""
+    """Return all executions of a run, oldest first."""
     pages = pages_of(store.workflows.executions.list, run_id=run_id, limit=500)
     return [execution for page in pages for execution in page.items][::-1]
 

@@ -21,7 +21,7 @@ _COMMON = frozenset({"type", "run_id", "session_id", "ts", "meta", "schema_versi
 
 
 def shown(record: RunRecord, call: Call) -> Any:
-    """A record."""
+    """Return a record."""
     value = record.to_json()
     if call.flags.json:
         return {"record": value, "recovered": record.recovered}
@@ -32,7 +32,7 @@ def shown(record: RunRecord, call: Call) -> Any:
 
 
 def of_turn(turn: PromptTurn, call: Call) -> Iterator[Any]:
-    """An invocation: its prompt and its answer."""
+    """Return an invocation: its prompt and its answer."""
     request, response = turn.request.to_json(), turn.response.to_json() if turn.response else None
     if call.flags.json:
         yield {"seq": turn.seq, "request": request, "response": response}
@@ -44,7 +44,7 @@ def of_turn(turn: PromptTurn, call: Call) -> Iterator[Any]:
 
 
 def of_message(message: dict[str, Any], screen: Screen) -> Text:
-    """A message of a prompt or history."""
+    """Return a message of a prompt or history."""
     told = {name: part for name, part in message.items() if name != "role" and part is not None}
     only = told.get("content") if told.keys() == {"content"} else told
     role = message.get("role")

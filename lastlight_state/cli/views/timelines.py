@@ -22,17 +22,17 @@ CLOCK = Column("CLOCK", lambda entry: entry.clock)
 
 
 def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
-    """Every entry of a run's timeline, oldest first."""
+    """Return every entry of a run's timeline, oldest first."""
     pages = pages_of(store.maintenance.timeline.list, run_id, limit=500)
     return tuple(entry for page in pages for entry in page.items)
 
 
 def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
-    """The entries as a table."""
+    """Return the entries as a table."""
     disagrees = any(entry.clock is not None for entry in entries)
     return screen.table((*COLUMNS, CLOCK) if disagrees else COLUMNS, entries)
 
 
 def line(entry: TimelineEntry, screen: Screen) -> str:
-    """One entry as a line."""
+    """Return one entry as a line."""
     return GAP.join(screen.shown(value) for value in (entry.at, entry.source, entry.actor, entry.text))

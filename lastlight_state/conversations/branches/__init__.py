@@ -229,7 +229,7 @@ def _message(row: BranchMessageRow) -> BranchMessage:
 
 
 def _differing(found: Branch, row: Values) -> builtins.list[str]:
-    """The fields that the caller gives and that are stored otherwise."""
+    """Return the fields that the caller gives and that are stored otherwise."""
     given = ("session_id", "user", "name", "progression_id", "system_msg_id", *branching.HINTS)
     fields = [name for name in given if row[name] is not None and getattr(found, name) != row[name]]
     extra = None if row["extra"] is None else codec.decode(row["extra"])

@@ -22,7 +22,7 @@ from lastlight_state.db.unit import Unit
 
 
 def head(unit: Unit, branch_id: str) -> sql.BranchHead:
-    """The session, the order, the parent and the pool of a branch. Raises `NotFound`."""
+    """Return the session, the order, the parent and the pool of a branch. Raises `NotFound`."""
     found = unit.row(sql.HEAD, {"branch_id": branch_id})
     if found is None:
         raise valid.not_found(words.BRANCH, branch_id)
@@ -66,7 +66,7 @@ def append(
 def _segments(
     unit: Unit, branch_id: str, branch: sql.BranchHead, locked: Mapping[str, orders.OrderHead]
 ) -> dict[str, int]:
-    """The orders that a branch's history is made of, and below which position of each."""
+    """Return the orders that a branch's history is made of, and below which position of each."""
     if branch["parent_branch_id"] is None:
         return {branch["progression_id"]: locked[branch["progression_id"]]["next_ord"]}
     return {segment.progression_id: segment.until for segment in lineage.line_of(unit, branch_id)}

@@ -31,7 +31,7 @@ _MOST = limits_of(BRANCHES)
 def row_of(
     session_id: str, branch: Any, now: datetime, where: str = "branch"
 ) -> tuple[BranchDraft, MessageDraft | str | None]:
-    """The parameters of a branch, its metadata not encoded yet, and its system message."""
+    """Return the parameters of a branch, its metadata not encoded yet, and its system message."""
     given = valid.group(where, branch, NewBranch)
     created, exact = checks.created(f"{where}.created_at", given.created_at, now)
     checks.encoded(f"{where}.node_metadata", given.node_metadata, _MOST.node_metadata)
@@ -133,11 +133,11 @@ def system_replaced(
 
 
 def metadata(value: Mapping[str, Any] | None) -> str | None:
-    """The metadata of a branch, encoded."""
+    """Return the metadata of a branch, encoded."""
     return checks.encoded("node_metadata", value, _MOST.node_metadata)
 
 
 def kept(stored: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> str | None:
-    """New metadata, with the keys of a fork that the stored ones have."""
+    """Return new metadata, with the keys of a fork that the stored ones have."""
     fork = {key: stored[key] for key in FORK_KEYS if stored and key in stored}
     return metadata({**(given or {}), **fork} if fork else given)

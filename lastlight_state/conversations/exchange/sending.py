@@ -43,7 +43,7 @@ def ordered(names: Any) -> list[str]:
 def letter(
     message: NewMessage, now: datetime, *, recipient: str | None = None, channel: str | None = None
 ) -> MessageDraft:
-    """The parameters of a message with the recipient that is its only owner, or with the channel that it is sent on."""
+    """Return the parameters of a message, with its only owner or with the channel that it is sent on."""
     body = storing.draft("message", message, now)
     if body["recipient"] not in (None, recipient):
         raise InvalidValue("message.recipient", "must be None, or the only owner that it is sent to")
@@ -80,7 +80,7 @@ def members(unit: Unit, channel: str, *, but: str | None) -> list[str]:
 
 
 def delivery(owner: str, position: int, body: MessageDraft, now: datetime) -> ExchangeDeliveryRow:
-    """The parameters of an open delivery."""
+    """Return the parameters of an open delivery."""
     return {
         "owner": owner,
         "ord": position,

@@ -98,7 +98,7 @@ _LENGTH_LOCKED = prepared(sa.select(_p.next_ord).where(_p.id == bind("id", _p.id
 
 
 def hints(metadata: Mapping[str, Any] | None) -> Hints:
-    """The hints that metadata hold: names under the same keys. Anything else there is no hint."""
+    """Return the hints that metadata hold: names under the same keys. Anything else there is no hint."""
     given = metadata or {}
     return {
         "provider": _hint(given.get("provider"), _MOST.provider),
@@ -166,7 +166,7 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
 
 
 def origin_in(where: str, metadata: Mapping[str, Any] | None) -> tuple[str, int] | None:
-    """The parent and the fork point that metadata name, or None. Only one of the two is `InvalidValue`."""
+    """Return the parent and the fork point that metadata name, or None. Only one of the two is `InvalidValue`."""
     given = [key for key in FORK_KEYS if metadata and metadata.get(key) is not None]
     if not metadata or not given:
         return None

@@ -126,7 +126,7 @@ def length_of(line: Sequence[Segment]) -> int:
 
 
 def positions(line: Sequence[Segment], first: int, until: int) -> list[Position]:
-    """Which order has each position from ``first`` to below ``until`` of a line's history."""
+    """Return which order has each position from ``first`` to below ``until`` of a line's history."""
     return [
         {"id": segment.progression_id, "branch_id": segment.branch_id, "ord": ord_}
         for segment in reversed(line)
@@ -135,7 +135,7 @@ def positions(line: Sequence[Segment], first: int, until: int) -> list[Position]
 
 
 def placed(given: Sequence[Position]) -> dict[str, str]:
-    """The parameters of statements about positions."""
+    """Return the parameters of statements about positions."""
     return {"positions": as_list(given)}
 
 

@@ -106,7 +106,7 @@ _HELD = prepared(
 
 
 def locked(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
-    """The orders of these ids, which nobody else changes until this unit ends. Raises `NotFound`."""
+    """Return the orders of these ids, which nobody else changes until this unit ends. Raises `NotFound`."""
     rows = unit.rows(_LOCK, {"ids": as_list([{"id": one} for one in sorted(set(ids), key=str.encode)])})
     found = {row["id"]: row for row in rows}
     for one in ids:
@@ -160,7 +160,7 @@ def unheld(ids: Sequence[str], held: AbstractSet[str]) -> list[str]:
 
 
 def appended(order: OrderHead, new: Sequence[str], given: Sequence[Any]) -> Appended:
-    """What an append did to an order, whose row is from before it."""
+    """Return what an append did to an order, whose row is from before it."""
     first = order["next_ord"] if new else None
     return Appended.of({"first_ord": first, "appended": len(new), "skipped": len(given) - len(new)})
 
@@ -173,7 +173,7 @@ def fresh(
     name: str | None = None,
     node_metadata: str | None = None,
 ) -> NewOrder:
-    """The row of an order without links."""
+    """Return the row of an order without links."""
     return {
         "id": progression_id,
         "created_at": created[0],

@@ -58,7 +58,7 @@ def asked(vector: Any, top_k: Any, how: Any) -> Asked:
 def best(
     streams: Iterable[Iterable[list[C]]], search: Asked, *, passes: Callable[[C], bool] | None = None
 ) -> list[tuple[str, float]]:
-    """The ids and scores of the best rows of these streams, of which each row may come several times."""
+    """Return the ids and scores of the best rows of these streams, of which each row may come several times."""
     found = Best(search.top_k, search.least)
     for batches in streams:
         for rows in batches:
@@ -70,7 +70,7 @@ def best(
 def batches(
     unit: Unit, statement: Statement[RowT], values: Values, after: Mapping[str, Any], search: Asked
 ) -> Iterator[list[RowT]]:
-    """The rows of a statement, batch by batch. Rows that cannot be read are logged and left out.
+    """Return the rows of a statement, batch by batch. Rows that cannot be read are logged and left out.
 
     The statement has the parameter ``limit``, and for each column of its order ``after_`` with the column's name;
     ``after`` is a key before all rows.

@@ -69,7 +69,7 @@ _REVISE = prepared(
 
 
 def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
-    """The parameters of a message, its class by its name."""
+    """Return the parameters of a message, its class by its name."""
     new = valid.group(where, given, NewMessage)
     moment, exact = checks.created(f"{where}.created_at", new.created_at, now)
     return {
@@ -92,7 +92,7 @@ def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
 
 
 def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list[MessageDraft | str]:
-    """The parameters of messages, and the ids of those that are stored already, in their order."""
+    """Return the parameters of messages, and the ids of those that are stored already, in their order."""
     found: list[MessageDraft | str] = [
         valid.identifier(f"{where}[{i}]", one, _MOST.id) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
         for i, one in enumerate(checks.batch(where, given, words.BATCH))
@@ -104,7 +104,7 @@ def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list
 
 
 def id_of(one: MessageDraft | str) -> str:
-    """The id of a draft, or of a message that is stored already."""
+    """Return the id of a draft, or of a message that is stored already."""
     return one if isinstance(one, str) else one["id"]
 
 
@@ -186,7 +186,9 @@ def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collecti
 
 
 def differs(stored: Values, body: Values, *, given_only: bool = False) -> list[str]:
-    """The fields in which a message differs from the stored one. An embedding is compared only where one is given.
+    """Return the fields in which a message differs from the stored one.
+
+    An embedding is compared only where one is given.
 
     With ``given_only``, so is every other field.
     """
@@ -229,7 +231,7 @@ def _class_of(where: str, new: NewMessage) -> str:
 
 
 def _by_id(bodies: Sequence[MessageDraft]) -> dict[str, MessageDraft]:
-    """Messages by their ids. The same one may stand there twice."""
+    """Return messages by their ids. The same one may stand there twice."""
     found: dict[str, MessageDraft] = {}
     for body in bodies:
         if found.setdefault(body["id"], body) != body:

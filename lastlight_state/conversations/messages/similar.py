@@ -99,7 +99,7 @@ def _segments(unit: Unit, name: str, key: str) -> list[lineage.Segment]:
 
 @lru_cache(maxsize=8)
 def scan(names: frozenset[str], *, linked: bool) -> Statement[Scanned]:
-    """What a search reads of each message, with these filters: of all, or of those that an order links."""
+    """Return what a search reads of each message, with these filters: of all, or of those that an order links."""
     key: Any = _l.ord if linked else _m.id
     shown = [_m.id, _l.ord, _m.embedding] if linked else [_m.id, _m.embedding]
     conditions = [_m.embedding.is_not(None), key > bind(f"after_{key.name}", key)]

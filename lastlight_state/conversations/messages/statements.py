@@ -50,7 +50,7 @@ EMBED = prepared(
 
 
 def filters(where: MessageFilter | None) -> Row:
-    """The filters of a list, by name."""
+    """Return the filters of a list, by name."""
     asked = MessageFilter() if where is None else valid.group("where", where, MessageFilter)
     roles = None if asked.roles is None else valid.several("where.roles", asked.roles)
     return {

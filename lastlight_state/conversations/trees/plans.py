@@ -83,7 +83,7 @@ def _branch(
 
 
 def _draft(where: str, new: Any, drafted: dict[str, tuple[NewMessage, MessageDraft]], now: datetime) -> MessageDraft:
-    """The parameters of a message. The same one may stand in several places."""
+    """Return the parameters of a message. The same one may stand in several places."""
     seen = drafted.get(new.id) if isinstance(new, NewMessage) and isinstance(new.id, str) else None
     if seen is not None and seen[0] is new:
         return seen[1]

@@ -254,7 +254,7 @@ def _refuse_other(stored: Branch, plan: BranchPlan, session_id: str) -> None:
 
 
 def _changes(stored: Values, given: Values) -> Row:
-    """The fields that are given, and stored otherwise."""
+    """Return the fields that are given, and stored otherwise."""
     changes = {name: given[name] for name in _TEXTS if given[name] not in (None, stored[name])}
     for name in _JSON:
         told = given[name]

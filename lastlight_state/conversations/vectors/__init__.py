@@ -195,7 +195,7 @@ def _one_by_one(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
 
 
 def _kept(row: ChunkDraft, created_at: datetime | None) -> ChunkDraft:
-    """The row of a chunk, with the times that it has where it replaces one that was created then."""
+    """Return the row of a chunk, with the times that it has where it replaces one that was created then."""
     return row if created_at is None else {**row, "created_at": created_at, "updated_at": row["created_at"]}
 
 

@@ -20,7 +20,7 @@ _MOST = limits_of(VECTORS)
 
 
 def rows(namespace: str, chunks: Any, now: datetime) -> list[ChunkDraft]:
-    """The parameters of chunks, all with embeddings of one length and ids of their own."""
+    """Return the parameters of chunks, all with embeddings of one length and ids of their own."""
     found = [
         _row(f"chunks[{i}]", namespace, one, now) for i, one in enumerate(checks.batch("chunks", chunks, words.BATCH))
     ]
@@ -43,7 +43,7 @@ def refuse_other_length(where: str, found: int, expected: int, whose: str) -> No
 
 
 def passing(where: Any) -> Callable[[ScannedChunk], bool] | None:
-    """Whether the metadata of a row have these values at their top level; None for whichever."""
+    """Return whether the metadata of a row have these values at their top level; None for whichever."""
     if where is None:
         return None
     codec.encode("where", valid.group("where", where, dict), max_bytes=_MOST.chunk_metadata)

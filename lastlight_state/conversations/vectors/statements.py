@@ -102,7 +102,7 @@ OF_DOCUMENT = Listing(
 
 
 def _scan(conditions: list[Any], order: list[Any], *, filtered: bool) -> Statement[ScannedChunk]:
-    """What a search reads of each chunk: the text is read of those that are found."""
+    """Return what a search reads of each chunk: the text is read of those that are found."""
     shown = [_v.id, *(column for column in order if column is not _v.id), _v.norm, _v.embedding]
     after = sa.tuple_(*order) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in order))
     scan = sa.select(*shown, *([_v.chunk_metadata] if filtered else [])).where(*conditions, after).order_by(*order)

@@ -89,7 +89,7 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Ap
 
 
 def appended(row: EventDraft, seq: int, *, created: bool) -> Appended:
-    """What appending an event returns."""
+    """Return what appending an event returns."""
     found = {"created": created, "seq": seq, "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
     return made(Appended, found)
 
@@ -124,7 +124,7 @@ class _Known:
 
 
 def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[RunEventRow]:
-    """Events of these runs that may be those of the drafts."""
+    """Return events of these runs that may be those of the drafts."""
     keys = list(_keys(drafts))
     times = {iso_text(draft.row["occurred_at"]) for draft in drafts if draft.is_replay}
     if not keys and not times:
@@ -138,7 +138,7 @@ def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list
 
 
 def _stored_like(unit: Unit, draft: Draft) -> list[RunEventRow]:
-    """The same for one event. Compares with single values, for which Postgres always takes the index."""
+    """Return the same for one event. Compares with single values, for which Postgres always takes the index."""
     if draft.row["event_id"] is not None:
         return unit.rows(sql.FIND, draft.row)
     return unit.rows(sql.OF_TIME, draft.row) if draft.is_replay else []
@@ -151,12 +151,12 @@ def _keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
 
 
 def _content(row: EventDraft) -> Any:
-    """What two events have in common that are the same by the rule for replays."""
+    """Return what two events have in common that are the same by the rule for replays."""
     return row["run_id"], row["occurred_at"], row["type"], _canonical(row["payload"])
 
 
 def _told(row: EventDraft) -> Any:
-    """What two events of one key must have in common."""
+    """Return what two events of one key must have in common."""
     return row["type"], row["node_id"], _canonical(row["payload"])
 
 

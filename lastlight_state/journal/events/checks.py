@@ -31,7 +31,10 @@ class EventDraft(TypedDict):
 
 
 def event(run_id: str, given: NewEvent, now: datetime, where: str = "") -> EventDraft:
-    """The parameters of an event, which happens now unless it says when. ``where`` begins the names of what is bad."""
+    """Return the parameters of an event, which happens now unless it says when.
+
+    ``where`` begins the names of what is bad.
+    """
     at = now if given.at is None else aware_utc(where + "at", given.at)
     return row(run_id, given.type, given.payload, at, given.event_id, given.node_id, where)
 
@@ -45,7 +48,7 @@ def row(
     node_id: str | None,
     where: str = "",
 ) -> EventDraft:
-    """The parameters of an event of that time, given in parts: a call makes no `NewEvent` of its arguments."""
+    """Return the parameters of an event of that time, given in parts: a call makes no `NewEvent` of its arguments."""
     if payload is None:
         payload = {}
     elif not isinstance(payload, dict):
@@ -61,7 +64,7 @@ def row(
 
 
 def events(run_id: str, given: Sequence[NewEvent], now: datetime) -> list[EventDraft]:
-    """The parameters of several events. A bad one is named by its position."""
+    """Return the parameters of several events. A bad one is named by its position."""
     try:
         return [event(run_id, one, now) for one in given]
     except StateError:

@@ -193,7 +193,7 @@ class Frames(Numbered):
         return _made(row, self._text(row))
 
     def _text(self, row: FrameDetailRow, unit: Unit | None = None) -> str:
-        """The text of a frame, kept or rebuilt."""
+        """Return the text of a frame, kept or rebuilt."""
         key = (row["run_id"], row["frame_no"], row["content_hash"])
         text = self._cache.get(key)
         if text is None:
@@ -204,7 +204,7 @@ class Frames(Numbered):
         return text
 
     def _rows(self, run_id: str, after: int, upto: int) -> Iterator[RunFrameRow]:
-        """Rows with their bodies, window by window, and before them those that the first is rebuilt from."""
+        """Return rows with their bodies, window by window, and before them those that the first is rebuilt from."""
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": after}
         if after >= 0:
             yield from self._reading(lambda unit: unit.rows(sql.CHAIN, values))

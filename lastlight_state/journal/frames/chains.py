@@ -21,7 +21,10 @@ class Chain:
         self._text: str | None = None
 
     def next(self, row: RunFrameRow) -> str:
-        """The canonical text of the row's frame. Raises `FrameChainBroken`; a later whole frame can be read again."""
+        """Return the canonical text of the row's frame.
+
+        Raises `FrameChainBroken`; a later whole frame can be read again.
+        """
         before, previous = self._number, self._text
         self._number, self._text = row["frame_no"], None
         text = self._delta(row, before, previous) if row["encoding"] == DELTA else self._whole(row)
@@ -57,7 +60,10 @@ class Chain:
 
 
 def text_of(run_id: str, rows: Sequence[RunFrameRow]) -> str:
-    """The text of the last row. Its digest vouches for all the changes at once; each is looked at where it does not."""
+    """Return the text of the last row.
+
+    Its digest vouches for all the changes at once; each is looked at where it does not.
+    """
     text = _at_once(rows)
     if text is None or codec.digest(text) != rows[-1]["content_hash"]:
         *_, (_, text) = texts(run_id, rows)
@@ -65,7 +71,7 @@ def text_of(run_id: str, rows: Sequence[RunFrameRow]) -> str:
 
 
 def _at_once(rows: Sequence[RunFrameRow]) -> str | None:
-    """What a whole text and the deltas after it make; None where they do not fit together."""
+    """Return what a whole text and the deltas after it make; None where they do not fit together."""
     whole, *deltas = rows
     if any(row["encoding"] != DELTA or row["frame_no"] != whole["frame_no"] + n for n, row in enumerate(deltas, 1)):
         return None
@@ -78,7 +84,7 @@ def _at_once(rows: Sequence[RunFrameRow]) -> str | None:
 
 
 def texts(run_id: str, rows: Iterable[RunFrameRow]) -> Iterator[tuple[RunFrameRow, str]]:
-    """Each row with its text."""
+    """Return each row with its text."""
     chain = Chain(run_id)
     for row in rows:
         yield row, chain.next(row)

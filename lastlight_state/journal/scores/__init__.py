@@ -90,7 +90,7 @@ def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
 
 
 def _told(row: Values, *, is_stored: bool = True) -> Any:
-    """What two scores have in common that are the same: all but their ids and times."""
+    """Return what two scores have in common that are the same: all but their ids and times."""
     values = [row[name] for name in checks.VALUES]
     if not is_stored:
         values = [None if text is None else codec.decode(text) for text in values]

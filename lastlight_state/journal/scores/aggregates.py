@@ -49,7 +49,7 @@ def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[
 
 @lru_cache(maxsize=256)
 def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) -> Statement[FiguresRow]:
-    """The statement for these filters, and for ``runs`` run ids (0 for all runs)."""
+    """Return the statement for these filters, and for ``runs`` run ids (0 for all runs)."""
     conditions = [_c.superseded_at.is_(None), *(FILTERS[name] for name in sorted(filters))]
     if runs:
         conditions.append(AnyOf("run_ids", _c.run_id, runs).condition)

@@ -52,7 +52,7 @@ CONTENT = (
 
 
 def row(score: NewScore, now: datetime) -> ScoreDraft:
-    """The parameters of a score."""
+    """Return the parameters of a score."""
     given = valid.group("score", score, NewScore)
     return {
         "id": new_id() if given.id is None else valid.identifier("score.id", given.id, _MOST.id),

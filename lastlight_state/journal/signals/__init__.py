@@ -184,7 +184,7 @@ class Signals(Numbered):
 
 
 def _same(taken: RunSignalRow, values: Row) -> Signal:
-    """The signal that the consumer has, if it is of the name that it asks for."""
+    """Return the signal that the consumer has, if it is of the name that it asks for."""
     if taken["signal_name"] != values["signal_name"]:
         problem = f"has taken a signal of another name, {taken['signal_name']!r}"
         raise AlreadyExists("consumer", values["consumer"], problem=problem, seq=taken["seq"])

@@ -39,7 +39,7 @@ def signal(
     signal_id: str | None,
     now: datetime,
 ) -> SignalDraft:
-    """The parameters of a signal."""
+    """Return the parameters of a signal."""
     return {
         "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
         "signal_name": trimmed_name("signal_name", name),

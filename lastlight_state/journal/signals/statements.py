@@ -29,7 +29,10 @@ TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consume
 
 
 def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[RunSignalRow]:
-    """Signals of this name, correlation id and time. By itself SQLite walks the whole run, to have nothing to sort."""
+    """Return signals of this name, correlation id and time.
+
+    By itself SQLite walks the whole run, to have nothing to sort.
+    """
     same = (_RUN, _c.signal_name == bind("signal_name", _c.signal_name), correlated)
     found = through(sa.select(*COLUMNS), SIGNALS, "ix_run_signals_name")
     then = _c.received_at == bind("received_at", _c.received_at)

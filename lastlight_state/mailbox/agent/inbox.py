@@ -120,7 +120,7 @@ class AgentInbox(Room):
         return True
 
     def _chosen(self, both: Both, poll: Poll) -> tuple[Batch, list[HeadRow]]:
-        """The batch, and the messages before it that cannot be read."""
+        """Return the batch, and the messages before it that cannot be read."""
         found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
         if found:
             more, also = _read(both, poll, messages.context(both), poll.limit - len(found))
@@ -222,7 +222,7 @@ def _acks(unit: Unit, heads: Collection[HeadRow]) -> dict[str, AcksRow]:
 def _read(
     both: Both, poll: Poll, walk: Iterable[HeadRow], limit: int
 ) -> tuple[list[tuple[HeadRow, MessageIn]], list[HeadRow]]:
-    """The first ``limit`` messages of a walk that the poll may have, and those before the last that are damaged."""
+    """Return the first ``limit`` messages that the poll may have, and the damaged ones before the last."""
     heads = waiting.open_to(poll, both, walk)
     found: list[tuple[HeadRow, MessageIn]] = []
     damaged: list[HeadRow] = []
@@ -234,7 +234,7 @@ def _read(
 
 
 def _is_own_claim(ack: AcksRow | None, head: HeadRow, instance: str | None) -> bool:
-    """Whether this life of the agent claimed the message, also where the host has freed it meanwhile."""
+    """Return whether this life of the agent claimed the message, also where the host has freed it meanwhile."""
     if ack is None or ack["status"] != "processing" or not acks.is_of(ack, head):
         return False
     return instance is not None and ack["claimed_by"] == instance

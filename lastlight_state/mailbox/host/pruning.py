@@ -106,7 +106,10 @@ def _named(both: Both) -> set[object]:
 
 
 def _is_old(row: SettledRow, before: datetime) -> bool:
-    """Others do not note when they settle a message: then all times that it has are in the past."""
+    """Return whether a message was settled long ago.
+
+    Others do not note when they settle a message: then all times that it has are in the past.
+    """
     if row["settled_at"] is not None:
         return pruning.is_before(row["settled_at"], before)
     later = [text for text in (row["process_after"], row["released_at"]) if text is not None]

@@ -36,7 +36,7 @@ class Failure(NamedTuple):
 
 
 def delivered(message_id: str, platform_message_id: str | None, now: datetime) -> ReceiptDraft:
-    """The receipt of a message that was sent."""
+    """Return the receipt of a message that was sent."""
     return {
         "message_out_id": message_id,
         "platform_message_id": platform_message_id,
@@ -47,7 +47,7 @@ def delivered(message_id: str, platform_message_id: str | None, now: datetime) -
 
 
 def failed(message_id: str, error: str, now: datetime) -> ReceiptDraft:
-    """The receipt of a message that cannot be sent."""
+    """Return the receipt of a message that cannot be sent."""
     return {**delivered(message_id, None, now), "status": "failed", "error": error}
 
 

@@ -57,7 +57,7 @@ def follow(unit: Unit, pair: Pair, settled: HeadRow, now: datetime, *, paused: b
 
 
 def _store(unit: Unit, pair: Pair, settled: MessagesInRow, now: datetime, at: datetime, *, paused: bool) -> bool:
-    """Whether there was no live occurrence, so that one was stored."""
+    """Return whether there was no live occurrence, so that one was stored."""
     live = unit.row(sql.LIVE_OF_SERIES, {"series_id": settled["series_id"]})
     if live is not None:
         return False
@@ -83,7 +83,7 @@ def _store(unit: Unit, pair: Pair, settled: MessagesInRow, now: datetime, at: da
 
 
 def new_row() -> FreshColumns:
-    """The columns of a fresh message that nobody has touched."""
+    """Return the columns of a fresh message that nobody has touched."""
     return {
         "source_session_id": None,
         "platform_message_id": None,

@@ -209,7 +209,7 @@ class HostSweep(Room):
 
 
 def _live(both: Both) -> Iterator[HeadRow]:
-    """All messages that are not settled."""
+    """Return all messages that are not settled."""
     return chain(messages.triggers(both), messages.context(both), messages.paused(both))
 
 
@@ -251,7 +251,7 @@ def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> V
 
 
 def _stalled(unit: Unit, adopted: int) -> list[HeadRow]:
-    """Settled messages that recur, apart from those that had failed before the file was adopted."""
+    """Return settled messages that recur, apart from those that had failed before the file was adopted."""
     after: str | None = ""
     stalled: list[HeadRow] = []
     while found := unit.sound(sql.RECURRING_SETTLED, {"after": after})[0]:

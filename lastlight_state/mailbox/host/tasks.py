@@ -121,7 +121,7 @@ class HostTasks(Room):
 
 
 def _current(unit: Unit, task_id: str) -> MessagesInRow | None:
-    """The live message of the series that this id belongs to, else its last one."""
+    """Return the live message of the series that this id belongs to, else its last one."""
     row = unit.row(sql.GET, {"id": task_id})
     if row is not None and row["kind"] != "task":
         return None

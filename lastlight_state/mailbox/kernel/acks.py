@@ -39,12 +39,15 @@ SETTLING = Reading(
 
 
 def is_of(ack: AcksRow, head: HeadRow) -> bool:
-    """Whether the acknowledgement is of this message, not of an earlier one with its id."""
+    """Return whether the acknowledgement is of this message, not of an earlier one with its id."""
     return ack["message_seq"] is None or ack["message_seq"] == head["seq"]
 
 
 def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
-    """Whether the acknowledgement hides the message. What others wrote counts until the host frees the message."""
+    """Return whether the acknowledgement hides the message.
+
+    What others wrote counts until the host frees the message.
+    """
     if ack is None or not is_of(ack, head):
         return False
     if ack["message_tries"] is not None:
@@ -54,7 +57,7 @@ def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
 
 
 def settles(ack: AcksRow, head: HeadRow) -> str | None:
-    """The status that the message gets by this acknowledgement, or None. Work that was done counts at any try."""
+    """Return the status that the message gets by this, or None. Work that was done counts at any try."""
     if ack["status"] == "completed" and is_of(ack, head) and (ack["message_tries"] is not None or is_live(ack, head)):
         return "completed"
     return "failed" if ack["status"] == "failed" and is_live(ack, head) else None

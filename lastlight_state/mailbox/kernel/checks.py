@@ -35,7 +35,7 @@ def content(value: Any, settings: Settings) -> str:
 
 
 def routing(value: Routing | None) -> RoutingColumns:
-    """The columns of a routing."""
+    """Return the columns of a routing."""
     given = Routing() if value is None else valid.group("routing", value, Routing)
     return {
         "channel_type": valid.optional("routing.channel_type", given.channel_type, words.ROUTING_BYTES),

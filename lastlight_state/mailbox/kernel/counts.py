@@ -29,7 +29,10 @@ _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
 def _rows(table: sa.Table) -> Reading[CountRow]:
-    """All rows. ``count(*)`` alone is one step for SQLite, which no clock ends; ``count(1)`` is a step for each row."""
+    """Return all rows.
+
+    ``count(*)`` alone is one step for SQLite, which no clock ends; ``count(1)`` is a step for each row.
+    """
     counted = sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table)
     return Reading(table, lambda _: counted, row=CountRow)
 

@@ -104,7 +104,7 @@ def settled_seq(both: Both) -> int:
 
 
 def _place(head: WaitingRow) -> tuple[int, str, str]:
-    """The place of a message in the order of `unsettled`."""
+    """Return the place of a message in the order of `unsettled`."""
     return (0, str(head["timestamp"]), head["id"]) if head["seq"] is None else (head["seq"], "", "")
 
 

@@ -81,19 +81,19 @@ _PAUSED = Reading(models.MESSAGES_IN, _paused, row=HeadRow)
 
 
 def triggers(both: Both) -> Iterator[HeadRow]:
-    """Pending messages that wake the agent, oldest first."""
+    """Return pending messages that wake the agent, oldest first."""
     yield from both.rows(_UNNUMBERED_TRIGGERS)
     yield from _walk(both, _TRIGGERS, -1)
 
 
 def context(both: Both) -> Iterator[HeadRow]:
-    """Pending messages that wake nobody, newest first."""
+    """Return pending messages that wake nobody, newest first."""
     yield from _walk(both, _CONTEXT, _GREATEST)
     yield from reversed(both.rows(_UNNUMBERED_CONTEXT))
 
 
 def paused(both: Both) -> Iterator[HeadRow]:
-    """Paused messages, in the order of their ids."""
+    """Return paused messages, in the order of their ids."""
     return _walk(both, _PAUSED, "", key="id")
 
 

@@ -38,13 +38,13 @@ class Reading(Generic[RowT]):
         self._whole = frozenset(column.name for column in table.columns)
 
     def rows(self, unit: Unit, values: Mapping[str, Any], present: frozenset[str] | None = None) -> list[RowT]:
-        """The rows that can be read. ``present`` are the columns that the file has, by default all."""
+        """Return the rows that can be read. ``present`` are the columns that the file has, by default all."""
         made = self._of(present)
         assert isinstance(made, Statement)  # noqa: S101 - of one without a list
         return unit.sound(made, values)[0]
 
     def keyed(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[RowT]:
-        """The rows of these keys that can be read."""
+        """Return the rows of these keys that can be read."""
         made = self._of(present)
         assert isinstance(made, Family)  # noqa: S101 - of one with a list
         found: list[RowT] = []
@@ -75,16 +75,16 @@ class Look:
         self._present: dict[str, frozenset[str]] = {}
 
     def rows(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
-        """The rows of a reading; none where the file has no such table."""
+        """Return the rows of a reading; none where the file has no such table."""
         present = self._columns(reading.table.name)
         return reading.rows(self._unit, values or {}, present) if present else []
 
     def row(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> RowT | None:
-        """The first row of a reading."""
+        """Return the first row of a reading."""
         return next(iter(self.rows(reading, values)), None)
 
     def keyed(self, reading: Reading[RowT], keys: Sequence[Any]) -> list[RowT]:
-        """The rows of these keys."""
+        """Return the rows of these keys."""
         present = self._columns(reading.table.name)
         return reading.keyed(self._unit, keys, present) if present else []
 
@@ -108,13 +108,13 @@ class Both:
         self._mine = Look(unit) if unit.backend.options.read_only else None
 
     def rows(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
-        """The rows of a reading."""
+        """Return the rows of a reading."""
         if reading.table.metadata is self._own:
             return self._mine.rows(reading, values) if self._mine else reading.rows(self._unit, values or {})
         return self._look.rows(reading, values)
 
     def keyed(self, reading: Reading[RowT], keys: Sequence[Any]) -> list[RowT]:
-        """The rows of these keys."""
+        """Return the rows of these keys."""
         if reading.table.metadata is self._own:
             return self._mine.keyed(reading, keys) if self._mine else reading.keyed(self._unit, keys)
         return self._look.keyed(reading, keys)

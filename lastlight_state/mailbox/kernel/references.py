@@ -34,7 +34,7 @@ def find(seq: int, group: str, both: Both) -> MessageRef | None:
 
 
 def platform_id(row: MessagesInRow, group: str) -> str:
-    """What the platform calls an inbound message: the original made its id of that and the group."""
+    """Return what the platform calls an inbound message: the original made its id of that and the group."""
     return row["platform_message_id"] or row["id"].removesuffix(f":{group}")
 
 

@@ -19,7 +19,7 @@ _MOST = "1000"
 
 
 def _odd_numbers(table: sa.Table, remainder: int) -> Reading[OddNumber]:
-    """Numbers that are no whole ones, or are the other side's. As text, whatever they are."""
+    """Return numbers that are no whole ones, or are the other side's. As text, whatever they are."""
 
     def make(columns: Columns) -> sa.Select[Any]:
         seq = columns["seq"]

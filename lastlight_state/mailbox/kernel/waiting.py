@@ -24,14 +24,14 @@ class Poll:
     first_poll: bool = False
 
     def admits(self, head: HeadRow) -> bool:
-        """Whether a pending message may be taken, apart from acknowledgements."""
+        """Return whether a pending message may be taken, apart from acknowledgements."""
         if head["kind"] in self.skip_kinds or (head["on_wake"] and not self.first_poll):
             return False
         return times.is_due(head["process_after"], self.now)
 
 
 def open_to(poll: Poll, both: Both, heads: Iterable[HeadRow]) -> Iterator[HeadRow]:
-    """Those of the pending messages that the poll may have: due, of its kinds, and not acknowledged."""
+    """Return those of the pending messages that the poll may have: due, of its kinds, and not acknowledged."""
     rest = iter(heads)
     while step := list(islice(rest, messages.STEP)):
         admitted = [head for head in step if poll.admits(head)]
@@ -40,5 +40,5 @@ def open_to(poll: Poll, both: Both, heads: Iterable[HeadRow]) -> Iterator[HeadRo
 
 
 def acknowledged(both: Both, heads: Iterable[HeadRow]) -> dict[str, AcksRow]:
-    """The acknowledgements of these messages, by id."""
+    """Return the acknowledgements of these messages, by id."""
     return {ack["message_id"]: ack for ack in both.keyed(acks.OF_MESSAGES, [head["id"] for head in heads])}

@@ -76,7 +76,7 @@ class Counter:
 
     @cached_property
     def look(self) -> Statement[Counted]:
-        """The next counters after a key, each with the value that it must have at least."""
+        """Return the next counters after a key, each with the value that it must have at least."""
         found = sa.select(self.key.label("key"), self.column.label("value"), self.needed.label("needed"))
         return prepared(
             found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), Counted

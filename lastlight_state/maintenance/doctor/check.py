@@ -118,5 +118,5 @@ def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
 
 
 def named(row: Mapping[str, object]) -> str:
-    """A row by its first columns."""
+    """Return a row by its first columns."""
     return " ".join(str(value)[:80] for value in row.values())

@@ -84,7 +84,7 @@ def _pointers(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _targets(snapshot: Snapshot, names: Sequence[str]) -> dict[str, Target]:
-    """The executions of these names that there are."""
+    """Return the executions of these names that there are."""
     pieces = (names[at : at + _PIECE] for at in range(0, len(names), _PIECE))
     return {row["id"]: row for piece in pieces for row in snapshot.unit.rows(*_TARGETS.of(piece))}
 

@@ -85,7 +85,7 @@ def _branches(look: Look, found: Compared, plan: Plan, base: Base) -> None:
 
 
 def _order(view: Unit, found: Compared, branch: BranchPlan, stored: list[str], head: Head, base: Base) -> list[str]:
-    """The order that a stored branch gets: that of the source, unless it was changed here, too."""
+    """Return the order that a stored branch gets: that of the source, unless it was changed here, too."""
     given, own = branch.order, head["progression_id"]
     if given[: len(stored)] == stored:
         return given
@@ -102,7 +102,7 @@ def _order(view: Unit, found: Compared, branch: BranchPlan, stored: list[str], h
 def _pool(
     view: Unit, found: Compared, plan: Plan, pool: Pool, base: Base, stored: WholeSessionRow | None, here: list[str]
 ) -> None:
-    """The order of all messages. What branches have and it lacks comes behind it."""
+    """Return the order of all messages. What branches have and it lacks comes behind it."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
     given = [*pool.ids, *orders.unheld(own, set(pool.ids))]
     if stored is None or given[: len(here)] == here or _is_as_left(view, stored["progression_id"], base):

@@ -72,7 +72,7 @@ def _ordered(row: BranchDraft, made: Collection[str]) -> BranchDraft:
 
 
 def _of(name: str | None, made: Collection[str]) -> str | None:
-    """The order of this name if it was made; else None, for which another one is made."""
+    """Return the order of this name if it was made; else None, for which another one is made."""
     return name if name in made else None
 
 
@@ -144,7 +144,7 @@ class SessionPiece:
         return [f"{what}: {', '.join(sorted(row))}" for what, row in told.items() if row]
 
     def _keeps_status(self, stored: WholeSessionRow) -> bool:
-        """Whether a session has ended here, or was given a status here, and its source says another one."""
+        """Return whether a session has ended here, or was given a status here, and its source says another one."""
         as_left = self._base.seq is not None and stored["transition_seq"] == self._base.seq
         return stored["status"] in words.TERMINAL and not as_left and stored["status"] != self.plan.session["status"]
 

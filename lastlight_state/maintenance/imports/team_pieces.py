@@ -209,7 +209,7 @@ class TeamPiece:
         return frozenset(one.message.id for one in self._team.letters[:count])
 
     def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], DeliveredRow]:
-        """The stored deliveries of these messages, by owner and message."""
+        """Return the stored deliveries of these messages, by owner and message."""
         found: dict[tuple[str, str], DeliveredRow] = {}
         ids = [one for one in self._bodies if one not in new]
         for at in range(0, len(ids), words.BATCH):
@@ -239,7 +239,7 @@ class TeamPiece:
         return left
 
     def _placed(self, view: Unit) -> list[ExchangeDeliveryRow]:
-        """The new deliveries at the ends of their inboxes, which are locked in the order of their owners."""
+        """Return the new deliveries at the ends of their inboxes, which are locked in the order of their owners."""
         counts = Counter(row["owner"] for row in self._sent)
         owners = [{"id": one, "count": counts[one]} for one in sending.ordered(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})

@@ -38,7 +38,7 @@ def read(value: list[str]) -> Place:
 
 
 def bounded(unit: Unit, boundary: Statement[Ended], terms: Mapping[str, Any], **values: Any) -> Row:
-    """The terms with the place ``until`` which records may go: old enough, and not among the newest.
+    """Return the terms with the place ``until`` which records may go: old enough, and not among the newest.
 
     ``boundary`` finds the ``age`` and the ``key`` of the record before which ``kept`` others are newer.
     """

@@ -64,7 +64,7 @@ class Range:
 
 
 def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> Row:
-    """The terms with the place ``until`` which records are looked at."""
+    """Return the terms with the place ``until`` which records are looked at."""
     return places.bounded(unit, sql.STATEMENTS[kind.name].boundary, terms)
 
 

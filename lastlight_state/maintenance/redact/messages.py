@@ -105,7 +105,7 @@ def _is_emptied(text: str | None) -> bool:
 
 
 def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
-    """The sessions in which each of these messages stands: with their user, and whether they are left alone."""
+    """Return the sessions in which each of these messages stands: with their user, and whether they are left alone."""
     found = _owners(unit, ids)
     holding: dict[str, list[Holder]] = {key: [] for key in ids}
     for row in rows(unit, _OWNERS, found):

@@ -119,7 +119,7 @@ class Catalog(Repository):
         return [definitions.keep(_told(_handle(wish, columns[wish.key]))) for wish in wishes]
 
     def _brought(self, wishes: Sequence[Wish]) -> dict[str, tuple[OutputColumn, ...]]:
-        """The columns that each table has, after what was missing has been added."""
+        """Return the columns that each table has, after what was missing has been added."""
         registered = {found.key: found for found in self._reading(lambda unit: unit.all(Registered.of, registry.ALL))}
         others = [(found.key, found.table_name) for found in registered.values()]
         for wish in wishes:

@@ -34,7 +34,7 @@ def replaced(unit: Unit, table: OutputTable[Any], place: Place, content: Content
 
 
 def withdrawn(unit: Unit, table: OutputTable[Any], place: Place, reason: str, at: datetime) -> Output[Any] | None:
-    """The row, which is now in the history alone. None without a row."""
+    """Return the row, which is now in the history alone. None without a row."""
     wide, old = _locked(unit, table, place)
     if old is None:
         return None
@@ -44,12 +44,12 @@ def withdrawn(unit: Unit, table: OutputTable[Any], place: Place, reason: str, at
 
 
 def parameters(place: Place, content: Content, at: datetime) -> Row:
-    """The parameters of an insert or a replacement."""
+    """Return the parameters of an insert or a replacement."""
     return {**place, **{f"v_{name}": value for name, value in content.row.items()}, "at": at}
 
 
 def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableStatements, Row | None]:
-    """The row with every column that it has now, and statements that know them all.
+    """Return the row with every column that it has now, and statements that know them all.
 
     The registry is looked at under the row's lock, which keeps others from adding columns; before, one could be added
     and filled in between, and its value would be neither kept nor replaced.

@@ -15,7 +15,7 @@ from lastlight_state.outputs.values import Content, in_utc
 
 
 def output(table: OutputTable[Any], row: Row) -> Output[Any]:
-    """The record of a stored row."""
+    """Return the record of a stored row."""
     if table.is_payload:
         data = row[words.PAYLOAD]
     elif table.kind == "custom":
@@ -26,13 +26,13 @@ def output(table: OutputTable[Any], row: Row) -> Output[Any]:
 
 
 def written(table: OutputTable[Any], place: Place, content: Content, at: Any, created: Any) -> Output[Any]:
-    """The record of a row that was just written."""
+    """Return the record of a row that was just written."""
     has_created, has_updated = table.has_times
     return _made(table, place, content.data, created if has_created else None, at if has_updated else None)
 
 
 def summary(table: OutputTable[Any], row: Row) -> OutputSummary:
-    """The record of a row without its content."""
+    """Return the record of a row without its content."""
     facts = {
         "key": table.key,
         "table_name": table.table_name,
@@ -46,7 +46,7 @@ def summary(table: OutputTable[Any], row: Row) -> OutputSummary:
 
 
 def at_place(error: CorruptData, place: Values) -> CorruptData:
-    """The error, which names the row by its place, or by what was sought where the error does not know the place."""
+    """Return the error, which names the row by its place, or else by what was sought."""
     key = error.key if isinstance(error.key, tuple) else tuple(place.values())
     return CorruptData(error.table, key, error.column)
 

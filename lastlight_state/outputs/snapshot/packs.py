@@ -71,7 +71,7 @@ def input_of(texts: Sequence[Any]) -> RunInput:
 
 
 def row_of(table: OutputTable[Any], texts: Sequence[Any]) -> Row:
-    """The row that a list of texts stands for. Raises `CorruptData` where one cannot be read."""
+    """Return the row that a list of texts stands for. Raises `CorruptData` where one cannot be read."""
     row: Row = {}
     for (name, token), text in zip(statements_of(table).shown, texts, strict=True):
         try:

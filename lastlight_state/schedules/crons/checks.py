@@ -37,7 +37,7 @@ class Definition(TypedDict):
 
 
 def definition(name: Any, spec: Any, *, origin: words.Origin, parsed: bool = True) -> Definition:
-    """The columns of a cron's definition.
+    """Return the columns of a cron's definition.
 
     With ``parsed=False`` the pattern is only checked for its length if the extra ``cron`` is not installed. Raises
     `InvalidValue`, `PayloadTooLarge`, and `MisuseError` where the pattern must be parsed without the extra.
@@ -84,7 +84,7 @@ def optional_flag(where: str, given: Any) -> bool | UnsetType:
 
 
 def definitions(specs: Any) -> dict[str, Definition]:
-    """The definitions of a configuration, sorted by name. Raises `InvalidValue` naming every wrong cron."""
+    """Return the definitions of a configuration, sorted by name. Raises `InvalidValue` naming every wrong cron."""
     if not isinstance(specs, Mapping):
         raise InvalidValue("specs", f"expected a mapping of names to CronSpec, got {type(specs).__name__}")
     found, wrong = {}, {}
@@ -100,7 +100,7 @@ def definitions(specs: Any) -> dict[str, Definition]:
 
 
 def list_filters(enabled: Any, origin: Any, due_before: Any, retired: Any) -> Row:
-    """The filters of a list of crons."""
+    """Return the filters of a list of crons."""
     chosen: Row = {}
     if enabled is not None:
         chosen["only_enabled" if valid.flag("enabled", enabled) else "only_disabled"] = {}

@@ -70,7 +70,7 @@ def _changed(
 
 
 def _plan(row: CronRow, said: Definition, now: datetime) -> CronPlan:
-    """The plan of a changed definition: the stored one, unless the effective pattern or time zone changes with it.
+    """Return the plan of a changed definition: a new one if the effective pattern or zone changes with it.
 
     A cron that was switched off is planned from now: instants during the pause are not made up for.
     """

@@ -69,7 +69,7 @@ OFF = CronPlan(None)
 
 
 def effective_of(row: EffectiveColumns) -> Effective:
-    """What is in effect for the cron of a row with its override's columns."""
+    """Return what is in effect for the cron of a row with its override's columns."""
     return effective(Own.of(row), row)
 
 
@@ -88,14 +88,14 @@ def planned(held: Effective, after: datetime) -> CronPlan:
 
 
 def from_now(row: PlanColumns, held: Effective, now: datetime) -> CronPlan:
-    """The plan that the row should have: the stored one if it still matches, else a new one from now."""
+    """Return the plan that the row should have: the stored one if it still matches, else a new one from now."""
     if row["retired_at"] is not None or not held.enabled:
         return OFF
     return CronPlan(row["next_run_at"], row["planned_with"]) if matches(row, held, now) else planned(held, now)
 
 
 def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
-    """Whether the stored instant is an instant of the effective pattern.
+    """Return whether the stored instant is an instant of the effective pattern.
 
     An instant that a caller set always matches, and so does one of this pattern that is already due.
     """
@@ -120,7 +120,7 @@ def store(unit: Unit, row: CronRow, plan: CronPlan) -> bool:
 
 
 def stored_as(row: CronRow, plan: CronPlan) -> StoredPlan:
-    """A plan as parameters. A plan with an instant clears a stored "not planned" error; a fire's error stays."""
+    """Return a plan as parameters. A plan with an instant clears a stored "not planned" error; a fire's error stays."""
     error = row["error"]
     not_planned = isinstance(error, dict) and error.get("type") == NOT_PLANNED
     sets = codec.decode(plan.error) != error if plan.error else not_planned and plan.next_run_at is not None
@@ -147,7 +147,7 @@ def after_override(unit: Unit, name: str, now: datetime) -> None:
 
 
 def _changed_plan(row: CronRow, held: Effective, now: datetime) -> CronPlan:
-    """Like `from_now`, but an instant that a caller set does not outlive the change of the override."""
+    """Return the plan as `from_now`, but an instant that a caller set does not outlive the change of the override."""
     before: PlanColumns = {
         "next_run_at": row["next_run_at"],
         "planned_with": row["planned_with"] or "",

@@ -23,13 +23,16 @@ LOCK = prepared(sa.select(SCHEDULES.c.name).where(THIS_SCHEDULE).with_for_update
 
 
 def find_locked(unit: Unit, name: str) -> CronRow | None:
-    """The locked row with its override's columns, or None for a name without a schedule."""
+    """Return the locked row with its override's columns, or None for a name without a schedule."""
     locked = unit.row(LOCK, {"name": name})
     return None if locked is None else unit.row(GET, locked)
 
 
 def find_or_reserve(unit: Unit, name: str) -> CronRow | None:
-    """Like `find_locked`. After None, no other unit adds a schedule or overrides a missing one until this unit ends."""
+    """Return the row as `find_locked`.
+
+    After None, no other unit adds a schedule or overrides a missing one until this unit ends.
+    """
     row = find_locked(unit, name)
     if row is None:
         unit.named_lock(NEW_NAMES)
@@ -38,7 +41,7 @@ def find_or_reserve(unit: Unit, name: str) -> CronRow | None:
 
 
 def lock(unit: Unit, name: str) -> CronRow:
-    """The locked row with its override's columns. Raises `NotFound`."""
+    """Return the locked row with its override's columns. Raises `NotFound`."""
     row = find_locked(unit, name)
     if row is None:
         raise valid.not_found(CRON, name)

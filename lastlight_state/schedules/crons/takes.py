@@ -64,7 +64,10 @@ def decide(row: DueRow, now: datetime, backfill_window: timedelta) -> Decision:
 
 
 def _on_time(late: timedelta, row: DueRow) -> bool:
-    """Compared as numbers: a value written by hand may be too large for a timedelta."""
+    """Return whether a fire is on time.
+
+    The times are compared as numbers: a value written by hand may be too large for a timedelta.
+    """
     return bool(late.total_seconds() <= row["grace_seconds"])
 
 
@@ -110,7 +113,7 @@ class DueTaker:
         return claiming.claimed(self._due(reading, limit), lambda row: self._take(writing, row), limit)
 
     def _due(self, reading: Run[Any], limit: int) -> Iterator[DueRow | CorruptData]:
-        """Due crons, each once, read in portions, so that crons that give no claim do not hide those behind them."""
+        """Return due crons, each once. They are read in portions, so that none that gives no claim hides another."""
         last, seen = _BEGIN, set[str]()
         statement, given = sql.DUE.of(self.chosen)
         while True:
@@ -129,7 +132,7 @@ class DueTaker:
                 limit *= 2  # none of these can be read: look behind them
 
     def _take(self, writing: Run[Any], row: DueRow) -> FireClaim | None:
-        """The claim on a fire of one cron; None if it does not fire, or if somebody else was first.
+        """Return the claim on a fire of one cron; None if it does not fire, or if somebody else was first.
 
         After its missed instants are noted, the cron may be due at an instant inside the backfill window: decide again.
         """

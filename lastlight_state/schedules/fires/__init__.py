@@ -153,7 +153,7 @@ class Fires(Repository):
         return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
     def _held(self, statement: Statement[RowT], held: checks.Held, until: datetime) -> RowT:
-        """The row that a write on a held fire returns."""
+        """Return the row that a write on a held fire returns."""
         values = {**held, "lease_expires_at": until}
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:

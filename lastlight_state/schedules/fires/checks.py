@@ -44,7 +44,7 @@ class Outcome(TypedDict):
 def create(
     cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: Any, lease: Any, now: datetime
 ) -> NewFire:
-    """The row of a new fire. A manual fire has no instant, every other one has."""
+    """Return the row of a new fire. A manual fire has no instant, every other one has."""
     valid.word("source", source, words.FIRE_SOURCES)
     if (scheduled_for is None) != (source == "manual"):
         problem = "must be None for a manual fire" if source == "manual" else f"must be given for a {source} fire"
@@ -61,7 +61,7 @@ def create(
 
 
 def held(claim: Any) -> Held:
-    """The fire and the epoch of a claim."""
+    """Return the fire and the epoch of a claim."""
     valid.group("claim", claim, FireClaim)
     return {
         "fire_id": valid.sought("claim.fire_id", claim.fire_id),
@@ -70,7 +70,7 @@ def held(claim: Any) -> Held:
 
 
 def outcome(given: Any) -> Outcome:
-    """An outcome as columns, its error as text."""
+    """Return an outcome as columns, its error as text."""
     valid.group("outcome", given, FireOutcome)
     status = valid.word("outcome.status", given.status, words.FIRE_RESULTS)
     if status == "failed" and given.error is None:
@@ -103,7 +103,7 @@ def over(now: datetime) -> datetime:
 
 
 def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> Row:
-    """The filters of a list."""
+    """Return the filters of a list."""
     return {
         "cron_name": None if cron_name is None else shared.name("cron_name", cron_name),
         "statuses": None if status is None else _statuses(status),

@@ -93,7 +93,10 @@ def _refused(held: Held, status: str, epoch: int, owner: str | None) -> Conflict
 
 
 def _is_same(stored: Fire, outcome: Values) -> bool:
-    """Errors are compared as JSON values, because JSONB on Postgres does not keep their text."""
+    """Return whether two outcomes are the same.
+
+    Errors are compared as JSON values, because JSONB on Postgres does not keep their text.
+    """
     given = outcome["error"]
     error = None if given is None else codec.decode(given)
     plain = (name for name in sql.OUTCOME if name != "error")

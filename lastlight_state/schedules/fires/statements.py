@@ -147,7 +147,10 @@ def new_fire(
     scheduled_for: datetime | None = None,
     actor: str | None = None,
 ) -> NewFire:
-    """The row of a fire that begins now. Made before the unit runs, so that a repeated unit inserts the same id."""
+    """Return the row of a fire that begins now.
+
+    Made before the unit runs, so that a repeated unit inserts the same id.
+    """
     return {
         "id": new_id(),
         "cron_name": cron_name,
@@ -267,7 +270,7 @@ RUNNING = _newest_first("fires that run", IS_RUNNING, by="ix_cron_fires_running"
 
 
 def listing_of(given: Mapping[str, Any]) -> Listing[FireSummaryRow]:
-    """The list that reads the fewest rows for these filters."""
+    """Return the list that reads the fewest rows for these filters."""
     if given["statuses"] == RUNNING_ALONE:
         return RUNNING
     return LIST if given["cron_name"] is None else OF_CRON

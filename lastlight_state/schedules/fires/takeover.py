@@ -53,7 +53,7 @@ class StaleTaker:
         return claiming.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
 
     def _stale(self, reading: Run, limit: int) -> Iterator[StaleFire | CorruptData]:
-        """Stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
+        """Return stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
         seen, told = set[str](), set[str]()
         statement, given = sql.STALE.of(self.chosen)
         while True:

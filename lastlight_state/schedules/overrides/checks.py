@@ -43,7 +43,7 @@ class OverrideDraft(Change):
 
 
 def changes(enabled: Any, schedule: Any, timezone: Any) -> Change:
-    """The values of a change."""
+    """Return the values of a change."""
     zone = "UTC" if timezone is UNSET or timezone is None else timezone
     pattern = "* * * * *" if schedule is UNSET or schedule is None else schedule
     read = cron_checks.pattern(pattern, zone, parsed=False, where="schedule")
@@ -74,7 +74,7 @@ def defaults(given: Any) -> dict[str, CronSpec]:
 
 
 def _columns(override: CronOverrideRow | None) -> OverriddenColumns:
-    """The columns of an override as they stand in a row of its cron."""
+    """Return the columns of an override as they stand in a row of its cron."""
     if override is None:
         return NO_OVERRIDE
     return {
@@ -87,7 +87,7 @@ def _columns(override: CronOverrideRow | None) -> OverriddenColumns:
 
 
 def resolved(name: str, default: CronSpec, override: CronOverrideRow | None) -> EffectiveCron:
-    """What is in effect for a configured cron, given the row of its override, or None."""
+    """Return what is in effect for a configured cron, given the row of its override, or None."""
     held = effective(Own(default.pattern, default.timezone, default.enabled), _columns(override))
     return EffectiveCron(
         name=name,

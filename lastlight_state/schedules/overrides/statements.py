@@ -64,5 +64,5 @@ _MOST = 500
 
 
 def of_names(names: Sequence[str]) -> tuple[Statement[CronOverrideRow], Row]:
-    """The statement that reads the overrides of these names; for more than 500 names, all overrides."""
+    """Return the statement that reads the overrides of these names; for more than 500 names, all overrides."""
     return (_ALL, {}) if len(names) > _MOST else _NAMED.of(names)

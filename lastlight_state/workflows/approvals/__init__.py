@@ -184,7 +184,7 @@ class Approvals(QuestionRepository[Approval]):
 
 
 def _opening(gate: checks.NewApproval) -> Opening[Approval]:
-    """A gate about to be opened, unless one with its request key is pending in its run."""
+    """Return a gate about to be opened, unless one with its request key is pending in its run."""
 
     def refuse(unit: Unit) -> None:
         pending = unit.find(Approval.of, sql.FIND_PENDING_KEY, gate)

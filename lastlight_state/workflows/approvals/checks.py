@@ -43,7 +43,7 @@ class NewApproval(NodeColumns):
 
 
 def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> NewApproval:
-    """The row of a new gate."""
+    """Return the row of a new gate."""
     valid.group("gate", gate, Gate)
     action, digest = _action_columns("gate.action", gate.action)
     return {
@@ -105,7 +105,7 @@ def list_filters(
     gate: str | None,
     kind: str | None,
 ) -> Row:
-    """The filters of a list of gates, as its statement names them."""
+    """Return the filters of a list of gates, as its statement names them."""
     return {
         **_by_status(statuses),
         "trigger_id": valid.optional("trigger_id", trigger_id, _RUN.trigger_id),
@@ -116,7 +116,7 @@ def list_filters(
 
 
 def _by_status(statuses: Sequence[str] | None) -> Row:
-    """The filter by the status that gates read as: an overdue one is expired, but may be stored as pending."""
+    """Return the filter by the status that gates read as: an overdue one is expired, but may be stored as pending."""
     if statuses is None:
         return {}
     wanted = [valid.word("statuses", status, words.APPROVAL_STATUSES) for status in valid.several("statuses", statuses)]
@@ -128,12 +128,12 @@ def _by_status(statuses: Sequence[str] | None) -> Row:
 
 
 def inbox_filters(run_id: str | None, kind: str | None) -> Row:
-    """The filters of the inbox."""
+    """Return the filters of the inbox."""
     return {"run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id), "kind": _kind(kind)}
 
 
 def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> Row:
-    """The filters of the history of a workflow's gates."""
+    """Return the filters of the history of a workflow's gates."""
     return {
         "statuses": ["approved", "rejected"],
         "workflow_name": valid.identifier("workflow_name", workflow_name, _RUN.workflow_name),

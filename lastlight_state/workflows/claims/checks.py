@@ -46,7 +46,7 @@ class Presented(Renewal):
 
 
 def holding(now: datetime, owner: str, lease: timedelta) -> Holding:
-    """The parameters of a claim that begins now."""
+    """Return the parameters of a claim that begins now."""
     return {
         "at": now,
         "claim_owner": valid.identifier("owner", owner, _MOST.claim_owner),
@@ -97,7 +97,7 @@ def claims(values: Sequence[Claim]) -> dict[str, Claim]:
 
 
 def presented(held: Claim, now: datetime) -> Presented:
-    """The parameters of a claim to renew from now on."""
+    """Return the parameters of a claim to renew from now on."""
     return {
         "run_id": held.run_id,
         "epoch": held.epoch,

@@ -77,5 +77,8 @@ class Moment(TypedDict):
 
 
 def moment(now: datetime, grace: timedelta = timedelta(0)) -> Moment:
-    """The parameters of these conditions. A lease that ends exactly ``now`` is alive; ``grace`` prolongs all leases."""
+    """Return the parameters of these conditions.
+
+    A lease that ends exactly ``now`` is alive; ``grace`` prolongs all leases.
+    """
     return {"at": now, "lease_over": to_millis(now - grace), "foreign_silent": to_millis(now - GRACE - grace)}

@@ -94,7 +94,10 @@ Names = Sequence[str] | None
 def page(
     unit: Unit, now: Moment, grace: timedelta, names: Names, limit: int, page_token: str | None
 ) -> Page[ClaimableRun]:
-    """A page of claimable runs, those at their restart limit included. ``now`` is `moment` with this ``grace``."""
+    """Return a page of claimable runs, those at their restart limit included.
+
+    ``now`` is `moment` with this ``grace``.
+    """
     asked = ["claimable", grace.total_seconds(), names]
     found = _window(unit, LISTED, now, names, pages.key(asked, page_token, (datetime, str)), limit)
     items, damaged = parted(found.rows, _claimable)
@@ -103,12 +106,12 @@ def page(
 
 
 def candidates(unit: Unit, now: Moment, names: Names, after: list[Any] | None, limit: int) -> Window[CandidateRow]:
-    """The next ``limit`` runs that may be taken, after this key."""
+    """Return the next ``limit`` runs that may be taken, after this key."""
     return _window(unit, TAKEN_NEXT, now, names, after, limit)
 
 
 def spent(unit: Unit, now: Moment, names: Names, limit: int) -> sweeps.Found:
-    """The ids of the abandoned runs that nobody is to go on with, those that were silent for longest first."""
+    """Return the ids of the abandoned runs that nobody is to go on with, those that were silent for longest first."""
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
     rows, in_all = unit.sound(statement, {**now, **given})
     return sweeps.Found([row["id"] for row in rows], in_all)

@@ -81,7 +81,7 @@ class _Together(TypedDict):
 
 
 def claim_of(row: RenewedRow, lease: timedelta, left_in_flight: int = 0) -> Claim:
-    """The claim of a row that a statement of claims returned."""
+    """Return the claim of a row that a statement of claims returned."""
     return Claim.of(
         {
             "run_id": row["id"],
@@ -218,7 +218,7 @@ def _left_in_flight(unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
 
 
 def _refusal(row: JudgedRun, values: OneAttempt) -> Conflict:
-    """The error for a locked run that cannot be taken."""
+    """Return the error for a locked run that cannot be taken."""
     expected = values["expected_epoch"]
     if row["status"] != "running":
         return rows.wrong_status(row["id"], row["status"], ("running",))
@@ -234,7 +234,7 @@ def _refusal(row: JudgedRun, values: OneAttempt) -> Conflict:
 
 
 def together(held: Mapping[str, Claim], now: datetime) -> _Together:
-    """The parameters of the statement that renews these claims from now on."""
+    """Return the parameters of the statement that renews these claims from now on."""
     leases = {claim.lease for claim in held.values()}
     renewals = {lease: _written(checks.renewal(now, lease)) for lease in leases}
     presented = [{"run_id": claim.run_id, "epoch": claim.epoch, **renewals[claim.lease]} for claim in held.values()]
@@ -257,5 +257,5 @@ def missing(claim: Claim) -> ClaimLost:
 
 
 def _document(claims: Sequence[Mapping[str, Any]]) -> str:
-    """Claims as the one parameter of a statement."""
+    """Return claims as the one parameter of a statement."""
     return codec.encode_bytes("claims", claims).decode()

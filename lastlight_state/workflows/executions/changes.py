@@ -112,7 +112,7 @@ def in_flight(execution: Execution) -> bool:
 
 
 def ended_alike(execution: Execution, values: EndColumns) -> bool:
-    """Whether an execution ended with these columns, so that the same end again changes nothing."""
+    """Return whether an execution ended with these columns, so that the same end again changes nothing."""
     detail = values["error_detail"]
     return (
         (execution.outcome, execution.error, execution.stop_reason)
@@ -122,7 +122,7 @@ def ended_alike(execution: Execution, values: EndColumns) -> bool:
 
 
 def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Execution | None]:
-    """How to judge an execution that could not be ended with these columns."""
+    """Return how to judge an execution that could not be ended with these columns."""
 
     def judge(stored: Execution) -> Execution | None:
         if in_flight(stored):

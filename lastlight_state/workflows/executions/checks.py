@@ -48,7 +48,7 @@ ENDED = words.OUTCOMES - {"running"}
 def new_execution(
     now: datetime, skill: str, run_id: str | None, node: NodeRef | None, options: ExecutionOptions, claim: Claim | None
 ) -> NewExecution:
-    """The row of a new execution, in flight."""
+    """Return the row of a new execution, in flight."""
     valid.group("options", options, ExecutionOptions)
     fence = presented(claim)
     return {
@@ -85,7 +85,7 @@ def in_a_run(trigger: Trigger | None) -> None:
 
 
 def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> TriggerColumns:
-    """The trigger as columns of an execution without a run, which can have neither node nor claim."""
+    """Return the trigger as columns of an execution without a run, which can have neither node nor claim."""
     if trigger is None:
         raise InvalidValue("trigger", "missing: an execution without run_id needs a trigger")
     if node is not None or claim is not None:
@@ -99,7 +99,7 @@ def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Clai
 
 
 def usage_columns(usage: Usage | None) -> UsageColumns:
-    """A usage report as columns, None for what was not reported."""
+    """Return a usage report as columns, None for what was not reported."""
     usage = Usage() if usage is None else valid.group("usage", usage, Usage)
     counts: UsageCounts = {
         "turns": _count("turns", usage.turns),
@@ -130,7 +130,7 @@ def _count(name: str, value: int | None) -> int | None:
 def skipped(
     now: datetime, skill: str, run_id: str, node: NodeRef | None, reason: str, claim: Claim | None
 ) -> NewExecution:
-    """The row of a skipped execution."""
+    """Return the row of a skipped execution."""
     row = new_execution(now, skill, run_id, node, ExecutionOptions(), claim)
     return {
         **row,
@@ -152,7 +152,7 @@ def update(
     usage: Usage | None,
     claim: Claim | None,
 ) -> Update:
-    """The parameters of an update."""
+    """Return the parameters of an update."""
     return {
         "execution_id": execution_id,
         "at": now,
@@ -175,7 +175,7 @@ def finish(
     session_id: str | None,
     claim: Claim | None,
 ) -> Finish:
-    """The parameters of an end."""
+    """Return the parameters of an end."""
     valid.word("outcome", outcome, ENDED)
     why = valid.optional("stop_reason", stop_reason, _MOST.stop_reason)
     ending: Ending = {"error": None, "error_detail": None, "stop_reason": why}
@@ -186,7 +186,7 @@ def finish(
 
 
 def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
-    """A failure as columns of an end for which this outcome and this reason were given beside it."""
+    """Return a failure as columns of an end for which this outcome and this reason were given beside it."""
     stop = valid.group("failure", failure, Failure).stop_reason
     no_success(outcome, failure)
     reason = valid.optional("failure.stop_reason", stop, _MOST.stop_reason)
@@ -196,7 +196,7 @@ def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
 
 
 def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> Overruling:
-    """The parameters of a success turned into a failure."""
+    """Return the parameters of a success turned into a failure."""
     if valid.group("failure", failure, Failure).stop_reason not in (None, "overruled"):
         raise InvalidValue("failure.stop_reason", "must be 'overruled' or None")
     return {
@@ -210,12 +210,12 @@ def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | 
 
 
 def interrupting(now: datetime, reason: str, skill: str | None) -> Interruption:
-    """The facts of an interruption: when, why, and of which skill."""
+    """Return the facts of an interruption: when, why, and of which skill."""
     return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, _MOST.skill)}
 
 
 def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> OutputText:
-    """The parameters of an output text."""
+    """Return the parameters of an output text."""
     text = valid.content("text", text, limits.output_text)
     found = valid.sought("execution_id", execution_id)
     return {"execution_id": found, "output_text": text, **presented(claim)}
@@ -230,7 +230,7 @@ def list_filters(
     since: datetime | None,
     lost_log: bool,
 ) -> Row:
-    """The filters of a list of executions, as its statements name them."""
+    """Return the filters of a list of executions, as its statements name them."""
     valid.flag("lost_log", lost_log)
     if node is not None and run_id is None:
         raise InvalidValue("node", "needs a run_id")

@@ -39,7 +39,7 @@ _filters = {
 
 
 def _newest_first(name: str, narrow: Narrow | None = None, *, few: bool = False) -> Listing[ExecutionSummaryRow]:
-    """A list that is found by this index."""
+    """Return a list that is found by this index."""
     through, covering = (narrow.index, covered(narrow)) if narrow else (None, None)
     order = (_c.started_at, _c.id)
     return Listing(
@@ -84,7 +84,7 @@ _NARROWER = {
 
 
 def listing_of(given: Mapping[str, Any]) -> Listing[ExecutionSummaryRow]:
-    """The list that reads the fewest rows for these filters."""
+    """Return the list that reads the fewest rows for these filters."""
     if given["node"] is not None:
         return _ATTEMPTS
     return next((listing for name, listing in _NARROWER.items() if given.get(name) is not None), LIST)

@@ -71,7 +71,7 @@ class Health(Repository):
 
 
 def _facts(unit: Unit, rows: Sequence[JudgedRow]) -> list[Facts | CorruptData]:
-    """The facts of at most 500 runs, with three more statements for all of them; or which of them cannot be read."""
+    """Return the facts of at most 500 runs, in three statements for all; for a run that cannot be read, why."""
     if not rows:
         return []
     ids = [row["id"] for row in rows]
@@ -113,7 +113,7 @@ def _facts_of(row: JudgedRow, silent_since: datetime | None, questions: tuple[Pe
 
 
 def _sound(found: Found[RowT], damaged: dict[str, CorruptData]) -> Iterator[RowT]:
-    """The rows that can be read. The others are noted with their run."""
+    """Return the rows that can be read. The others are noted with their run."""
     for at, row in enumerate(found.rows):
         if isinstance(row, CorruptData):
             for run_id in found.columns(at, ["run_id"]) or ():

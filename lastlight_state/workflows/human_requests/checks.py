@@ -40,7 +40,7 @@ class NewRequest(TypedDict):
 
 
 def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> NewRequest:
-    """The row of a new request. The schema of a form is checked here."""
+    """Return the row of a new request. The schema of a form is checked here."""
     valid.group("question", question, Question)
     valid.group("question.node", question.node, NodeRef)
     kind = valid.word("question.kind", question.kind, words.HUMAN_KINDS)
@@ -81,7 +81,7 @@ def response(request: HumanRequest, given: Any) -> str:
 
 
 def inbox_filters(run_id: str | None, kind: str | None) -> Row:
-    """The filters of the inbox."""
+    """Return the filters of the inbox."""
     return {
         "run_id": valid.optional("run_id", run_id, _MOST.run_id),
         "kind": None if kind is None else valid.word("kind", kind, words.HUMAN_KINDS),

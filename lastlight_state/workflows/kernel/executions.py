@@ -114,7 +114,7 @@ OUTCOME = sa.case(
 
 
 def outcome_of(row: OutcomeRow) -> str:
-    """`OUTCOME` of a row that was read."""
+    """Return `OUTCOME` of a row that was read."""
     stored, success = row["outcome"], row["success"]
     if stored is not None and stored != "running":
         return str(stored)
@@ -214,7 +214,7 @@ COUNTED = ("executions", "cost_micros", "cost_picos", *TOKENS, INCLUDED)
 
 
 def summed(row: SumsRow) -> Summed:
-    """The sums of a row as totals have them: the cost in dollars."""
+    """Return the sums of a row as totals have them: the cost in dollars."""
     return {
         "executions": row["executions"],
         "cost_usd": dollars_of(int(row["cost_micros"]), int(row["cost_picos"])),
@@ -226,6 +226,6 @@ def summed(row: SumsRow) -> Summed:
 
 
 def total_tokens(row: SumsRow) -> int:
-    """The tokens of a row in all, each counted once."""
+    """Return the tokens of a row in all, each counted once."""
     read = row["input_tokens"] + row["output_tokens"] + row["cache_read_input_tokens"]
     return read - row["included_cache_reads"]

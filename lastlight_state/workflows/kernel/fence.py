@@ -62,7 +62,7 @@ def check(row: HeldRow, claim: Claim | None) -> None:
 
 
 def claim_lost(row: HeldRow, presented: int | None) -> ClaimLost:
-    """The error for a claim that does not hold the run, or for a missing one."""
+    """Return the error for a claim that does not hold the run, or for a missing one."""
     return ClaimLost(
         row["id"],
         presented=presented,

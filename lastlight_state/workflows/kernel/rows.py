@@ -85,7 +85,7 @@ STATE = (
 def locking(
     row: type[LockedT], *more: sa.ColumnElement[Any], run: sa.ColumnElement[Any] | None = None
 ) -> Statement[LockedT]:
-    """The statement that locks the row of ``:run_id``, or of ``run``; it returns `STATE` and ``more`` columns."""
+    """Return the statement that locks a run's row, of ``:run_id`` or ``run``, and returns `STATE` and ``more``."""
     run_id = sa.bindparam("run_id") if run is None else run
     return prepared(sa.select(*STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True), row)
 
@@ -128,7 +128,7 @@ def page_of(
     run_id: str,
     **also: Any,
 ) -> Callable[[Unit], Page[T]]:
-    """The work that reads a page of what belongs to one run. It raises `NotFound` for an unknown run.
+    """Return the work that reads a page of what belongs to one run. It raises `NotFound` for an unknown run.
 
     A ``run_id`` that is not text is `InvalidValue`; as a filter, None would mean "all runs".
     """
@@ -169,7 +169,7 @@ def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
 
 
 def restart_limit(row: LockedRun) -> Conflict:
-    """The error for a run that has used up its restarts."""
+    """Return the error for a run that has used up its restarts."""
     count, most = row["restart_count"], row["max_restarts"]
     return Conflict(
         f"run {row['id']!r} was restarted {count} times; its limit is {most}",

@@ -49,7 +49,7 @@ _NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_f
 
 
 def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) -> Chain[RowT]:
-    """The chain of ``head``, which inserts or changes a run and returns its row, and of its transition."""
+    """Return the chain of ``head``, which inserts or changes a run and returns its row, and of its transition."""
     return Chain(
         head,
         into=TRANSITIONS,
@@ -70,12 +70,12 @@ def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) 
 
 
 def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
-    """A change from ``:from_status`` to ``:to_status``, if the conditions hold."""
+    """Return a change from ``:from_status`` to ``:to_status``, if the conditions hold."""
     return _noting(*conditions, status=sa.bindparam("to_status"), status_reason=sa.bindparam("reason"), **sets)
 
 
 def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
-    """A change that is recorded, from ``:from_status``, and leaves the status to ``sets``."""
+    """Return a change that is recorded, from ``:from_status``, and leaves the status to ``sets``."""
     at = bind("at", RUNS.c.updated_at)
     head = (
         sa.update(RUNS)

@@ -171,7 +171,7 @@ class Lookups(Repository):
 
 
 def _folded(rows: Sequence[RepoRow]) -> dict[tuple[str, str], RepoRuns]:
-    """The repositories by owner and name, with both ways to store them added up."""
+    """Return the repositories by owner and name, with both ways to store them added up."""
     found: dict[tuple[str, str], RepoRuns] = {}
     for row in rows:
         owner, repo = repos.split_legacy(row["owner"], row["repo"])

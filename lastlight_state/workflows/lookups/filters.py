@@ -49,7 +49,7 @@ def conditions(shape: FilterShape) -> list[sa.ColumnElement[bool]]:
 
 
 def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
-    """The shape and the parameters of the given filters. None if an empty sequence makes the result empty."""
+    """Return the shape and the parameters of the given filters. None if an empty sequence makes the result empty."""
     shape: list[tuple[str, int]] = []
     values: Row = {}
     for name, value in given.items():
@@ -69,13 +69,13 @@ def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
 
 
 def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: Sequence[str] | None) -> Row:
-    """The filters of runs of a trigger."""
+    """Return the filters of runs of a trigger."""
     given = shared.list_filters(statuses, workflow_names, None, None)
     return {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id), **given}
 
 
 def counted(which: RunFilter) -> Row:
-    """The filters of a count."""
+    """Return the filters of a count."""
     valid.group("filter", which, RunFilter)
     given = shared.list_filters(which.statuses, which.workflow_names, which.repo, which.since)
     trigger_id = valid.optional("trigger_id", which.trigger_id, _MOST.trigger_id)
@@ -83,7 +83,7 @@ def counted(which: RunFilter) -> Row:
 
 
 def search(text: str, since: datetime) -> Row:
-    """The filters of a search: the text as a LIKE pattern without wildcards, its ASCII letters in lower case."""
+    """Return the filters of a search: the text as a LIKE pattern without wildcards, its ASCII letters in lower case."""
     text = valid.content("text", text, _LONGEST_TEXT)
     if not text.strip():
         raise InvalidValue("text", "must not be blank")

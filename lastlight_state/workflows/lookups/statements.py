@@ -69,7 +69,7 @@ def _beside(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
 
 @lru_cache(maxsize=64)
 def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement[RunSummaryRow]:
-    """The first run of a trigger in this order."""
+    """Return the first run of a trigger in this order."""
     plain, beside = (
         runs(shape, *RUN_SUMMARY).order_by(*_FIRST[order]).limit(number(1)) for runs in (_of_trigger, _beside)
     )
@@ -78,7 +78,7 @@ def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> State
 
 @lru_cache(maxsize=64)
 def latest_by_workflow(shape: FilterShape) -> Statement[RunSummaryRow]:
-    """The newest run of a trigger in each of its workflows."""
+    """Return the newest run of a trigger in each of its workflows."""
     plain, beside = (_newest_of_each(runs, shape) for runs in (_of_trigger, _beside))
     return Statement(plain, beside, row=RunSummaryRow)
 

@@ -58,7 +58,7 @@ _NO_WAIT: _Wait = {"wake_at": None, "waiting_for": None, "correlation_id": None}
 
 
 def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | None) -> Row:
-    """The parameters of a put of any number of nodes, each named once."""
+    """Return the parameters of a put of any number of nodes, each named once."""
     valid.at_most("nodes", nodes, MOST_NODES)
     rows = [_row(put) for put in nodes]
     keys = {(row["node_id"], row["iteration"]) for row in rows}
@@ -72,7 +72,7 @@ def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | No
 
 
 def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime, claim: Claim | None) -> NodeUpdate:
-    """The parameters of a change of state."""
+    """Return the parameters of a change of state."""
     return {
         **key(run_id, node),
         "state": valid.word("state", state, words.NODE_STATES),
@@ -83,12 +83,12 @@ def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime,
 
 
 def key(run_id: str, node: NodeRef) -> NodeKey:
-    """The key of a node."""
+    """Return the key of a node."""
     return {"run_id": valid.sought("run_id", run_id), **node_columns(node)}
 
 
 def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> Row:
-    """The filters of a list of nodes, as its statement names them."""
+    """Return the filters of a list of nodes, as its statement names them."""
     given: Row = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, _MOST.node_id)}
     if not states:
         return given

@@ -93,6 +93,6 @@ class Inbox(Generic[RowT]):
 
 
 def _of_run(run_id: sa.Column[str]) -> tuple[sa.ColumnElement[Any], ...]:
-    """What an inbox shows of the run of a question, and of its node."""
+    """Return what an inbox shows of the run of a question, and of its node."""
     label = label_of(run_id, run_id.table.c.node_id, run_id.table.c.iteration)
     return RUNS.c.workflow_name, RUNS.c.status.label("run_status"), RUNS.c.trigger_id, label

@@ -56,7 +56,7 @@ AskedT = TypeVar("AskedT", bound=PendingRow)
 
 
 def as_of(values: AskedT, now: datetime) -> AskedT:
-    """The values of a question as they read at this time: an overdue one has expired."""
+    """Return the values of a question as they read at this time: an overdue one has expired."""
     expires_at = values["expires_at"]
     if values["status"] != "pending" or expires_at is None or expires_at > now:
         return values

@@ -65,7 +65,7 @@ class QuestionRepository(Repository, Generic[Q]):
         return question if read is values else type(question).of(read)
 
     def _as_of(self, read: Callable[[AskedT], A]) -> Callable[[AskedT], A]:
-        """How a row becomes a record as it reads now."""
+        """Return how a row becomes a record as it reads now."""
         now = self._now()
         return lambda row: read(as_of(row, now))
 
@@ -103,7 +103,7 @@ class QuestionRepository(Repository, Generic[Q]):
     def _page_of_run(
         self, listing: Listing[AskedT], read: Callable[[AskedT], A], run_id: str, limit: int, page_token: str | None
     ) -> Page[A]:
-        """A page of a run's questions. Raises `NotFound` for an unknown run."""
+        """Return a page of a run's questions. Raises `NotFound` for an unknown run."""
         return self._reading(rows.page_of(listing, self._as_of(read), limit, page_token, run_id=run_id))
 
     def _page_of_inbox(
@@ -115,7 +115,7 @@ class QuestionRepository(Repository, Generic[Q]):
         limit: int,
         page_token: str | None,
     ) -> Page[R]:
-        """A page of an inbox, over all runs or of one.
+        """Return a page of an inbox, over all runs or of one.
 
         What is overdue is expired first, which a view leaves to others. The list waits for nobody who writes: it never
         shows what is overdue, and a later call expires it.

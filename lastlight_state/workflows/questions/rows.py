@@ -132,7 +132,7 @@ class QuestionRows(Generic[Q]):
         return found
 
     def locked(self, unit: Unit, question_id: str) -> tuple[LockedRun, Q]:
-        """The locked row of a question's run, and the question read after that lock. Raises `NotFound`.
+        """Return the locked row of a question's run, and the question read after that lock. Raises `NotFound`.
 
         The run of a question never changes, so the lock may find it in a subquery.
         """
@@ -158,7 +158,7 @@ class QuestionRows(Generic[Q]):
         return question
 
     def told(self, question: Q | ExpiredRow, happened: str) -> str:
-        """What happened to a question, for the transition of its run."""
+        """Return what happened to a question, for the transition of its run."""
         values: Mapping[str, Any] = question if isinstance(question, Mapping) else vars(question)
         title = self._shape.title.name
         return f"{self._shape.name} {values.get('title', values.get(title))}: {happened}"

@@ -100,7 +100,7 @@ def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:
 
 
 def _fitting(found: Sequence[NextRow], rooms: dict[str, int]) -> list[str]:
-    """The ids of those rows for which their workflow has room, which they take up."""
+    """Return the ids of those rows for which their workflow has room, which they take up."""
     fitting = []
     for row in found:
         left = rooms.get(row["workflow_name"])

@@ -107,7 +107,7 @@ class Runs(Repository):
         return self._one(WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def find(self, run_id: str) -> WorkflowRun | None:
-        """The whole run, or None. Raises `CorruptData` as `get`."""
+        """Return the whole run, or None. Raises `CorruptData` as `get`."""
         return self._find(WorkflowRun.of_detail, rows.GET, {"run_id": valid.sought("run_id", run_id)})
 
     def get_resume(self, run_id: str) -> ResumeView:
@@ -288,7 +288,7 @@ class Runs(Repository):
 
 
 def _finished_already(unit: Unit, row: LockedRun, status: str, claim: Claim | None) -> WorkflowRun:
-    """The stored run if this end is repeated. Any other end of an ended run is an error."""
+    """Return the stored run if this end is repeated. Any other end of an ended run is an error."""
     ended_by = unit.value(sql.ENDED_BY, {"run_id": row["id"], "status": row["status"]})
     own = claim is None or valid.group("claim", claim, Claim).run_id == row["id"]
     if own and row["status"] == status and ended_by == (claim.epoch if claim else None):

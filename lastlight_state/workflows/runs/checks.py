@@ -43,7 +43,7 @@ def new_run(
     scratch: dict[str, Any] | None,
     options: RunOptions,
 ) -> NewRun:
-    """The row of a new run."""
+    """Return the row of a new run."""
     valid.group("options", options, RunOptions)
     patch = scratch_patch(scratch)
     if valid.flag("offered", options.offered) and options.status == "queued":
@@ -80,7 +80,7 @@ def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any],
 
 
 def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
-    """How a run ends: its reason code, error text and details."""
+    """Return how a run ends: its reason code, error text and details."""
     valid.word("status", status, words.TERMINAL)
     stop = None if failure is None else valid.group("failure", failure, Failure).stop_reason
     code = valid.optional("reason", reason if reason is not None else stop, _MOST.status_reason) or "run.finished"

@@ -11,7 +11,7 @@ from lastlight_state.workflows.runs.statements import NewRun
 
 
 def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
-    """The run with the key of ``row``, inserted if it is missing. None if the statement inserted nothing."""
+    """Return the run with the key of ``row``, inserted if it is missing. None if the statement inserted nothing."""
     unit.named_lock(f"run_key:{row['workflow_name']}:{row['run_key']}")
     found = find(unit, row)
     if found is not None:
@@ -21,7 +21,10 @@ def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
 
 
 def find(unit: Unit, row: NewRun) -> EnsuredRun | None:
-    """The run with the key of ``row``, or None. Raises `AlreadyExists` if it was created with another content."""
+    """Return the run with the key of ``row``, or None.
+
+    Raises `AlreadyExists` if it was created with another content.
+    """
     found = unit.row(sql.FIND_KEY, row)
     if found is None:
         return None
@@ -41,7 +44,7 @@ def insert(unit: Unit, row: NewRun) -> WorkflowRun | None:
 
 
 def refusal(unit: Unit, row: NewRun) -> StateError:
-    """The error for a run that the statement did not insert."""
+    """Return the error for a run that the statement did not insert."""
     parent = row["parent_run_id"]
     if parent is None or unit.row(sql.IS_DISABLED, row) is not None:
         return disabled(row["workflow_name"])

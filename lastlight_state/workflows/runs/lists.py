@@ -33,7 +33,9 @@ _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 def page_of_runs(
     listing: Listing[ListedT], given: Mapping[str, Any], limit: int, page_token: str | None
 ) -> Callable[[Unit], Page[RunSummary]]:
-    """The work that reads a page of a list of runs, with their totals: two statements, to be viewed. Checks the limit.
+    """Return the work that reads a page of a list of runs, with their totals: two statements, to be viewed.
+
+    Checks the limit.
 
     The list may select more columns than a summary has.
     """
@@ -66,7 +68,7 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
 def _ranked(
     unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | None, limit: int
 ) -> Placed[RunSummaryRow]:
-    """The next runs after this key in the group of this rank, then those of the groups that follow.
+    """Return the next runs after this key in the group of this rank, then those of the groups that follow.
 
     Each group is a range of an index, read after the one before it; nothing is sorted.
     """
@@ -111,7 +113,7 @@ def _page(
 
 
 def summaries(unit: Unit, rows: Sequence[RunSummaryRow]) -> tuple[RunSummary, ...]:
-    """The summaries of at most 500 rows. Their totals take one more statement."""
+    """Return the summaries of at most 500 rows. Their totals take one more statement."""
     if not rows:
         return ()
     statement, values = sql.TOTALS.of([row["id"] for row in rows])

@@ -40,7 +40,7 @@ _parent_takes_children = sa.and_(
 
 @lru_cache(maxsize=256)
 def create(names: frozenset[str]) -> Chain[RunRow]:
-    """The statement that inserts a run with these columns, and its first transition.
+    """Return the statement that inserts a run with these columns, and its first transition.
 
     It inserts nothing if the workflow is switched off, or the parent is missing or cancelled. It locks the parent's row
     as a cancel does: either a cancel of the tree finds the child, or the child finds the cancel. There is one statement
@@ -154,7 +154,7 @@ LIVE_LIST = _listed(replace(COVERED, found_by={"": BY_LIVE_STATUS}), leading="st
 
 
 def listing_of(chosen: Mapping[str, Any]) -> Listing[RunSummaryRow]:
-    """The list for these filters."""
+    """Return the list for these filters."""
     statuses = chosen.get("statuses")
     return LIST if statuses is None or not set(statuses) <= set(LIVE) else LIVE_LIST
 
@@ -231,7 +231,7 @@ class FirstTransition(TypedDict):
 
 
 def new_row(now: datetime, facts: RunFacts, *, offered: bool) -> NewRun:
-    """A new run's row. An ``offered`` one has no grace."""
+    """Return a new run's row. An ``offered`` one has no grace."""
     queued = facts["status"] == "queued"
     return {
         "phase_history": "[]",
@@ -251,7 +251,7 @@ def new_row(now: datetime, facts: RunFacts, *, offered: bool) -> NewRun:
 
 
 def first_transition(row: NewRun) -> FirstTransition:
-    """The parameters of the transition that records a run's creation."""
+    """Return the parameters of the transition that records a run's creation."""
     return {
         "to_status": row["status"],
         "reason": row["status_reason"],

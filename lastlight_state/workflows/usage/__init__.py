@@ -210,7 +210,7 @@ def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ThreadUsage, ...]:
 
 
 def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values) -> list[str]:
-    """The outcomes of the newest executions that succeeded, failed or were interrupted."""
+    """Return the outcomes of the newest executions that succeeded, failed or were interrupted."""
     skills = [skill] if skill is not None else []
     statement = sql.NEWEST
     if workflow is not None and skill is None:
@@ -227,7 +227,7 @@ def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values)
 
 
 def _filters(workflow: str | None, repo: str | None, model: str | None) -> Row:
-    """The filters given, each with its parameters."""
+    """Return the filters given, each with its parameters."""
     given: Row = {}
     if workflow is not None:
         given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, _RUN.workflow_name))

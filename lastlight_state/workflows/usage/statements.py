@@ -100,7 +100,7 @@ def skills_of(workflow: str) -> dict[str, str]:
 
 @lru_cache(maxsize=128)
 def buckets(letters: int, filters: frozenset[str]) -> Statement[BucketRow]:
-    """Sums by bucket and outcome. A bucket is the first letters of a time: ten for days, thirteen for hours."""
+    """Return sums by bucket and outcome. A bucket is the first letters of a time: ten for days, thirteen for hours."""
     bucket = utc_bucket(_c.started_at, number(letters))
     chosen = (FILTERS[name] for name in sorted(filters))
     return prepared(
@@ -119,7 +119,10 @@ _KEYS: Mapping[str, sa.ColumnElement[Any]] = {
 
 
 def _grouped(key: sa.ColumnElement[Any]) -> Statement[GroupRow]:
-    """The most expensive groups. The key is sorted through ``coalesce``: the databases sort NULL to opposite ends."""
+    """Return the most expensive groups.
+
+    The key is sorted through ``coalesce``: the databases sort NULL to opposite ends.
+    """
     micros, picos = SUMS[1].element, SUMS[2].element
     million = number(MILLION)
     cost = micros + picos.op("/")(million), picos % million
