@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection, Dialect
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.line import Turn
 from lastlight_state.backends.named_locks import NamedLocks
-from lastlight_state.backends.statement_log import listened
+from lastlight_state.backends.statement_log import logged
 from lastlight_state.backends.upkeep import Upkeep
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
@@ -75,7 +75,7 @@ class Checkout(Turn):
     def lend(self, driver: Any, owner: Any = None, before: Any = None) -> None:
         """Give it the connection."""
         self.driver = driver
-        self.execute = listened(driver.execute, self.backend)
+        self.execute = logged(driver.execute, self.backend)
         self.owner = owner
         self.before = before
         self.broken = False

@@ -10,7 +10,7 @@ from typing import Any
 _log = logging.getLogger("lastlight_state.statements")
 
 
-def listened(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
+def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
     """Return what executes statements: itself, where nobody is told of any.
 
     ``backend`` is None for a connection that is a caller's. A line has the milliseconds until the first row, and the

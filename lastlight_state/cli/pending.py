@@ -34,7 +34,7 @@ def answer(store: StateStore, question_id: str, given: Given, *, digest: str | N
         raise
 
 
-def told(done: Done) -> str:
+def line_of(done: Done) -> str:
     """Return one line of what was answered."""
     stored = done.approval if isinstance(done, Answered) else done.request
     return f"{stored.id}: {stored.status}; run {done.run.id}: {done.run.status}"

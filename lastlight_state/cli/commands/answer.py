@@ -46,7 +46,7 @@ def run(call: Call, question_id: str, digest: str | None, by: str | None, yes: b
         done = pending.answer(store, question_id, given, digest=digest, by=acting(by))
     stored = done.approval if isinstance(done, Answered) else done.request
     data = {"answer": stored, "run": done.run, "repeated": done.repeated}
-    return Answer(data, lambda _: [pending.told(done)])
+    return Answer(data, lambda _: [pending.line_of(done)])
 
 
 def _given(approve: bool, reject: bool, reply: str | None, value: str | None) -> Given:

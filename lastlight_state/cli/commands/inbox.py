@@ -100,7 +100,7 @@ def _converse(call: Call, store: StateStore, found: Sequence[Waiting], by: str) 
             given = _answer_of(one)
             if given is not None:
                 done = pending.answer(store, one.id, given, digest=_digest(one), by=by)
-                call.output.note(pending.told(done))
+                call.output.note(pending.line_of(done))
         except StateError as error:
             call.output.note(str(error))
 
