@@ -123,7 +123,7 @@ def _brief(screen: Screen, column: Column, items: Sequence[Any]) -> list[Text]:
 
 
 def shortest(texts: Sequence[str]) -> dict[str, str]:
-    """Return each text cut to the least length at which all that differ still do."""
+    """Return each text, cut to the shortest length that still tells all of them apart."""
     length = max([LEAST_ID - 1, *(_common(one, other) for one, other in pairwise(sorted(set(texts))))]) + 1
     return {text: text[:length] for text in texts}
 

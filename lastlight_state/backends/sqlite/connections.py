@@ -167,7 +167,7 @@ class EngineConnections(Connections):
         carrier = None if path is None else files.file_system(path)
         self._settings = hosts.needed(pragmas(options, carrier))
         #: The file's journal mode, which stays, is set once.
-        self._once = hosts.once(pragmas(options, carrier))
+        self._once: tuple[str, ...] | None = hosts.once(pragmas(options, carrier))
 
     def recover(self, checkout: Checkout) -> None:
         if self._in_memory:

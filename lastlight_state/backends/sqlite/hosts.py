@@ -43,8 +43,8 @@ def needed(settings: Iterable[str]) -> tuple[str, ...]:
     return tuple(setting for setting in settings if _name(setting) in _DIFFERS)
 
 
-def once(settings: Iterable[str]) -> tuple[str, ...] | None:
-    """Return those that stay with the file."""
+def once(settings: Iterable[str]) -> tuple[str, ...]:
+    """Return those of our settings that stay with the file."""
     return tuple(setting for setting in settings if _name(setting) == "journal_mode")
 
 
@@ -155,7 +155,7 @@ class Guarded:
             self._switch_foreign_keys(on=False)
 
     def _switch_foreign_keys(self, *, on: bool) -> bool:
-        """Return whether they are now as they should."""
+        """Switch them, and return whether foreign keys are as asked now."""
         if SWITCHES_INSIDE:
             self._driver.setconfig(_FOREIGN_KEYS, on)
         else:
