@@ -17,7 +17,8 @@ from support.processes import started
 from lastlight_state.mailbox import AgentMailbox, HostMailbox
 
 #: Sends numbered messages until all are sent, settles what is acknowledged and delivers what comes back. What is
-#: delivered goes into a file, a line for each call of the adapter.
+#: delivered goes into a file, a line for each call of the adapter. A kill can cut a write to a file between two pages:
+#: lines of 16 bytes never lie on two.
 HOST = """
 import sys, time
 from datetime import timedelta
@@ -28,7 +29,7 @@ host = HostMailbox.open(folder)
 calls = open(folder / "calls", "a", buffering=1)
 sent = len([name for name in (f"m-{i}" for i in range(wanted)) if host.inbox.find(name)])
 def deliver(due):
-    calls.write(due.message.content["answers"] + "\\n")
+    calls.write(due.message.content["answers"].rjust(15) + "\\n")
 print("ready", flush=True)
 while True:
     numbers = range(sent, min(sent + 10, wanted))

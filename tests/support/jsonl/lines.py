@@ -99,13 +99,16 @@ def child(work: Callable[..., None], *arguments: Any) -> ForkServerProcess:
 
 
 def append_until_killed(path: Path, acknowledged: Path, writer: str, size: int) -> None:
-    """Append records for ever, however long others hold the file, and note the number of each that returned."""
+    """Append records for ever, however long others hold the file, and note the number of each that returned.
+
+    Notes are 16 bytes each, so that none lies on two pages: a kill can cut a write to a file between two pages.
+    """
     notes = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     lines = LineWriter(path, sync="os", lock_timeout=300)
     number = 0
     while True:
         lines.append([dump_line(record(number, text="x" * size, writer=writer))])
-        os.write(notes, b"%d\n" % number)
+        os.write(notes, b"%15d\n" % number)
         number += 1
 
 
