@@ -10,31 +10,11 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.types import Boolean, DateTime, Float, Integer, LargeBinary
 
 from lastlight_state.db.base import VERSION_TABLE
-from lastlight_state.db.columns import parse_time
+from lastlight_state.db.columns import form_of, parse_time
+from lastlight_state.migrations.metadata import METADATA
 
 MOMENT = "2026-02-03T12:34:56.789Z"
 ROWS = 3
-OWNERS = {
-    "session_id": {"messaging_messages", "branches", "session_changes"},
-    "run_id": {
-        "run_transitions",
-        "run_leases",
-        "run_nodes",
-        "run_loops",
-        "human_requests",
-        "run_sequences",
-        "run_events",
-        "run_signals",
-        "run_frames",
-        "tool_calls",
-        "sandboxes",
-        "scores",
-        "run_inputs",
-        "output_history",
-    },
-}
-"""Foreign keys, which name the row of the same number."""
-
 PERMITS = "maintenance_permits"
 
 #: Comes with rows of its own, which messages name by the same numbers.
@@ -84,31 +64,17 @@ def _row(table: Table, label: str, number: int) -> dict[str, Any]:
 
 
 def _value(table: Table, name: str, kind: Any, label: str, number: int) -> Any:
-    if name.endswith("_at") or name in ("timestamp", "at", "scheduled_for", "lease_until", "taken_until"):
+    form = form_of(METADATA.tables[table.name].c[name])
+    if form == "time":
         return parse_time(MOMENT) if isinstance(kind, DateTime) else MOMENT
     if isinstance(kind, Boolean):
         return number % 2 == 0
     if isinstance(kind, Float):
         return 0.5 + number
     if isinstance(kind, Integer):
-        return (
-            number % 2
-            if name
-            in (
-                "active",
-                "enabled",
-                "success",
-                "cached",
-                "blocks_run",
-                "done",
-                "inherits_enabled",
-                "ended_at_is_approximate",
-            )
-            else number
-        )
+        return number % 2 if form == "flag" else number
     if isinstance(kind, LargeBinary):
         return bytes(8)
     if kind.__class__.__name__ == "JSONB":
         return {"number": number}
-    names_an_owner = table.name in OWNERS.get(name, {table.name})
-    return f"{label}-{number}" if names_an_owner else f"{label}-{name}-{number}"
+    return f"{label}-{number}"  # a foreign key names the row of the same number
