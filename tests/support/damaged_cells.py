@@ -149,8 +149,10 @@ class Attack:
         return True
 
     def _look(self, tx: Any, found: dict[str, Any]) -> None:
-        for name, (page, key) in lists(tx).items():
+        for name, (page, key) in lists(tx).items():  # of which one, the claimable runs, expires overdue questions
+            tx.connection.exec_driver_sql("SAVEPOINT list")
             found[name] = outcome(lambda page=page, key=key: all_keys(page, key))  # type: ignore[misc]
+            tx.connection.exec_driver_sql("ROLLBACK TO SAVEPOINT list")
         for n in range(ROWS - 1):
             for name, look in looks(tx, n).items():
                 found[f"{name} {n}"] = outcome(lambda look=look: repr(look()))  # type: ignore[misc]

@@ -120,7 +120,7 @@ def _fill_conversations(store: StateStore, n: int) -> None:
     c.branches.create("talk-0", NewBranch(id=f"branch-{n}", name="n", node_metadata={"n": n}, extra={"x": 1}))
     said = NewMessage("user", {"n": n}, id=f"msg-{n}", sender="ana", node_metadata={"n": n}, extra={"x": 1})
     c.branches.append(f"branch-{n}", [said])
-    c.vectors.put(f"ns-{n}", [NewChunk("chunk", "text", [1, n], {"n": n})])
+    c.vectors.put(f"own-{n}", [NewChunk("chunk", "text", [1, n], {"n": n})])
     c.vectors.put("ns-0", [NewChunk(f"chunk-{n}", "text", [1, n], {"n": n}, "doc", n)])
     c.exchange.join("channel", f"member-{n}")
     c.exchange.send(said, to=["owner", f"owner-{n}"])

@@ -31,19 +31,20 @@ _KINDS = (
 _at = bind("at", APPROVALS.c.expires_at)
 
 
-def _there(named: Sequence[sa.ColumnElement[bool]]) -> sa.Select[tuple[str]]:
+def _there(named: Sequence[sa.ColumnElement[bool]]) -> sa.Select[tuple[int]]:
     first = [
-        through(sa.select(table.c.id), table, index)
+        through(sa.select(number(1).label("one")).select_from(table), table, index)
         .where(table.c.status == constant("pending"), table.c.expires_at <= _at)
         .where(sa.exists().where(RUNS.c.id == run_id, *map(unindexed, named)))
         .limit(number(1))
         .subquery()
         for table, run_id, index in _KINDS
     ]
-    return sa.select(sa.union_all(*(sa.select(each.c.id) for each in first)).subquery().c.id).limit(number(1))
+    return sa.select(sa.union_all(*(sa.select(each.c.one) for each in first)).subquery().c.one).limit(number(1))
 
 
-#: One overdue question, of all runs or of those of some workflows. A question whose run is missing is left out.
+#: One row if a question is overdue, of all runs or of those of some workflows. A question whose run is missing is left
+#: out. The question itself is not read: a look for runs does not fail for a question that cannot be read.
 THERE = Filtered(_there, workflow_name=RUNS.c.workflow_name.in_)
 
 #: The workflow of ``:run_id``, if the run is paused and has an overdue question.

@@ -202,3 +202,17 @@ def test_a_question_that_cannot_be_expired_is_not_tried_at_each_look(
     sqlite_database.clock.advance(HOUR)
     assert not store.workflows.claims.wait(timeout=0.5, poll_interval=0.01)
     assert len([each for each in caplog.records if run_id in each.getMessage()]) <= 4
+
+
+@pytest.mark.logs("passed over a row that cannot be read")
+@pytest.mark.parametrize("look", ["list_claimable", "take_next", "wait"])
+def test_an_overdue_question_whose_id_cannot_be_read_stops_no_look_for_runs(
+    sqlite_database: Database, look: str
+) -> None:
+    """workflows W-21, W-141: other runs are found, among them those of other overdue questions."""
+    store, raw = sqlite_database.open(), Raw(sqlite_database)
+    until = sqlite_database.clock.now() + HOUR
+    damaged, sound = gated(store, until), gated(store, until)
+    raw("UPDATE workflow_approvals SET id = x'00ff' WHERE workflow_run_id = ?", damaged)
+    sqlite_database.clock.advance(HOUR)
+    assert LOOKS[look](store.workflows, sound) == [sound]
