@@ -15,6 +15,7 @@ PAGE = Path(__file__).with_name("api.md")
 PACKAGES = (
     "lastlight_state",
     "lastlight_state.workflows",
+    "lastlight_state.models",
     "lastlight_state.worker",
     "lastlight_state.schedules",
     "lastlight_state.messaging",

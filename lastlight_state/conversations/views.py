@@ -23,6 +23,9 @@ _SELECT = {
     ),
 }
 
+#: Where the view is there already, as for whoever makes tables of their own beside ours, it stays.
+_CREATE = {"sqlite": "CREATE VIEW IF NOT EXISTS", "postgresql": "CREATE OR REPLACE VIEW"}
+
 for _product, _select in _SELECT.items():
-    _made: DDL = DDL(f"CREATE VIEW {NAME} AS {_select}")  # type: ignore[no-untyped-call]
+    _made: DDL = DDL(f"{_CREATE[_product]} {NAME} AS {_select}")  # type: ignore[no-untyped-call]
     event.listen(Base.metadata, "after_create", _made.execute_if(dialect=_product))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, MetaData, Table, case
+from sqlalchemy import ColumnElement, MetaData, Table, case, inspect
 from sqlalchemy.orm import DeclarativeBase
 
 from lastlight_state.db import columns
-from lastlight_state.db.declarations import confirm
+from lastlight_state.db.declarations import confirm, is_personal
 
 NAMING = {
     "pk": "pk_%(table_name)s",
@@ -87,6 +88,23 @@ class Base(DeclarativeBase):
         super().__init_subclass__(**options)
         if "__table__" in vars(cls):  # an abstract model has none
             confirm(table_of(cls))
+
+    def __repr__(self) -> str:
+        """Name the row by its key, its status and its name. Nothing personal is shown, and nothing is read."""
+        keys, others = _told(type(self))
+        known: dict[str, Any] = dict(zip(keys, inspect(self).identity or (), strict=False)) | vars(self)
+        told = ", ".join(f"{name}={known[name]!r}" for name in (*keys, *others) if name and name in known)
+        return f"{type(self).__name__}({told})"
+
+
+@cache
+def _told(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the attributes of a model's key, with an empty name for a personal one, and others that tell its rows."""
+    columns = {name: column for name, column in model.__mapper__.columns.items() if not is_personal(column)}
+    names = {column: name for name, column in columns.items()}
+    keys = tuple(names.get(column, "") for column in table_of(model).primary_key)
+    telling = (name for name, column in columns.items() if name.endswith("name") or "words" in column.info)
+    return keys, tuple(name for name in telling if name not in keys)
 
 
 def roomy(fillfactor: int) -> dict[str, int]:

@@ -8,6 +8,7 @@ selected.
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import ForeignKey, false, text, true
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.db.base import Base, roomy
 from lastlight_state.db.declarations import KIB, Setting, described, json_column, text_column, word_column
+from lastlight_state.workflows.money import stored_cost
 from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES
 
 
@@ -171,6 +173,11 @@ class ExecutionModel(Base):
     checkpoint: Mapped[Any] = json_column(256 * KIB, personal=True, nullable=True)
     error_detail: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
     details: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
+
+    @property
+    def cost(self) -> Decimal | None:
+        """The exact cost in dollars, as a record has it."""
+        return stored_cost(self.cost_micros, self.cost_picos, self.cost_usd)
 
 
 class WorkflowApprovalModel(Base):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from alembic.config import CommandLine, Config
+from sqlalchemy import NullPool, create_engine, inspect
 from support.docs.pages import ROOT, blocks
 from support.migrations.support import Place, tables
 
@@ -47,6 +48,19 @@ def upgrade():
     ${upgrades or "pass"}
 def downgrade():
     pass
+"""
+#: A host's table that refers to one of ours.
+REFERS = """
+import sqlalchemy as sa
+from lastlight_state.models import WorkflowRunModel
+
+metadata = sa.MetaData()
+sa.Table(
+    "shipments",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("run_id", sa.ForeignKey(WorkflowRunModel.id, ondelete="CASCADE"), index=True),
+)
 """
 #: Every command that looks, or changes only what is the host's; the last two words of some are arguments.
 OTHERS = (
@@ -119,6 +133,22 @@ def test_an_upgrade_brings_our_tables_and_every_other_command_leaves_them(place:
         proposed = host("revision --autogenerate -m more")
     dropped = sorted(re.findall(r"op\.drop_table\('(\w+)'\)", proposed))
     assert dropped == ["bills", "orders"]  # which no metadata declares
+
+
+def test_autogenerate_makes_a_table_that_refers_to_ours(place: Place, host: Host, tmp_path: Path) -> None:
+    """migrations MG-105: it is made by the host's revision, and afterwards nothing is left to do."""
+    env = RECIPE.replace("metadata = MetaData()  # your own tables", REFERS)
+    (tmp_path / "theirs" / "script.py.mako").write_text("import sqlalchemy as sa\nfrom alembic import op\n" + MAKO)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*expression-based index")
+        host("upgrade head", env)
+        proposed = host("revision --autogenerate -m more", env)
+        host("upgrade head", env)
+        host("check", env)
+    assert re.findall(r"op\.create_table\('(\w+)'", proposed) == ["shipments"]
+    [key] = inspect(create_engine(place.url, poolclass=NullPool)).get_foreign_keys("shipments")
+    assert (key["referred_table"], key["options"]["ondelete"]) == ("workflow_runs", "CASCADE")
+    assert current(place.backend()) == HEAD
 
 
 def test_a_script_holds_our_statements_and_makes_what_the_upgrade_makes(place: Place, host: Host) -> None:

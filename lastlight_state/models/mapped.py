@@ -1,0 +1,146 @@
+"""The public models, once they have their relationships and refuse to be written.
+
+The domains declare tables and know nothing of one another. What leads from one to the other is added here, when a
+program asks for a model: a store does without.
+"""
+
+from __future__ import annotations
+
+from lastlight_state.conversations.models import (
+    BranchModel,
+    MessageModel,
+    MessageTypeModel,
+    ProgressionLinkModel,
+    ProgressionModel,
+    SessionModel,
+    SessionTransitionModel,
+)
+from lastlight_state.journal.models import (
+    RunEventModel,
+    RunFrameModel,
+    RunSignalModel,
+    SandboxModel,
+    ScoreModel,
+    ToolCallModel,
+)
+from lastlight_state.messaging.models import MessagingMessageModel, MessagingSessionModel
+from lastlight_state.models.reading import only_read
+from lastlight_state.models.relations import leads_to, ordered_by, owns
+from lastlight_state.outputs.models import RunInputModel
+from lastlight_state.schedules.models import CronFireModel, CronOverrideModel, CronScheduleModel
+from lastlight_state.workflows.models import (
+    ExecutionModel,
+    HumanRequestModel,
+    RunLoopModel,
+    RunNodeModel,
+    RunTransitionModel,
+    WorkflowApprovalModel,
+    WorkflowOverrideModel,
+    WorkflowRunModel,
+)
+
+_run = WorkflowRunModel.id
+
+owns("executions", ExecutionModel, "run", _run, ExecutionModel.workflow_run_id, ExecutionModel.started_at)
+owns("approvals", WorkflowApprovalModel, "run", _run, WorkflowApprovalModel.workflow_run_id)
+owns("human_requests", HumanRequestModel, "run", _run, HumanRequestModel.run_id, HumanRequestModel.requested_at)
+owns("transitions", RunTransitionModel, "run", _run, RunTransitionModel.run_id)
+owns("nodes", RunNodeModel, "run", _run, RunNodeModel.run_id)
+owns("loops", RunLoopModel, "run", _run, RunLoopModel.run_id)
+owns("children", WorkflowRunModel, "parent", _run, WorkflowRunModel.parent_run_id, WorkflowRunModel.started_at)
+owns("inputs", RunInputModel, "run", _run, RunInputModel.run_id)
+owns("events", RunEventModel, "run", _run, RunEventModel.run_id)
+owns("signals", RunSignalModel, "run", _run, RunSignalModel.run_id)
+owns("frames", RunFrameModel, "run", _run, RunFrameModel.run_id)
+owns("tool_calls", ToolCallModel, "run", _run, ToolCallModel.run_id)
+owns("sandboxes", SandboxModel, "run", _run, SandboxModel.run_id)
+owns("scores", ScoreModel, "run", _run, ScoreModel.run_id, ScoreModel.scored_at)
+owns("sessions", SessionModel, "run", _run, SessionModel.workflow_run_id, SessionModel.created_at)
+owns("tool_calls", ToolCallModel, "execution", ExecutionModel.id, ToolCallModel.execution_id)
+
+owns("messages", MessagingMessageModel, "session", MessagingSessionModel.id, MessagingMessageModel.session_id)
+
+owns("fires", CronFireModel, "cron", CronScheduleModel.name, CronFireModel.cron_name, CronFireModel.started_at)
+leads_to("override", CronOverrideModel, CronScheduleModel.name == CronOverrideModel.name, at=CronScheduleModel)
+leads_to("cron", CronScheduleModel, CronScheduleModel.name == CronOverrideModel.name, at=CronOverrideModel)
+
+owns("branches", BranchModel, "session", SessionModel.id, BranchModel.session_id, BranchModel.created_at)
+owns("transitions", SessionTransitionModel, "session", SessionModel.id, SessionTransitionModel.session_id)
+owns("forks", BranchModel, "parent", BranchModel.id, BranchModel.parent_branch_id, BranchModel.created_at)
+ordered_by("messages", SessionModel, MessageModel, ProgressionLinkModel)
+ordered_by("messages", BranchModel, MessageModel, ProgressionLinkModel)
+leads_to("type", MessageTypeModel, MessageModel.lion_class == MessageTypeModel.type_id, at=MessageModel)
+
+_prune = "maintenance.prune.run"
+
+only_read(
+    WorkflowRunModel,
+    add="workflows.runs.create",
+    change="workflows.runs.append_phase workflows.runs.merge_scratch workflows.runs.finish workflows.runs.cancel",
+    remove=_prune,
+)
+only_read(
+    ExecutionModel,
+    add="workflows.executions.start",
+    change="workflows.executions.update workflows.executions.finish",
+    remove=_prune,
+)
+only_read(
+    WorkflowApprovalModel,
+    add="workflows.approvals.pause workflows.approvals.create",
+    change="workflows.approvals.answer workflows.approvals.cancel",
+    remove=_prune,
+)
+only_read(
+    HumanRequestModel,
+    add="workflows.human_requests.pause workflows.human_requests.create",
+    change="workflows.human_requests.answer workflows.human_requests.cancel",
+    remove=_prune,
+)
+only_read(WorkflowOverrideModel, "workflows.overrides.put", "workflows.overrides.put", "workflows.overrides.clear")
+only_read(RunTransitionModel, "workflows.runs.finish workflows.runs.cancel", None, _prune)
+only_read(RunNodeModel, "workflows.nodes.put", "workflows.nodes.put workflows.nodes.update", _prune)
+only_read(RunLoopModel, "workflows.loops.put", "workflows.loops.advance workflows.loops.finish", _prune)
+
+only_read(RunInputModel, "outputs.inputs.ensure outputs.inputs.override", None, _prune)
+only_read(RunEventModel, "journal.events.append", None, _prune)
+only_read(RunSignalModel, "journal.signals.send", "journal.signals.try_take", _prune)
+only_read(RunFrameModel, "journal.frames.append", None, _prune)
+only_read(ToolCallModel, "journal.tool_calls.create journal.tool_calls.record", "journal.tool_calls.finish", _prune)
+only_read(SandboxModel, "journal.sandboxes.put", "journal.sandboxes.put", _prune)
+only_read(ScoreModel, "journal.scores.record", "journal.scores.record", _prune)
+
+only_read(
+    MessagingSessionModel,
+    add="messaging.sessions.resume messaging.sessions.create",
+    change="messaging.sessions.update messaging.sessions.close",
+    remove=_prune,
+)
+only_read(MessagingMessageModel, "messaging.messages.append", None, _prune)
+
+only_read(CronScheduleModel, "schedules.crons.put", "schedules.crons.put", "schedules.crons.retire")
+only_read(CronOverrideModel, "schedules.overrides.put", "schedules.overrides.put", "schedules.overrides.clear")
+only_read(CronFireModel, "schedules.fires.create", "schedules.fires.finish", _prune)
+
+only_read(
+    SessionModel,
+    add="conversations.sessions.create",
+    change="conversations.sessions.update conversations.lifecycle.transition",
+    remove=_prune,
+)
+only_read(
+    BranchModel,
+    add="conversations.branches.create conversations.lineage.fork",
+    change="conversations.branches.update conversations.lifecycle.transition",
+    remove=_prune,
+)
+only_read(MessageModel, "conversations.messages.create", "conversations.messages.put", _prune)
+only_read(MessageTypeModel, "conversations.message_types.resolve", None, None)
+only_read(ProgressionModel, "conversations.progressions.create", "conversations.progressions.append", _prune)
+only_read(
+    ProgressionLinkModel,
+    add="conversations.progressions.append conversations.branches.append",
+    change="conversations.progressions.replace",
+    remove="conversations.progressions.replace",
+)
+only_read(SessionTransitionModel, "conversations.lifecycle.transition", None, None)
