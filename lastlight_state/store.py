@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session
 
-from lastlight_state.backends import backend_of_engine, open_backend
-from lastlight_state.backends.base import Backend, Checkout, Mode, Options
+from lastlight_state.backends import connect
+from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.joined import joined, undo
-from lastlight_state.db.lent import Loan
+from lastlight_state.db.lent import lend
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
 from lastlight_state.db.scope import StoreScope, TransactionScope, complete, labelled, run_hooks
@@ -29,7 +29,7 @@ from lastlight_state.errors import BackendBusy, BackendError, NestedTransaction,
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, verify
-from lastlight_state.settings import DATABASE_FILE, Settings, load_settings
+from lastlight_state.settings import Settings, load_settings
 from lastlight_state.unwinding import block
 
 if TYPE_CHECKING:
@@ -88,10 +88,7 @@ class Transaction(Domains):
         ``Session(bind=tx.connection)`` joins the transaction: the block commits what it has written. A rollback undoes
         the whole block. Any other end, such as ``commit()`` or the statement COMMIT, is `MisuseError`.
         """
-        self._scope.admit()
-        loan = Loan(self._scope.unit, self._undo)
-        self._scope.on_end = loan.end
-        return loan.connection()
+        return lend(self._scope, self._undo)
 
     def after_commit(self, hook: Callable[[], object]) -> None:
         """Run ``hook`` once, after the commit, in the order of these calls; never after a rollback.
@@ -103,6 +100,19 @@ class Transaction(Domains):
 
 class View(Domains):
     """Reads of one moment: what is committed meanwhile stays unseen. Writing through it is `ReadOnlyTransaction`."""
+
+    def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object]) -> None:
+        super().__init__(context.within(scope))
+        self._scope, self._undo = scope, undo
+
+    @cached_property
+    def connection(self) -> Connection:
+        """A SQLAlchemy connection that reads this moment, for statements and sessions of your own.
+
+        The database refuses to write through it. ``Session(bind=view.connection)`` reads the models and your own tables
+        as they were in this moment. After a rollback nothing more is read.
+        """
+        return lend(self._scope, self._undo)
 
 
 class StateStore(Domains):
@@ -213,7 +223,7 @@ class StateStore(Domains):
         with self._block(self._scope.beginning(Mode.SNAPSHOT), None) as unit:
             scope = TransactionScope(unit, self.metrics, may_write=False)
             try:
-                yield View(self._context.within(scope))
+                yield View(self._context, scope, partial(self.backend.rollback, unit.checkout))
             finally:
                 scope.end()
 
@@ -307,32 +317,6 @@ class StateStore(Domains):
         except BaseException as error:
             labelled(error, label)
             raise
-
-
-def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = False) -> Backend:
-    """The backend that the settings name, not yet connected, its schema not looked at.
-
-    ``glance`` is for one look with ``read_only``: it leaves no trace; `Backend.disturbed` says if it must be repeated.
-    """
-    options = Options(
-        schema=settings.schema_name,
-        read_only=settings.read_only,
-        glance=glance,
-        durability=settings.durability,
-        journal_mode=settings.journal_mode,
-        wal_autocheckpoint=settings.wal_autocheckpoint,
-        pool_size=settings.pool_size,
-        pooler=settings.pooler,
-        statement_timeout=settings.statement_timeout,
-        lock_timeout=settings.lock_timeout,
-        busy_timeout=settings.busy_timeout,
-        queue_timeout=settings.queue_timeout,
-        pool_timeout=settings.pool_timeout,
-        slow_statement=settings.slow_statement,
-    )
-    if engine is not None:
-        return backend_of_engine(engine, options)
-    return open_backend(settings.url or settings.state_dir / DATABASE_FILE, options)
 
 
 def _prepare_schema(backend: Backend, settings: Settings) -> None:

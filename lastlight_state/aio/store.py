@@ -22,7 +22,7 @@ from lastlight_state.db.scope import StoreScope
 from lastlight_state.errors import NestedTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
-from lastlight_state.store import Domains, StateStore, Transaction
+from lastlight_state.store import Domains, StateStore, Transaction, View
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
@@ -101,6 +101,17 @@ class AsyncTransaction(AsyncDomains):
 
 class AsyncView(AsyncDomains):
     """Reads of one moment, as `lastlight_state.View`."""
+
+    def __init__(self, target: View, runner: Runner) -> None:
+        super().__init__(target, runner)
+        self._view = target
+
+    async def run(self, work: Callable[[View], T]) -> T:
+        """Run a plain function of the sync view, and return its result.
+
+        On the thread where the view lives: ``Session(bind=view.connection)`` of your own reads the same moment there.
+        """
+        return await self._runner.read(partial(work, self._view))
 
 
 class _StoreRunner:

@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, Engine
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.errors import InvalidValue, MisuseError, NotSupported
-from lastlight_state.settings import stated_for_all
+from lastlight_state.settings import DATABASE_FILE, Settings, stated_for_all
 
 GROUP = "lastlight_state.backends"
 
@@ -42,6 +42,32 @@ def backend_of_engine(engine: Engine, options: Options) -> Backend:
     if opener is None or not isinstance(engine, Engine):
         raise InvalidValue("engine", f"expected an Engine of create_engine(), got {type(engine).__name__}")
     return opener(engine.url, options, engine=engine)
+
+
+def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = False) -> Backend:
+    """Return the backend that the settings name, not yet connected, its schema not looked at.
+
+    ``glance`` is for one look with ``read_only``: it leaves no trace; `Backend.disturbed` says if it must be repeated.
+    """
+    options = Options(
+        schema=settings.schema_name,
+        read_only=settings.read_only,
+        glance=glance,
+        durability=settings.durability,
+        journal_mode=settings.journal_mode,
+        wal_autocheckpoint=settings.wal_autocheckpoint,
+        pool_size=settings.pool_size,
+        pooler=settings.pooler,
+        statement_timeout=settings.statement_timeout,
+        lock_timeout=settings.lock_timeout,
+        busy_timeout=settings.busy_timeout,
+        queue_timeout=settings.queue_timeout,
+        pool_timeout=settings.pool_timeout,
+        slow_statement=settings.slow_statement,
+    )
+    if engine is not None:
+        return backend_of_engine(engine, options)
+    return open_backend(settings.url or settings.state_dir / DATABASE_FILE, options)
 
 
 def _open_sqlite(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:

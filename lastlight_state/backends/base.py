@@ -57,7 +57,7 @@ class Checkout(Turn):
     execute: Any = None
     owner: Any = None
     before: Any = None
-    broken = undone = False  # undone: what the unit wrote was rolled back by the caller
+    broken = undone = refuses_writes = False  # undone: what the unit wrote was rolled back by the caller
     is_awaited = False  # whether it is asynchronous, and used from a greenlet
     backend: Any  # None for a connection that is a caller's; such a checkout is never entered
 

@@ -7,14 +7,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lastlight_state.backends import urls
+from lastlight_state.backends import connect, urls
 from lastlight_state.backends.base import Backend
 from lastlight_state.cli.call import Call
 from lastlight_state.cli.flags import Flags
 from lastlight_state.errors import BackendUnavailable, InvalidValue, StateError
 from lastlight_state.migrations.verification import verify
 from lastlight_state.settings import Settings, load_settings
-from lastlight_state.store import StateStore, connect
+from lastlight_state.store import StateStore
 from lastlight_state.url_file import url_in
 
 T = TypeVar("T")

@@ -13,11 +13,20 @@ from sqlalchemy.engine import Connection, NestedTransaction, RootTransaction
 from sqlalchemy.pool import StaticPool
 
 from lastlight_state.backends.sql.endings import ending_word
+from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import MisuseError
 
 _FIXED = frozenset({"isolation_level", "postgresql_readonly", "postgresql_deferrable"})
 _MODES = frozenset({"isolation_level", "autocommit"})
+
+
+def lend(scope: TransactionScope, undo: Callable[[], object]) -> Connection:
+    """Return a connection inside a block's transaction, until the block ends."""
+    scope.admit()
+    loan = Loan(scope.unit, undo)
+    scope.on_end = loan.end
+    return loan.connection()
 
 
 class Loan:

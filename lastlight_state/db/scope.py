@@ -256,6 +256,8 @@ class TransactionScope(Scope):
 
 def end_reading(checkout: Checkout) -> None:
     """End the transaction of a unit that only read. If the connection was lost, nothing else was."""
+    if checkout.undone:  # by a session of the caller's
+        return
     try:
         checkout.backend.commit(checkout)
     except BackendUnavailable:

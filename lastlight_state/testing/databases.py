@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lastlight_state.backends import connect
 from lastlight_state.backends.base import Backend
 from lastlight_state.conversations.words import INVOCATION_KINDS, LAST_TYPE, SOURCE_KINDS
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.settings import Settings
-from lastlight_state.store import StateStore, connect
+from lastlight_state.store import StateStore
 from lastlight_state.testing.clock import FrozenClock
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect as connect_postgres
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from support.cli.calls import lastlight_state
 
+from lastlight_state.backends import connect
 from lastlight_state.cli.commands import check as module
 from lastlight_state.migrations import scripts
 from lastlight_state.settings import Settings
-from lastlight_state.store import connect
 from lastlight_state.testing.databases import Database
 
 COPYING = (

@@ -11,10 +11,11 @@ import pytest
 from sqlalchemy import make_url
 from support.cli.calls import Filled, Said, fill, lastlight_state
 
+from lastlight_state.backends import connect as connected
 from lastlight_state.conversations import NewSession
 from lastlight_state.migrations import migrate
 from lastlight_state.settings import Settings
-from lastlight_state.store import StateStore, connect as connected
+from lastlight_state.store import StateStore
 from lastlight_state.testing import FrozenClock
 from lastlight_state.testing.databases import PostgresTemplate
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect

@@ -6,12 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from lastlight_state.agent_log import Cwd
+from lastlight_state.backends import connect
 from lastlight_state.conversations import NewSession
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.settings import Settings
-from lastlight_state.store import StateStore, connect
+from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import Database
 from lastlight_state.workflows import Gate, Trigger
 

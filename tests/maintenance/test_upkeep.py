@@ -10,8 +10,8 @@ import pytest
 from support.cli.calls import lastlight_state
 
 from lastlight_state import Conflict, InvalidValue, StateStore
+from lastlight_state.backends import connect
 from lastlight_state.settings import Settings
-from lastlight_state.store import connect
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.migrations.installing import install
 
+from lastlight_state.backends import connect
 from lastlight_state.migrations import current, scripts
 from lastlight_state.settings import Settings
-from lastlight_state.store import connect
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ["-c", "from lastlight_state.cli import main; main()"]

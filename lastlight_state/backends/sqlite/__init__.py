@@ -36,7 +36,7 @@ from lastlight_state.backends.sqlite.inserting import insert_rows
 from lastlight_state.backends.sqlite.measures import measured
 from lastlight_state.backends.sqlite.moving import Moving
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
-from lastlight_state.backends.sqlite.pragmas import busy_timeout, piece, tried_again
+from lastlight_state.backends.sqlite.pragmas import busy_timeout, permit_writes, piece, refuse_writes, tried_again
 from lastlight_state.backends.sqlite.reading import fetched
 from lastlight_state.backends.sqlite.shape import shape_of
 from lastlight_state.errors import BackendError, NotSupported, ReadOnlyTransaction, StateError
@@ -141,6 +141,7 @@ class SqliteBackend(Moving, Backend):
         if checkout.mode.writes:
             self._connections.give_back_writer(checkout)
         else:
+            permit_writes(checkout)
             self._connections.give_back_reader(checkout)
 
     def recover(self, checkout: Checkout) -> None:
@@ -183,6 +184,8 @@ class SqliteBackend(Moving, Backend):
         """Do nothing: a SQLite file has one writing unit at a time."""
 
     def connection(self, checkout: Checkout) -> Connection:
+        if not checkout.mode.writes:
+            refuse_writes(checkout)
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
         return Connection(self._lent_dialect(), connection=lent)
 

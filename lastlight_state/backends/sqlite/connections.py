@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.line import Line
 from lastlight_state.backends.sqlite import files, hosts
-from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
+from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
 _log = logging.getLogger("lastlight_state.backends")
@@ -150,6 +150,7 @@ class SharedConnection(Connections):
     def _discard(self, cut_off: Checkout) -> None:
         """Undone and kept: the database is this connection. What is left of the unit must not touch it any more."""
         undo(self._connection)
+        permit_writes(cut_off)
         cut_off.driver = None
 
 

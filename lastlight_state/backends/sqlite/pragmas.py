@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from lastlight_state.backends import patience
-from lastlight_state.backends.base import Options
+from lastlight_state.backends.base import Checkout, Options
 from lastlight_state.backends.sqlite import files
 from lastlight_state.backends.sqlite.errors import is_locked
 from lastlight_state.errors import NotSupported
@@ -76,6 +76,20 @@ def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: O
             )
     usual = piece(options, writes=writes)
     connection.execute(busy_timeout(_left(usual) if options.across_mounts else usual))
+
+
+def refuse_writes(checkout: Checkout) -> None:
+    """Refuse statements that write, of a unit that reads and hands its connection out, until `permit_writes`."""
+    if not checkout.driver.execute("PRAGMA query_only").fetchone()[0]:
+        checkout.refuses_writes = True
+        checkout.driver.execute("PRAGMA query_only = ON")
+
+
+def permit_writes(checkout: Checkout) -> None:
+    """Make the connection what it was before `refuse_writes`."""
+    if checkout.refuses_writes:
+        checkout.refuses_writes = False
+        checkout.driver.execute("PRAGMA query_only = OFF")
 
 
 def _journal_mode(options: Options, carrier: str) -> str:

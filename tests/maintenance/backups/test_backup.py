@@ -15,6 +15,7 @@ import pytest
 from support.filled_store import TRIGGER, scene
 
 from lastlight_state import StateStore
+from lastlight_state.backends import connect
 from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.db.iterating import iterate
 from lastlight_state.errors import (
@@ -31,7 +32,6 @@ from lastlight_state.maintenance import CopiedTable
 from lastlight_state.maintenance.backup import manifests
 from lastlight_state.migrations import migrate
 from lastlight_state.settings import Settings
-from lastlight_state.store import connect
 from lastlight_state.testing import Database
 
 

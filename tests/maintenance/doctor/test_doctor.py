@@ -21,13 +21,13 @@ from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.agent_log import Cwd
+from lastlight_state.backends import connect
 from lastlight_state.backends.sqlite.files import make_private_directory
 from lastlight_state.conversations import NewChunk, NewMessage, NewSession, Provenance, SessionTimes
 from lastlight_state.maintenance import Finding
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import migrate
 from lastlight_state.settings import Settings
-from lastlight_state.store import connect
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, Trigger
 
