@@ -7,10 +7,11 @@ nothing. ``with store.view() as view`` reads one moment. All three offer the sam
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session
@@ -23,12 +24,12 @@ from lastlight_state.db.joined import joined, undo
 from lastlight_state.db.lent import lend
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
-from lastlight_state.db.scope import StoreScope, TransactionScope, complete, labelled, run_hooks
+from lastlight_state.db.scope import OpenedScope, StoreScope, TransactionScope, complete, labelled, run_hooks
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendBusy, BackendError, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
-from lastlight_state.migrations import migrate, verify
+from lastlight_state.migrations import migrate as bring_up, verify
 from lastlight_state.settings import Settings, load_settings
 from lastlight_state.unwinding import block
 
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
     from lastlight_state.receipts import Receipts
     from lastlight_state.run_log import RunLog
     from lastlight_state.schedules import Schedules
-    from lastlight_state.workflows import Claim, Workflows
+    from lastlight_state.workflows import Claim, Driven, Workflows
 
 T = TypeVar("T")
+_Block: TypeAlias = "AbstractContextManager[Transaction]"
 
 _log = logging.getLogger("lastlight_state.store")
 
@@ -163,12 +165,18 @@ class StateStore(Domains):
         KeptClock(clock).now()  # a clock that cannot be used is refused before anything is created
         backend = connect(in_force, engine)
         try:
-            _prepare_schema(backend, in_force)
+            wanted = backend.migrates_on_open if in_force.migrate is None else in_force.migrate
+            (bring_up if wanted and not in_force.read_only else verify)(backend)
         except BaseException:
             backend.close()
             raise
         return cls(backend, in_force, clock)
 
+    #: What happened in runs, in order. Followers ask the runs whether they have ended.
+    journal: Part[Journal] = Part(
+        "lastlight_state.journal.Journal",
+        lambda store, kind: kind(store._context, store._ended),
+    )
     #: The agent's event logs: line files beside the database, not transactional.
     agent_log: Part[AgentLog] = Part(
         "lastlight_state.agent_log.AgentLog",
@@ -216,6 +224,13 @@ class StateStore(Domains):
             except BackendBusy as error:
                 self._scope.retry.gives_up(error, label=label)
                 raise
+
+    def driving(self, claim: Claim) -> AbstractContextManager[Driven[Workflows, Journal, _Block]]:
+        """Drive a run in a block, as ``workflows.claims.driving`` does, which writes to other domains, too.
+
+        ``driven.workflows`` and ``driven.journal`` present the claim by themselves, as ``driven.transaction()`` does.
+        """
+        return self._driving(claim, self.transaction)
 
     @block
     def view(self) -> Iterator[View]:
@@ -279,6 +294,15 @@ class StateStore(Domains):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _ended(self, run_ids: Collection[str]) -> Mapping[str, bool]:
+        return self.workflows.lookups._ended(run_ids)
+
+    def _driving(self, claim: Claim, begin: Callable[..., T]) -> AbstractContextManager[Driven[Workflows, Journal, T]]:
+        def journal(opening: Callable[[Unit], object]) -> Journal:
+            return type(self.journal)(self._context.within(OpenedScope(self._scope, opening)), self.journal.ended)
+
+        return self.workflows.claims._driving_in_store(claim, journal, begin)
+
     @block
     def _transaction(self, checkout: Checkout, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
         with self._block(checkout, label) as unit:
@@ -317,14 +341,6 @@ class StateStore(Domains):
         except BaseException as error:
             labelled(error, label)
             raise
-
-
-def _prepare_schema(backend: Backend, settings: Settings) -> None:
-    wanted = settings.migrate if settings.migrate is not None else backend.migrates_on_open
-    if wanted and not settings.read_only:
-        migrate(backend)
-    else:
-        verify(backend)
 
 
 def _held(transaction: Transaction, claim: Claim | None) -> Transaction:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
 from functools import partial
+from typing import Any, overload
 
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.journal_writer import AsyncWriter
@@ -36,6 +37,7 @@ class AsyncEvents(Face[Events]):
     list = reading(Events.list)
     count = reading(Events.count)
 
+    @overload
     def follow(
         self,
         run_id: str,
@@ -43,43 +45,104 @@ class AsyncEvents(Face[Events]):
         after_seq: int | None = None,
         where: EventFilter | None = None,
         stop_types: Collection[str] = (),
+        until_end: bool = False,
         idle_timeout: float | None = None,
+        heartbeat: None = None,
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncIterator[Event]: ...
+    @overload
+    def follow(
+        self,
+        run_id: str,
+        *,
+        after_seq: int | None = None,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        heartbeat: float,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> AsyncIterator[Event | None]: ...
+    def follow(
+        self,
+        run_id: str,
+        *,
+        after_seq: int | None = None,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        heartbeat: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> AsyncIterator[Any]:
         """As `Events.follow`, until the iteration is left or its task is cancelled."""
         return self.follow_many(
             {run_id: after_seq},
             where=where,
             stop_types=stop_types,
+            until_end=until_end,
             idle_timeout=idle_timeout,
+            heartbeat=heartbeat,
             poll_interval=poll_interval,
             stop=stop,
         )
 
+    @overload
     def follow_many(
         self,
         cursors: Mapping[str, int | None],
         *,
         where: EventFilter | None = None,
         stop_types: Collection[str] = (),
+        until_end: bool = False,
         idle_timeout: float | None = None,
+        heartbeat: None = None,
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncIterator[Event]: ...
+    @overload
+    def follow_many(
+        self,
+        cursors: Mapping[str, int | None],
+        *,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        heartbeat: float,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> AsyncIterator[Event | None]: ...
+    def follow_many(
+        self,
+        cursors: Mapping[str, int | None],
+        *,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        heartbeat: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> AsyncIterator[Any]:
         """As `Events.follow_many`, until the iteration is left or its task is cancelled."""
         left = Left(stop)
-        return streamed(
-            lambda: self._target.follow_many(
-                cursors,
-                where=where,
-                stop_types=stop_types,
-                idle_timeout=idle_timeout,
-                poll_interval=poll_interval,
-                stop=left,
-            ),
-            left,
+        follow: Any = self._target.follow_many
+        started = partial(
+            follow,
+            cursors,
+            where=where,
+            stop_types=stop_types,
+            until_end=until_end,
+            idle_timeout=idle_timeout,
+            heartbeat=heartbeat,
+            poll_interval=poll_interval,
+            stop=left,
         )
+        return streamed(started, left)
 
 
 class AsyncSignals(Face[Signals]):

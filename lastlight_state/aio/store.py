@@ -7,12 +7,13 @@ the outcome of its write, then raises `asyncio.CancelledError`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from lastlight_state.aio.blocks import entered
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.joined import JoinedBlock, sync_of
 from lastlight_state.aio.lanes import Lane
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
     from lastlight_state.aio.run_log import AsyncRunLog
     from lastlight_state.aio.schedules import AsyncSchedules
     from lastlight_state.aio.workflows import AsyncWorkflows
-    from lastlight_state.workflows import Claim
+    from lastlight_state.workflows import Claim, Driven
 
 T = TypeVar("T")
+_Block: TypeAlias = "AbstractAsyncContextManager[AsyncTransaction]"
 
 _INSIDE = "inside a transaction's block: call its repositories, not the store's"
 
@@ -224,6 +226,15 @@ class AsyncStateStore(AsyncDomains):
             joining = self._store.transaction(connection=sync_of(connection), claim=claim, label=label)
             return JoinedBlock(joining, AsyncTransaction, self._lanes.refuse_closed)
         return self._pinned(self._store.transaction(claim=claim, label=label), AsyncTransaction)
+
+    @asynccontextmanager
+    async def driving(self, claim: Claim) -> AsyncIterator[Driven[AsyncWorkflows, AsyncJournal, _Block]]:
+        """As `StateStore.driving`, for ``async with``. A task that is cancelled in the block gives the run back."""
+        async with entered(self._lanes, self._store._driving(claim, self.transaction)) as run:
+            driven: Any = run
+            driven.workflows = type(self.workflows)(run.workflows, self._lanes)
+            driven.journal = type(self.journal)(run.journal, self._lanes)
+            yield driven
 
     def view(self) -> AbstractAsyncContextManager[AsyncView]:
         """As `StateStore.view`."""

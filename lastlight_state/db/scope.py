@@ -17,7 +17,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
 from lastlight_state.backends.retry import Retry
@@ -61,6 +61,8 @@ class Scope(ABC):
     before_close: list[Callable[[], object]]
     #: Called after each write of a store that was committed; they must be quick. Only the scope of a store has them.
     after_commits: list[Callable[[], object]]
+    #: What looks for news (`lastlight_state.db.watch`), by name. Only the scope of a store has them.
+    watches: dict[str, Any]
 
     @abstractmethod
     def reading(self, work: Work[T]) -> T: ...
@@ -92,6 +94,7 @@ class StoreScope(Scope):
         self._unusable: MisuseError | None = None
         self.before_close = []
         self.after_commits = []
+        self.watches = {}
         _every_scope.add(self)
 
     def reading(self, work: Work[T]) -> T:
@@ -179,6 +182,35 @@ class StoreScope(Scope):
             unit.hooks = unit.hooks or in_doubt
             run_hooks(unit, self.metrics)
         return result
+
+
+class OpenedScope(Scope):
+    """A store's scope, where each write is a transaction that begins with another work, such as a check."""
+
+    def __init__(self, scope: StoreScope, opening: Work[object]) -> None:
+        self.backend = scope.backend
+        self.metrics = scope.metrics
+        self.may_write = scope.may_write
+        self.before_close = scope.before_close
+        self.after_commits = scope.after_commits
+        self.watches = scope.watches
+        self._scope = scope
+        self._opening = opening
+
+    def reading(self, work: Work[T]) -> T:
+        return self._scope.reading(work)
+
+    def viewing(self, work: Work[T]) -> T:
+        return self._scope.viewing(work)
+
+    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
+        def opened(unit: Unit) -> T:
+            self._opening(unit)
+            return work(unit)
+
+        return self._scope.writing(opened, repeatable=repeatable)
+
+    once = writing
 
 
 class _Retried(Checkout):

@@ -246,7 +246,7 @@ _making_lock = threading.Lock()
 def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K, int]]) -> Watch[K]:
     """The one watch of this name in a store's scope, which ends with it."""
     with _making_lock:
-        watches: dict[str, Watch[Any]] = scope.__dict__.setdefault("_watches", {})
+        watches: dict[str, Watch[Any]] = scope.watches
         if name not in watches:
             watches[name] = Watch(read)
             scope.before_close.insert(0, watches[name].end)  # first: what ends after it may raise

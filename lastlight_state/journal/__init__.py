@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lastlight_state.db.repository import Face
+from lastlight_state.db.repository import Context, Face
 from lastlight_state.lazy import Part, public
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from lastlight_state.journal.events import Events
     from lastlight_state.journal.frames import Frames
+    from lastlight_state.journal.kernel.watching import Ended
     from lastlight_state.journal.records import (
         Appended as Appended,
         Event as Event,
@@ -65,10 +66,16 @@ public(
 
 
 class Journal(Face):
-    """``store.journal``"""
+    """``store.journal``. ``ended`` tells which of some runs have ended, for followers: runs are another domain's."""
+
+    def __init__(self, context: Context, ended: Ended | None = None) -> None:
+        super().__init__(context)
+        self.ended = ended
 
     #: What happened in runs, numbered without gaps.
-    events: Part[Events] = Part("lastlight_state.journal.events.Events")
+    events: Part[Events] = Part(
+        "lastlight_state.journal.events.Events", lambda face, kind: kind(face._context, face.ended)
+    )
     #: Makes queued writers of events.
     writer: Part[Writer] = Part("lastlight_state.journal.writer.opened.Writer")
     #: Messages sent into runs from outside, each taken once.

@@ -14,6 +14,7 @@ from lastlight_state.aio import AsyncStateStore
 from lastlight_state.aio.forward import Face
 from lastlight_state.aio.store import AsyncDomains
 from lastlight_state.store import StateStore
+from lastlight_state.workflows import Driven
 
 
 class Loop:
@@ -66,6 +67,8 @@ class Blocking:
         for name, part in vars(entered).items():
             if isinstance(part, Face) and entered is not block:  # what a block has in hand may hold repositories
                 setattr(entered, name, Blocking(part, self._loop))
+        if isinstance(entered, Driven):
+            setattr(entered, "transaction", partial(self._call, entered.transaction))  # noqa: B010 - it is a method
         try:
             yield self._seen(entered) if entered is not block else Blocking(block, self._loop)
         except BaseException as error:

@@ -15,11 +15,13 @@ from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.workflows import Claim, Failure, Gate, WorkflowRun
 
 if TYPE_CHECKING:
-    from lastlight_state.workflows.claims.driving import DrivenRun
+    from lastlight_state.workflows import Driven
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
 W = TypeVar("W")
+J = TypeVar("J")
+B = TypeVar("B")
 
 #: Seconds between two sweeps: the ends of runs that nobody is to go on with.
 SWEEP_SECONDS = 30.0
@@ -66,17 +68,19 @@ class Stop(Protocol):
         """Return whether they are to leave."""
 
 
-class HeldRun(Generic[S, W]):
+class HeldRun(Generic[S, W, J, B]):
     """What the jobs of threads and of tasks have in common.
 
     ``run`` is the run as it was when the worker took it, ``store`` the worker's store. The engine writes of
-    ``workflows`` present the claim, so that none is accepted after another worker has the run.
+    ``workflows``, and all writes of ``journal``, present the claim, so that none is accepted after another worker has
+    the run.
     """
 
-    def __init__(self, store: S, run: WorkflowRun, driven: DrivenRun[W], stop: Stop) -> None:
+    def __init__(self, store: S, run: WorkflowRun, driven: Driven[W, J, B], stop: Stop) -> None:
         self.store = store
         self.run = run
         self.workflows = driven.workflows
+        self.journal = driven.journal
         self._driven = driven
         self._stop = stop
         done = (entry.phase for entry in run.phase_history if entry.success)
@@ -86,6 +90,10 @@ class HeldRun(Generic[S, W]):
     def claim(self) -> Claim:
         """Return the claim of the run, as it was last renewed."""
         return self._driven.claim
+
+    def transaction(self, *, label: str | None = None) -> B:
+        """Return a transaction of any domain, which is stored only if this worker still has the run."""
+        return self._driven.transaction(label=label)
 
     def check(self) -> None:
         """Leave the function if the run is lost or is to be cancelled, or if the worker stops.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from lastlight_state.errors import BackendError, ClaimLost, Conflict, NotFound, StateError
 from lastlight_state.worker.common import (
@@ -29,20 +29,19 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction
+    from lastlight_state.aio.journal import AsyncJournal
     from lastlight_state.aio.workflows import AsyncWorkflows
-    from lastlight_state.workflows.claims.driving import DrivenRun
+    from lastlight_state.workflows import DrivenRun
 
 T = TypeVar("T")
+_Journal: TypeAlias = "AsyncJournal"
+_Block: TypeAlias = "AbstractAsyncContextManager[AsyncTransaction]"
 
 _log = logging.getLogger("lastlight_state.worker")
 
 
-class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows"]):
+class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows", _Journal, _Block]):
     """As `Job`, for a coroutine. ``check`` is not awaited. A task that is cancelled gives its run back."""
-
-    def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """As `Job.transaction`."""
-        return self.store.transaction(claim=self.claim)
 
     async def phase(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         """As `Job.phase`."""
@@ -76,8 +75,7 @@ class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows"]):
 
     async def emit(self, type: str, payload: dict[str, Any] | None = None, *, event_id: str | None = None) -> None:  # noqa: A002 - the journal's word
         """As `Job.emit`."""
-        async with self.transaction() as tx:
-            await tx.journal.events.append(self.run.id, type, payload, event_id=event_id)
+        await self.journal.events.append(self.run.id, type, payload, event_id=event_id)
 
 
 class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
@@ -148,7 +146,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
     async def _drive(self, claim: Claim) -> None:
         try:
             run = await self._store.workflows.runs.get(claim.run_id)
-            async with self._store.workflows.claims.driving(claim) as driven:
+            async with self._store.driving(claim) as driven:
                 if claim.left_in_flight:
                     await driven.workflows.executions.interrupt(run.id, reason="its worker is gone")
                 job = AsyncJob(self._store, run, driven, self._stop)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from lastlight_state.errors import BackendError, ClaimLost, Conflict, NotFound, StateError
 from lastlight_state.worker.common import (
@@ -27,10 +27,13 @@ from lastlight_state.workflows import Approval, Claim, Failure, Gate, Workflows
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from lastlight_state.journal import Journal
     from lastlight_state.store import StateStore, Transaction
-    from lastlight_state.workflows.claims.driving import DrivenRun
+    from lastlight_state.workflows import DrivenRun
 
 T = TypeVar("T")
+_Journal: TypeAlias = "Journal"
+_Block: TypeAlias = "AbstractContextManager[Transaction]"
 
 _log = logging.getLogger("lastlight_state.worker")
 
@@ -50,12 +53,8 @@ class Flag:
         return self._is_set
 
 
-class Job(HeldRun["StateStore", Workflows]):
+class Job(HeldRun["StateStore", Workflows, _Journal, _Block]):
     """A run in the hands of a worker: what the function of its workflow gets."""
-
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return a transaction of any domain, which is stored only if this worker still has the run."""
-        return self.store.transaction(claim=self.claim)
 
     def phase(self, name: str, work: Callable[[], T]) -> T:
         """Do the work of a phase once, and return its result: JSON, which is kept in the run's scratch under ``name``.
@@ -97,8 +96,7 @@ class Job(HeldRun["StateStore", Workflows]):
 
     def emit(self, type: str, payload: dict[str, Any] | None = None, *, event_id: str | None = None) -> None:  # noqa: A002 - the journal's word
         """Append an event to the run's journal, if this worker still has the run."""
-        with self.transaction() as tx:
-            tx.journal.events.append(self.run.id, type, payload, event_id=event_id)
+        self.journal.events.append(self.run.id, type, payload, event_id=event_id)
 
 
 class Worker(Registry[Callable[[Job], Any]]):
@@ -187,7 +185,7 @@ class Worker(Registry[Callable[[Job], Any]]):
         """Drive a run to its end, its pause or its release."""
         try:
             run = self._store.workflows.runs.get(claim.run_id)
-            with self._store.workflows.claims.driving(claim) as driven:
+            with self._store.driving(claim) as driven:
                 if claim.left_in_flight:
                     driven.workflows.executions.interrupt(run.id, reason="its worker is gone")
                 job = Job(self._store, run, driven, self._stop)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Wait as Wait,
     )
     from lastlight_state.workflows.claims import Claims
-    from lastlight_state.workflows.claims.driving import DrivenRun as DrivenRun
+    from lastlight_state.workflows.claims.driving import Driven as Driven, DrivenRun as DrivenRun
     from lastlight_state.workflows.claims.records import ClaimableRun as ClaimableRun, ClaimHolder as ClaimHolder
     from lastlight_state.workflows.executions import Executions
     from lastlight_state.workflows.executions.records import (
@@ -100,7 +100,7 @@ public(
         "approvals.records": "Answered Approval ApprovalSummary PendingApproval",
         "arguments": "Claim ExecutionOptions Failure Gate NodePut NodeRef PhaseEntry Provenance Question "
         "RunFilter RunOptions Trigger Usage Wait",
-        "claims.driving": "DrivenRun",
+        "claims.driving": "Driven DrivenRun",
         "claims.records": "ClaimHolder ClaimableRun",
         "executions.records": "Execution ExecutionSummary",
         "executions.running": "RunningExecution",

@@ -10,13 +10,14 @@ import builtins
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.arrivals import refuse_in_transaction
 from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.records import Page
+from lastlight_state.db.repository import Context
 from lastlight_state.errors import InvalidValue
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter, NewEvent
@@ -24,6 +25,7 @@ from lastlight_state.journal.events import appending, checks, statements as sql
 from lastlight_state.journal.events.appending import Draft
 from lastlight_state.journal.events.follow import Follower
 from lastlight_state.journal.kernel.streams import Numbered
+from lastlight_state.journal.kernel.watching import Ended
 from lastlight_state.journal.records import Appended, Event
 from lastlight_state.journal.tables import EVENTS
 
@@ -34,6 +36,10 @@ class Events(Numbered):
     """``store.journal.events``"""
 
     _stream = sql.STREAM
+
+    def __init__(self, context: Context, ended: Ended | None = None) -> None:
+        super().__init__(context)
+        self._ended = ended
 
     def append(
         self,
@@ -139,6 +145,7 @@ class Events(Numbered):
         given = checks.filters(run_id, where, after_seq)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
 
+    @overload
     def follow(
         self,
         run_id: str,
@@ -146,37 +153,105 @@ class Events(Numbered):
         after_seq: int | None = None,
         where: EventFilter | None = None,
         stop_types: Collection[str] = (),
+        until_end: bool = False,
         idle_timeout: float | None = None,
+        heartbeat: None = None,
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
-    ) -> Iterator[Event]:
-        """Each event after ``after_seq`` once and in order: the stored ones, then new ones as they are committed.
+    ) -> Iterator[Event]: ...
+    @overload
+    def follow(
+        self,
+        run_id: str,
+        *,
+        after_seq: int | None = None,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        heartbeat: float,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event | None]: ...
+    def follow(
+        self,
+        run_id: str,
+        *,
+        after_seq: int | None = None,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        heartbeat: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Any]:
+        """Yield each event after ``after_seq`` once and in order: the stored ones, then new ones as they are committed.
 
         Going on after the last number that was seen misses nothing and repeats nothing. Ends after an event of
-        ``stop_types``, after ``idle_timeout`` seconds without an event, or when ``stop`` is set. Raises `NotFound`
-        where events after ``after_seq`` were pruned, with the first number left in its key, and `StoreClosed`.
+        ``stop_types``, after ``idle_timeout`` seconds without an event, or when ``stop`` is set. With ``until_end`` it
+        also ends with the run, once all events that were committed until then were given. ``heartbeat`` seconds without
+        an event give a None, so that a stream can say that it is still there.
+
+        Raises `NotFound` where events after ``after_seq`` were pruned, with the first number left in its key, and with
+        ``until_end`` for an unknown run; `StoreClosed`.
         """
         return self.follow_many(
             {run_id: after_seq},
             where=where,
             stop_types=stop_types,
+            until_end=until_end,
             idle_timeout=idle_timeout,
+            heartbeat=heartbeat,
             poll_interval=poll_interval,
             stop=stop,
         )
 
+    @overload
     def follow_many(
         self,
         cursors: Mapping[str, int | None],
         *,
         where: EventFilter | None = None,
         stop_types: Collection[str] = (),
+        until_end: bool = False,
         idle_timeout: float | None = None,
+        heartbeat: None = None,
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
-    ) -> Iterator[Event]:
-        """The same for 1 to 500 runs, each after its own number. Between runs there is no order."""
+    ) -> Iterator[Event]: ...
+    @overload
+    def follow_many(
+        self,
+        cursors: Mapping[str, int | None],
+        *,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        heartbeat: float,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Event | None]: ...
+    def follow_many(
+        self,
+        cursors: Mapping[str, int | None],
+        *,
+        where: EventFilter | None = None,
+        stop_types: Collection[str] = (),
+        until_end: bool = False,
+        idle_timeout: float | None = None,
+        heartbeat: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Any]:
+        """Follow 1 to 500 runs, each after its own number. Between runs there is no order.
+
+        With ``until_end`` it ends when all of them have ended. Otherwise as `follow`.
+        """
         refuse_in_transaction(self._scope)
         valid.number("cursors", len(cursors), least=1, most=valid.PAGE_LIMIT)
-        follower = Follower(self._scope, cursors, where, stop_types)
-        return follower.events(idle_timeout, poll_interval, valid.stop(stop))
+        if heartbeat is not None and not valid.seconds("heartbeat", heartbeat):
+            raise InvalidValue("heartbeat", "must be more than 0 seconds")
+        follower = Follower(self._scope, cursors, where, stop_types, self._ended if until_end else None)
+        return follower.events(idle_timeout, heartbeat, poll_interval, valid.stop(stop))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from lastlight_state.db import valid
+from lastlight_state.db.runs import RUN
 from lastlight_state.db.scope import Scope
 from lastlight_state.db.unit import Unit
 from lastlight_state.db.watch import NOTHING_YET
@@ -21,7 +22,7 @@ from lastlight_state.errors import NotFound
 from lastlight_state.journal import words
 from lastlight_state.journal.arguments import EventFilter
 from lastlight_state.journal.events import checks, statements as sql
-from lastlight_state.journal.kernel.watching import watch_for
+from lastlight_state.journal.kernel.watching import END, Ended, watch_for
 from lastlight_state.journal.records import Event
 from lastlight_state.journal.rows import RunEventRow
 
@@ -43,9 +44,11 @@ class Follower:
         cursors: Mapping[str, int | None],
         where: EventFilter | None,
         stop_types: Collection[str],
+        ended: Ended | None,
     ) -> None:
         self._scope = scope
-        self._watch = watch_for(scope)
+        self._watch = watch_for(scope, ended)
+        self._until_end = ended is not None
         self._cursors = dict(cursors)
         self._stop_types = frozenset(valid.several("stop_types", stop_types))
         asked = EventFilter() if where is None else valid.group("where", where, EventFilter)
@@ -54,27 +57,41 @@ class Follower:
         self._where = asked
         for run_id in cursors:
             checks.filters(run_id, asked, None)
+        if ended is not None:
+            _refuse_unknown(cursors, ended)
 
-    def events(self, idle_timeout: float | None, poll_interval: float, stop: threading.Event) -> Iterator[Event]:
-        """Each event once; ends after one of the stop types, in silence, or when told to stop."""
-        keys = [(run_id, _STREAM) for run_id in self._cursors]
+    def events(
+        self, idle_timeout: float | None, heartbeat: float | None, poll_interval: float, stop: threading.Event
+    ) -> Iterator[Event | None]:
+        """Yield each event once, and None in silence. Ends after one of the stop types, in silence, or when told to."""
+        streams = (_STREAM, END) if self._until_end else (_STREAM,)
+        keys = [(run_id, stream) for run_id in self._cursors for stream in streams]
         known = dict.fromkeys(keys, NOTHING_YET)
-        heard = time.monotonic()
+        followed = set(self._cursors)
+        heard = beat = time.monotonic()
         with self._watch.waiting_for(keys, poll_interval):
             grown = dict(self._watch.look(keys))
             while not stop.is_set():
-                for key in keys:
-                    if key in grown:
-                        known[key] = grown[key]
-                        for event in self._read(key[0], grown[key]):
+                known.update(grown)
+                for run_id in list(self._cursors):
+                    has_ended = grown.get((run_id, END)) == 1
+                    if has_ended or (run_id, _STREAM) in grown:
+                        for event in self._read(run_id, max(known[run_id, _STREAM], 0)):
                             yield event
-                            heard = time.monotonic()
+                            heard = beat = time.monotonic()
                             if event.type in self._stop_types:
                                 return
-                if idle_timeout is not None and time.monotonic() - heard >= idle_timeout:
+                    if has_ended:
+                        followed.discard(run_id)
+                if not followed:
                     return
-                left = SLICE if idle_timeout is None else min(SLICE, heard + idle_timeout - time.monotonic())
-                grown = self._watch.grown(known, max(left, 0.0))
+                now = time.monotonic()
+                if idle_timeout is not None and now - heard >= idle_timeout:
+                    return
+                if heartbeat is not None and now - beat >= heartbeat:
+                    beat = now
+                    yield None
+                grown = self._watch.grown(known, _rest((heard, idle_timeout), (beat, heartbeat)))
 
     def _read(self, run_id: str, next_seq: int) -> Iterator[Event]:
         """What the run has after the cursor, up to ``next_seq`` at least, page after page."""
@@ -106,6 +123,20 @@ class Follower:
         if first != cursor + 1:
             left = next_seq if first is None else first
             raise NotFound(words.EVENT, (run_id, left), reason=f"events after {cursor} were pruned; {left} comes next")
+
+
+def _refuse_unknown(run_ids: Collection[str], ended: Ended) -> None:
+    """Raise `NotFound` for a run that is not there, whose end would never come."""
+    found = ended(sorted(run_ids))
+    for run_id in run_ids:
+        if run_id not in found:
+            raise valid.not_found(RUN, run_id)
+
+
+def _rest(*since: tuple[float, float | None]) -> float:
+    """Return the seconds to wait: a slice, or less where one of these times since a moment is over before."""
+    now = time.monotonic()
+    return max(0.0, min([SLICE, *(moment + seconds - now for moment, seconds in since if seconds is not None)]))
 
 
 def _as_it_is(row: RunEventRow) -> RunEventRow:

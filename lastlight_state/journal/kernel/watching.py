@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 import sqlalchemy as sa
 
@@ -15,8 +15,12 @@ from lastlight_state.db.watch import Watch, watch_of
 from lastlight_state.journal.rows import RunSequenceRow
 from lastlight_state.journal.tables import SEQUENCES
 
-#: A run and a stream of it.
+#: A run and a stream of it, or a run and `END`.
 Key = tuple[str, str]
+#: Which of some runs have ended. Those that are not there are left out.
+Ended = Callable[[Collection[str]], Mapping[str, bool]]
+#: In the place of a stream: whether the run has ended. Its value is 1 then, and before that 0.
+END = "end"
 
 _wanted = listed("runs")
 COUNTERS = prepared(
@@ -27,13 +31,25 @@ COUNTERS = prepared(
 )
 
 
-def watch_for(scope: Scope) -> Watch[Key]:
-    """The store's watch over the counters of runs."""
+def watch_for(scope: Scope, ended: Ended | None = None) -> Watch[Key]:
+    """Return the store's watch over the counters of runs, and over ends of runs: ``ended`` is asked for them.
+
+    Ends are read first, so that whoever hears of one finds all that was committed before it.
+    """
 
     def read(keys: Collection[Key]) -> dict[Key, int]:
+        ends = _ends(ended, [run_id for run_id, stream in keys if stream == END])
         runs = sorted({run_id for run_id, _ in keys})
         values = {"runs": as_list([{"run_id": run_id} for run_id in runs])}
         rows = scope.reading(lambda unit: unit.rows(COUNTERS, values))
-        return {(row["run_id"], row["stream"]): row["next_seq"] for row in rows}
+        return {**ends, **{(row["run_id"], row["stream"]): row["next_seq"] for row in rows}}
 
-    return watch_of(scope, "counters", read)
+    return watch_of(scope, "counters" if ended is None else "counters and ends", read)
+
+
+def _ends(ended: Ended | None, run_ids: list[str]) -> dict[Key, int]:
+    """Return whether each run has ended. One that is gone has."""
+    if ended is None or not run_ids:
+        return {}
+    found = ended(sorted(run_ids))
+    return {(run_id, END): int(found.get(run_id, True)) for run_id in run_ids}

@@ -18,6 +18,7 @@ from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.statements import Statement, Values
+from lastlight_state.db.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound, StateError
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
@@ -29,7 +30,7 @@ from lastlight_state.workflows.claims import (
     statements as sql,
     takes,
 )
-from lastlight_state.workflows.claims.driving import DrivenRun, Reins, W
+from lastlight_state.workflows.claims.driving import B, D, Driven, DrivenRun, J, Reins, W
 from lastlight_state.workflows.claims.records import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
 from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps
@@ -182,7 +183,7 @@ class Claims(Repository, Generic[W]):
         `NotFound`.
         """
         held = checks.claim(claim)
-        self._writing(lambda unit: fence.check(rows.lock(unit, held.run_id), held))
+        self._writing(lambda unit: self._confirm(unit, held))
 
     def transfer(self, claim: Claim, *, owner: str, lease: timedelta | None = None) -> Claim:
         """Hand the run to another owner, such as a process started for it. The given claim is lost.
@@ -222,7 +223,23 @@ class Claims(Repository, Generic[W]):
         released, also by a `KeyboardInterrupt` or a cancelled task. A block that raises leaves the claim to run out:
         taking the run again counts as a restart, so one that fails on every worker meets its limit. Raises `ClaimLost`
         or `NotFound` before the block. Not in a transaction (`MisuseError`).
+
+        ``store.driving(claim)`` is this block with the journal and with transactions of any domain.
         """
+        return self._driving(claim, lambda held: DrivenRun(held, self._presenting(held)))
+
+    def _driving_in_store(
+        self, claim: Claim, journal: Callable[[Callable[[Unit], object]], J], begin: Callable[..., B]
+    ) -> AbstractContextManager[Driven[W, J, B]]:
+        """Drive a run for ``store.driving``. ``journal`` makes one whose writes begin with the work it is given."""
+
+        def make(held: Claim) -> Driven[W, J, B]:
+            return Driven(held, self._presenting(held), journal(lambda unit: self._confirm(unit, held)), begin)
+
+        return self._driving(claim, make)
+
+    def _driving(self, claim: Claim, make: Callable[[Claim], D]) -> AbstractContextManager[D]:
+        """Drive a run as `driving` does, in a block that gets what ``make`` makes of the claim."""
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a run is driven longer than a transaction should last: call driving() on the store")
         held = checks.claim(claim)
@@ -231,7 +248,11 @@ class Claims(Repository, Generic[W]):
             lambda renewed, retry_after: self.release(renewed, retry_after=retry_after),
             self._ended_by_holder,
         )
-        return driving.driving(held, self._presenting(held), reins)
+        return driving.driving(held, reins, make)
+
+    def _confirm(self, unit: Unit, claim: Claim) -> None:
+        """Lock the run's row. Raises `ClaimLost`, `NotFound`."""
+        fence.check(rows.lock(unit, claim.run_id), claim)
 
     def give_up(
         self, *, reason: str = "restart_limit", limit: int = 500, workflow_names: Sequence[str] | None = None

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lastlight_state.db.renewals import Held, Renewed
 from lastlight_state.errors import ClaimLost
@@ -15,6 +15,10 @@ from lastlight_state.workflows.arguments import Claim
 
 #: The repositories of the domain, whose face stands above this room.
 W = TypeVar("W")
+#: The journal, and the block of a transaction, which the store gives.
+J = TypeVar("J")
+B = TypeVar("B")
+D = TypeVar("D", bound="DrivenRun[Any]")
 
 _log = logging.getLogger("lastlight_state.workflows")
 
@@ -48,6 +52,23 @@ class DrivenRun(Held[Claim], Generic[W]):
         return self.claim.cancel_requested
 
 
+class Driven(DrivenRun[W], Generic[W, J, B]):
+    """What a block of the store has in hand that drives a run: a `DrivenRun` that writes to other domains, too.
+
+    ``journal`` is the store's journal, whose writes confirm the claim first: once it was lost they are `ClaimLost` and
+    store nothing, whatever run they name.
+    """
+
+    def __init__(self, claim: Claim, workflows: W, journal: J, begin: Callable[..., B]) -> None:
+        super().__init__(claim, workflows)
+        self.journal = journal
+        self._begin = begin
+
+    def transaction(self, *, label: str | None = None) -> B:
+        """Return a transaction of any domain that presents the claim: ``store.transaction(claim=driven.claim)``."""
+        return self._begin(claim=self.claim, label=label)
+
+
 @dataclass(frozen=True)
 class Reins:
     """How a claim is renewed and given back, and how to find out that its holder has ended it."""
@@ -67,9 +88,9 @@ class Reins:
 
 
 @block
-def driving(claim: Claim, workflows: W, reins: Reins) -> Iterator[DrivenRun[W]]:
-    """The block around a run that is driven."""
-    run = DrivenRun(reins.heartbeat(claim), workflows)
+def driving(claim: Claim, reins: Reins, make: Callable[[Claim], D]) -> Iterator[D]:
+    """Drive a run in a block, which gets what ``make`` makes of the renewed claim."""
+    run = make(reins.heartbeat(claim))
     try:
         with Renewed(run, f"run {claim.run_id}", claim.lease, reins.renew):
             yield run
@@ -81,7 +102,7 @@ def driving(claim: Claim, workflows: W, reins: Reins) -> Iterator[DrivenRun[W]]:
     _release(run, reins)
 
 
-def _release(run: DrivenRun[W], reins: Reins) -> None:
+def _release(run: DrivenRun[Any], reins: Reins) -> None:
     try:
         reins.release(run.claim, run.retry_after)
     except ClaimLost as error:
@@ -90,7 +111,7 @@ def _release(run: DrivenRun[W], reins: Reins) -> None:
             _log.info("run %s was lost before its block ended: %s", run.run_id, error)
 
 
-def _release_after(error: BaseException, run: DrivenRun[W], reins: Reins) -> None:
+def _release_after(error: BaseException, run: DrivenRun[Any], reins: Reins) -> None:
     """Give the run back after an interruption. Whatever comes of that, the interruption is the one to be seen."""
     try:
         _release(run, reins)

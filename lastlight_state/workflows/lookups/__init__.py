@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Literal
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import pages, valid
+from lastlight_state.db.listed import as_list
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
@@ -28,7 +29,7 @@ from lastlight_state.workflows.lookups.records import (
 from lastlight_state.workflows.lookups.statements import NameRow, RepoRow
 from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.lists import summaries
-from lastlight_state.workflows.words import RunStatus
+from lastlight_state.workflows.words import TERMINAL, RunStatus
 
 Order = Literal["newest", "oldest"]
 
@@ -150,6 +151,12 @@ class Lookups(Repository):
         values = {**repos.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
         found, _ = self._reading(lambda unit: unit.sound(sql.ACTIVITY, values))
         return tuple(map(RunActivity.of, found))
+
+    def _ended(self, run_ids: Collection[str]) -> dict[str, bool]:
+        """Return which of these runs have ended. A run that is not there is left out."""
+        wanted = as_list([{"run_id": run_id} for run_id in run_ids])
+        found = self._reading(lambda unit: unit.rows(sql.STATUSES, {"runs": wanted}))
+        return {row["id"]: row["status"] in TERMINAL for row in found}
 
     def get_task(self, run_id: str, node: NodeRef) -> TaskStory:
         """The history of a node in one iteration: its attempts, and the questions that it waited for.

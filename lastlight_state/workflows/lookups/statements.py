@@ -10,8 +10,10 @@ from typing import Any, Literal, TypedDict
 
 import sqlalchemy as sa
 
+from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.beside import Finding, Narrow
-from lastlight_state.db.indexes import through
+from lastlight_state.db.indexes import AmongFew, through
+from lastlight_state.db.listed import listed
 from lastlight_state.db.listing import Listing
 from lastlight_state.db.statements import Statement, bind, number, prepared
 from lastlight_state.workflows.executions.records import ExecutionSummaryRow
@@ -28,6 +30,13 @@ class CountRow(TypedDict):
     """How many runs there are."""
 
     runs: int
+
+
+class StatusRow(TypedDict):
+    """The status of a run."""
+
+    id: str
+    status: str
 
 
 class NameRow(TypedDict):
@@ -195,4 +204,11 @@ SEARCH = Listing(
     },
     through="ix_executions_usage",
     row=ExecutionSummaryRow,
+)
+
+_wanted = listed("runs")
+#: The statuses of runs by their ids.
+STATUSES = prepared(
+    sa.select(RUNS.c.id, RUNS.c.status).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id")))),
+    StatusRow,
 )

@@ -83,7 +83,7 @@ def test_many_runs_are_followed_each_in_its_order(every_backend: StateStore) -> 
     for run in runs:
         every_backend.journal.events.append_many(run, [NewEvent("a")] * 4)
     options = {"idle_timeout": 0.05, "poll_interval": 0.01}
-    stream = every_backend.journal.events.follow_many(dict(zip(runs, (None, 1, 3), strict=True)), **options)  # type: ignore[arg-type]
+    stream = every_backend.journal.events.follow_many(dict(zip(runs, (None, 1, 3), strict=True)), **options)  # type: ignore[call-overload]
     seen = [(event.run_id, event.seq) for event in stream]
     assert [[seq for found, seq in seen if found == run] for run in runs] == [[0, 1, 2, 3], [2, 3], []]
 
