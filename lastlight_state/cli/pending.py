@@ -21,13 +21,17 @@ class Given(NamedTuple):
     value: Any
 
 
-def answer(store: StateStore, question_id: str, given: Given, *, digest: str | None, by: str) -> Done:
+def answer(
+    store: StateStore, question_id: str, given: Given, *, digest: str | None, by: str, reason: str | None = None
+) -> Done:
     """Answer a question. Raises as the library, and names who was first, and the options of a request."""
     try:
         request = store.workflows.human_requests.find(question_id)
         if request is not None:
+            if reason is not None:
+                raise InvalidValue("--reason", "is for approvals: of a request the answer alone is kept")
             return store.workflows.human_requests.answer(question_id, _response(given, request), by=by)
-        return _approval(store, question_id, given, digest, by)
+        return _approval(store, question_id, given, reason, digest, by)
     except AlreadyAnswered as lost:
         winner = lost.winner
         lost.args = (f"{lost}: {winner.status} by {winner.answered_by or 'nobody who is named'}",)
@@ -40,22 +44,29 @@ def line_of(done: Done) -> str:
     return f"{stored.id}: {stored.status}; run {done.run.id}: {done.run.status}"
 
 
-def _approval(store: StateStore, approval_id: str, given: Given, digest: str | None, by: str) -> Answered:
+def _approval(
+    store: StateStore, approval_id: str, given: Given, reason: str | None, digest: str | None, by: str
+) -> Answered:
     approvals = store.workflows.approvals
     if given.flag == "--value":
         raise InvalidValue("--value", "is for requests to a person; an approval is approved, rejected or replied to")
     if given.flag == "--reply":
+        if reason is not None:
+            raise InvalidValue("--reason", "a reply is its own text")
         return approvals.answer(approval_id, "replied", by=by, response=given.value)
     if given.flag == "--reject":
-        return approvals.answer(approval_id, "rejected", by=by)
-    return approvals.answer(approval_id, "approved", by=by, digest=digest)
+        return approvals.answer(approval_id, "rejected", by=by, response=reason)
+    return approvals.answer(approval_id, "approved", by=by, response=reason, digest=digest)
 
 
 def _response(given: Given, request: HumanRequest) -> Any:
     """Return what is answered to a request. An option that is a text may be given without quotes."""
-    if given.flag != "--value":
-        return given.value if given.flag == "--reply" else given.flag == "--approve"
     options = request.options if isinstance(request.options, list) else []
+    if given.flag != "--value":
+        said = given.value if given.flag == "--reply" else given.flag == "--approve"
+        if options and said not in options:
+            raise InvalidValue(given.flag, f"does not answer it: give --value{_choice(options)}")
+        return said
     if given.value in options:
         return given.value
     try:

@@ -129,14 +129,16 @@ def test_crons_are_listed_by_what_is_in_effect_and_shown_with_their_fires(databa
         assert lastlight_state("ls", "crons", *on, *refused).code == 2
 
 
-def test_sessions_are_what_is_listed_unless_told_otherwise_and_those_of_a_project_with_it(database: Database) -> None:
+def test_sessions_are_listed_and_those_of_a_project(database: Database) -> None:
     """maintenance OP-11."""
     with database.open() as store:
         store.conversations.sessions.create(NewSession("a", project="weather"))
         store.conversations.sessions.create(NewSession("b"))
     on = ("--url", database.url, "--json")
-    assert {item["id"] for item in lastlight_state("ls", *on).data["items"]} == {"a", "b"}
-    assert [item["id"] for item in lastlight_state("ls", "--project", "weather", *on).data["items"]] == ["a"]
+    assert {item["id"] for item in lastlight_state("ls", "sessions", *on).data["items"]} == {"a", "b"}
+    assert [item["id"] for item in lastlight_state("ls", "sessions", "--project", "weather", *on).data["items"]] == [
+        "a"
+    ]
     assert lastlight_state("ls", "runs", "--project", "weather", *on).code == 2
 
 

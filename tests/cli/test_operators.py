@@ -147,7 +147,7 @@ def test_a_cron_gets_another_schedule(database: Database, opened: StateStore) ->
 @pytest.mark.parametrize(
     "words",
     [
-        ["workflow", "audit"],
+        ["workflow", "audit", "--reason", "x"],
         ["workflow", "audit", "--on", "--clear"],
         ["workflow", "audit", "--schedule", "0 5 * * *"],
         ["cron", "audit", "--on", "--reason", "x"],

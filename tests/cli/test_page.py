@@ -59,7 +59,7 @@ def test_the_page_lists_the_flags_of_all_commands() -> None:
 def test_the_page_names_the_keys_of_the_data(command: str, sqlite_targets: dict[str, Target]) -> None:
     """maintenance OP-71, OP-73."""
     target = sqlite_targets["populated"]
-    key = ["run", target.ids.run] if command == "show" else []
+    key = {"show": ["run", target.ids.run], "ls": ["runs"]}.get(command, [])
     assert set(documented_keys(command)) == set(lastlight_state(command, *key, "--url", target.url, "--json").data)
 
 

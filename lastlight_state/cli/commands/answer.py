@@ -28,10 +28,13 @@ _FLAGS = ("--approve", "--reject", "--reply", "--value")
 @click.option("--reject", is_flag=True, help="No.")
 @click.option("--reply", metavar="TEXT", help="A text in place of yes or no.")
 @click.option("--value", metavar="JSON", help="The answer to a request, such as a form or a choice.")
+@click.option("--reason", metavar="TEXT", help="Of an approval: why; the run can read it.")
 @click.option("--digest", metavar="HEX", help="Of the action that is approved, as `show approval` tells it.")
 @BY
 @YES
-def run(call: Call, question_id: str, digest: str | None, by: str | None, yes: bool, **flags: Any) -> Answer:
+def run(
+    call: Call, question_id: str, reason: str | None, digest: str | None, by: str | None, yes: bool, **flags: Any
+) -> Answer:
     """Answer a question, so that its run goes on. ID is that of an approval or of a request to a person.
 
     One flag says the answer. The first answer stands: where somebody was faster, the exit code is 1, and the error
@@ -43,7 +46,7 @@ def run(call: Call, question_id: str, digest: str | None, by: str | None, yes: b
         kind, question_id = ids.resolve(store, question_id, ("approval", "question"))
         if kind == "approval" and given.flag == "--approve" and digest is None:
             digest = _confirmed_digest(call, store, question_id, yes=yes)
-        done = pending.answer(store, question_id, given, digest=digest, by=acting(by))
+        done = pending.answer(store, question_id, given, reason=reason, digest=digest, by=acting(by))
     stored = done.approval if isinstance(done, Answered) else done.request
     data = {"answer": stored, "run": done.run, "repeated": done.repeated}
     return Answer(data, lambda _: [pending.line_of(done)])

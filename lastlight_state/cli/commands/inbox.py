@@ -17,13 +17,14 @@ from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look, working
 from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.views import attention
+from lastlight_state.cli.views.attention import Waiting
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.errors import StateError
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import PendingApproval, PendingRequest
+from lastlight_state.workflows import PendingApproval
 
-Waiting = PendingApproval | PendingRequest
 #: Characters at which the inboxes of the library cut a text.
 CUT = 500
 
@@ -49,12 +50,7 @@ def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
 
 
 def _waiting(store: StateStore, limit: int, run_id: str | None) -> list[Waiting]:
-    given: dict[str, Any] = {"limit": limit, "order": "oldest"}
-    if run_id is not None:
-        given["run_id"] = ids.whole(store, run_id, "run")
-    gates = store.workflows.approvals.list_pending(**given).items
-    requests = store.workflows.human_requests.list_pending(**given).items
-    return sorted((*gates, *requests), key=lambda one: (one.asked_at, one.id))
+    return attention.waiting(store, limit, None if run_id is None else ids.whole(store, run_id, "run"))
 
 
 def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:

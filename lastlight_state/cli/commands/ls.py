@@ -13,7 +13,7 @@ from lastlight_state.cli import ages, ids
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.views import pages
+from lastlight_state.cli.views import attention, pages
 from lastlight_state.cli.views.kind import Filters
 from lastlight_state.cli.views.kinds import KINDS
 from lastlight_state.clock import SYSTEM_CLOCK, aware_utc
@@ -22,11 +22,12 @@ from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
-DEFAULT = "sessions"
+#: What is listed where only filters are given.
+FILTERED = "sessions"
 
 
 @command("ls")
-@click.argument("kind", metavar="[KIND]", default=DEFAULT, shell_complete=lambda *_: list(KINDS))
+@click.argument("kind", metavar="[KIND]", required=False, shell_complete=lambda *_: list(KINDS))
 @pages.LIMIT
 @pages.STATUS
 @click.option("--since", metavar="TIME", help="Started since: 2026-02-03T12:00Z, or 24h ago as 24h.")
@@ -37,7 +38,7 @@ DEFAULT = "sessions"
 @pages.PAGE_TOKEN
 def run(
     call: Call,
-    kind: str,
+    kind: str | None,
     limit: int,
     status: Sequence[str],
     since: str | None,
@@ -45,12 +46,20 @@ def run(
     page_token: str | None,
     **narrower: str | None,
 ) -> Answer:
-    """List records, newest first, a page at a time.
+    """List records, newest first, a page at a time. Without KIND: what needs attention.
 
-    KIND is sessions, which is the default, runs, executions, approvals, questions, queue, claimable, unhealthy,
-    overrides, messaging, crons, fires, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of
-    nodes, events, signals, tool-calls, frames and inputs.
+    KIND is sessions, runs, executions, approvals, questions, queue, claimable, unhealthy, overrides, messaging, crons,
+    fires, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of nodes, events, signals,
+    tool-calls, frames and inputs.
+
+    What needs attention is what waits for a person, runs that are not well, and what is switched off. A filter without
+    KIND is for sessions.
     """
+    if kind is None and not any((status, since, run_id, page_token, *narrower.values())):
+        most = valid.page_limit(limit)
+        found = look(call, lambda store: attention.look(store, most))
+        return Answer(found.data, lambda screen: attention.lines(found, screen))
+    kind = FILTERED if kind is None else kind
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
     for flag, value in narrower.items():
         if value is not None and flag not in chosen.by:

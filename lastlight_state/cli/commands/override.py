@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -9,18 +10,23 @@ import click
 from lastlight_state.cli.actors import BY, acting
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
-from lastlight_state.cli.opening import working
+from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.views import attention
+from lastlight_state.cli.views.attention import Switch
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
 _TARGETS = ("workflow", "cron")
+#: The most overrides of workflows, and of crons, that are listed.
+_MOST = 500
 
 
 @command("override")
-@click.argument("target", metavar="workflow|cron")
-@click.argument("name", metavar="NAME")
+@click.argument("target", metavar="[workflow|cron", required=False, shell_complete=lambda *_: list(_TARGETS))
+@click.argument("name", metavar="NAME]", required=False)
 @click.option("--on/--off", "is_on", default=None, help="It runs, or it does not.")
 @click.option("--schedule", metavar="PATTERN", help="Of a cron: when it runs.")
 @click.option("--clear", is_flag=True, help="What the program says holds again.")
@@ -28,16 +34,30 @@ _TARGETS = ("workflow", "cron")
 @BY
 def run(
     call: Call,
-    target: str,
-    name: str,
+    target: str | None,
+    name: str | None,
     is_on: bool | None,
     schedule: str | None,
     clear: bool,
     reason: str | None,
     by: str | None,
 ) -> Answer:
-    """Switch a workflow or cron on or off, or give a cron another schedule, until the override is cleared."""
+    """Switch a workflow or cron on or off, or give a cron another schedule, until the override is cleared.
+
+    Without a name: list what is switched, workflows and crons, by whom, since when and why. With a name alone: say what
+    is in effect.
+    """
+    says_nothing = is_on is None and schedule is None and not clear
+    if target is None:
+        if not says_nothing or reason is not None:
+            raise click.UsageError("Missing argument 'workflow|cron': which one?")
+        found = look(call, lambda store: attention.switches(store, _MOST))
+        return Answer({"overrides": [one._asdict() for one in found]}, lambda screen: _list(found, screen))
     valid.word("workflow|cron", target, _TARGETS)
+    if name is None:
+        raise click.UsageError(f"Missing argument 'NAME': which {target}?")
+    if says_nothing and reason is None:
+        return _answer(target, name, look(call, lambda store: _in_effect(store, target, name)))
     if clear is not (is_on is None and schedule is None):
         raise InvalidValue("override", "expected --on, --off or --schedule, or else --clear")
     switched = UNSET if is_on is None else is_on
@@ -46,7 +66,30 @@ def run(
             data = _workflow(store, name, switched, schedule, reason, acting(by))
         else:
             data = _cron(store, name, switched, schedule, reason, acting(by))
+    return _answer(target, name, data)
+
+
+def _answer(target: str, name: str, data: Any) -> Answer:
     return Answer(data, lambda _: [_told(target, name, data)])
+
+
+def _list(found: Sequence[Switch], screen: Screen) -> Iterator[Any]:
+    if not found:
+        yield "(nothing is switched)"
+    else:
+        yield from screen.table(attention.SWITCHES, found)
+
+
+def _in_effect(store: StateStore, target: str, name: str) -> Any:
+    """Return what is in effect, and the override if there is one."""
+    if target == "cron":
+        return {"override": store.schedules.overrides.find(name), "effective": store.schedules.crons.find(name)}
+    return {"override": store.workflows.overrides.find(name), **_effective(store, name)}
+
+
+def _effective(store: StateStore, name: str) -> dict[str, Any]:
+    known = bool(store.workflows.runs.list(workflow_names=[name], limit=1).items)
+    return {"effective": {"enabled": store.workflows.overrides.is_enabled(name)}, "has_runs": known}
 
 
 def _workflow(store: StateStore, name: str, switched: Any, schedule: str | None, reason: str | None, by: str) -> Any:
@@ -58,8 +101,7 @@ def _workflow(store: StateStore, name: str, switched: Any, schedule: str | None,
         stored = None
     else:
         stored = overrides.put(name, enabled=switched, by=by, reason=reason)
-    known = bool(store.workflows.runs.list(workflow_names=[name], limit=1).items)
-    return {"override": stored, "effective": {"enabled": overrides.is_enabled(name)}, "has_runs": known}
+    return {"override": stored, **_effective(store, name)}
 
 
 def _cron(store: StateStore, name: str, switched: Any, schedule: str | None, reason: str | None, by: str) -> Any:

@@ -1,9 +1,10 @@
-"""``run``: cancels, pauses, resumes or restarts a run, as an operator does."""
+"""``run``: cancels, pauses, resumes, restarts or releases a run, as an operator does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 import click
 
@@ -13,16 +14,54 @@ from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.consent import YES, at_terminal
 from lastlight_state.cli.opening import working
+from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
+from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import WorkflowRun
+from lastlight_state.workflows import Claim, WorkflowRun
 
-VERBS: Mapping[str, Callable[[StateStore, str, str, str], WorkflowRun]] = {
-    "cancel": lambda store, run_id, by, why: store.workflows.runs.cancel(run_id, by=by, reason=why),
-    "pause": lambda store, run_id, _by, _why: store.workflows.waits.pause(run_id),
-    "resume": lambda store, run_id, by, why: store.workflows.waits.resume(run_id, by=by, reason=why),
-    "restart": lambda store, run_id, by, why: store.workflows.runs.restart(run_id, by=by, reason=why),
+#: How long the claim is valid by which an operator gives a run back: no longer than one call.
+_LEASE = timedelta(seconds=30)
+
+
+class Order(NamedTuple):
+    """What an operator says to a run."""
+
+    by: str
+    reason: str
+    most: int | None
+
+
+def _release(store: StateStore, run_id: str, said: Order) -> WorkflowRun:
+    """Take the claim over from its holder, whose writes are refused from now on, and give the run back."""
+    claims = store.workflows.claims
+    holder = claims.find(run_id)
+    if holder is None:
+        raise Conflict(f"run {run_id}: no worker holds it", code="not_held")
+    now = SYSTEM_CLOCK.now()
+    theirs = Claim(
+        run_id=run_id, owner=holder.owner, epoch=holder.epoch, lease=_LEASE, taken_at=now, lease_expires_at=now
+    )
+    claims.release(claims.transfer(theirs, owner=said.by))
+    return store.workflows.runs.get(run_id)
+
+
+def _allow_restarts(store: StateStore, run_id: str, said: Order) -> WorkflowRun:
+    if said.most is None:
+        raise InvalidValue("--max", "must be given: how many restarts the run may have in all")
+    return store.workflows.runs.allow_restarts(run_id, said.most, by=said.by, reason=said.reason)
+
+
+VERBS: Mapping[str, Callable[[StateStore, str, Order], WorkflowRun]] = {
+    "cancel": lambda store, run_id, said: store.workflows.runs.cancel(run_id, by=said.by, reason=said.reason),
+    "pause": lambda store, run_id, _: store.workflows.waits.pause(run_id),
+    "resume": lambda store, run_id, said: store.workflows.waits.resume(run_id, by=said.by, reason=said.reason),
+    "restart": lambda store, run_id, said: store.workflows.runs.restart(run_id, by=said.by, reason=said.reason),
+    "release": _release,
+    "allow-restarts": _allow_restarts,
 }
+#: Verbs that end the claim of a worker, and what is asked before.
+_ENDS_CLAIM = {"cancel": "Cancel it?", "release": "Take it away?"}
 
 
 @command("run")
@@ -30,26 +69,41 @@ VERBS: Mapping[str, Callable[[StateStore, str, str, str], WorkflowRun]] = {
 @click.argument("verb", metavar="VERB", shell_complete=lambda *_: list(VERBS))
 @BY
 @click.option("--reason", metavar="TEXT", help="Why; by default that it was done from the command line.")
+@click.option("--max", "most", metavar="N", type=int, help="With allow-restarts: how many restarts in all, 0 to 100.")
 @YES
-def run(call: Call, run_id: str, verb: str, by: str | None, reason: str | None, yes: bool) -> Answer:
-    """Change what a run does. VERB is cancel, pause, resume or restart.
+def run(call: Call, run_id: str, verb: str, by: str | None, reason: str | None, most: int | None, yes: bool) -> Answer:
+    """Change what a run does. VERB is cancel, pause, resume, restart, release or allow-restarts.
 
-    A cancel ends the run now, whoever holds it. A run that a worker holds is not paused, because the worker would go
-    on: cancel it, or let the worker pause it. A paused run with open questions is resumed by answering them. Of a
-    pause neither name nor reason is kept. On a terminal, the cancel of a run that a worker holds is asked about first.
+    A cancel ends the run now, whoever holds it. A release takes it from the worker that holds it, at no restart, and
+    another may take it at once: for a worker that hangs. With allow-restarts a run may be taken again after its limit.
+
+    A run that a worker holds is not paused, because the worker would go on: cancel it, or let the worker pause it. A
+    paused run with open questions is resumed by answering them. Of a pause neither name nor reason is kept, of a
+    release no reason. On a terminal, what ends the claim of a worker is asked about first.
     """
     act = VERBS[valid.word("VERB", verb, VERBS)]
+    if most is not None and verb != "allow-restarts":
+        raise InvalidValue("--max", "is for allow-restarts alone")
     told = f"{verb} from the command line" if reason is None else reason
     with working(call) as store:
         run_id = ids.whole(store, run_id, "run")
-        before = store.workflows.runs.get(run_id).status
-        holder = store.workflows.claims.find(run_id) if verb == "cancel" else None
+        before = store.workflows.runs.get(run_id)
+        holder = store.workflows.claims.find(run_id) if verb in _ENDS_CLAIM else None
         if holder is not None and holder.owner is not None:
-            at_terminal(f"Run {run_id} is {before}, and {holder.owner} holds it. Cancel it?", yes=yes)
-        done = act(store, run_id, acting(by), told)
-    data: dict[str, Any] = {"before": before, "run": done}
-    return Answer(data, lambda _: [_told(done.id, before, done.status)])
+            held = f"Run {run_id} is {before.status}, and {holder.owner} holds it."
+            at_terminal(f"{held} {_ENDS_CLAIM[verb]}", yes=yes)
+        done = act(store, run_id, Order(acting(by), told, most))
+    data: dict[str, Any] = {"before": before.status, "run": done}
+    return Answer(data, lambda _: [_told(verb, before, done)])
 
 
-def _told(run_id: str, before: str, now: str) -> str:
-    return f"run {run_id}: {before} -> {now}" if now != before else f"run {run_id}: was {now} already"
+def _told(verb: str, before: WorkflowRun, now: WorkflowRun) -> str:
+    if verb == "release":
+        return f"run {now.id}: released, {now.status}"
+    if verb == "allow-restarts":
+        return f"run {now.id}: {now.restart_count} of {now.max_restarts} restarts used (before: {before.max_restarts})"
+    return (
+        f"run {now.id}: {before.status} -> {now.status}"
+        if now.status != before.status
+        else (f"run {now.id}: was {before.status} already")
+    )

@@ -1,0 +1,118 @@
+"""What needs attention: what waits for a person, runs that are not well, and what is switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from lastlight_state import iterate
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.tables import Column
+from lastlight_state.cli.views.kind import column
+from lastlight_state.cli.views.run_kinds import UNHEALTHY
+from lastlight_state.store import StateStore
+
+if TYPE_CHECKING:
+    from lastlight_state.workflows import PendingApproval, PendingRequest
+
+Waiting: TypeAlias = "PendingApproval | PendingRequest"
+#: Of so many, those that are off are looked for.
+_MOST_SWITCHES = 500
+
+
+class Switch(NamedTuple):
+    """A workflow or a cron that an operator has changed."""
+
+    target: str
+    name: str
+    enabled: bool | None
+    schedule: str | None
+    by: str | None
+    since: Any
+    reason: str | None
+
+
+class Attention(NamedTuple):
+    """All of it, each list with at most so many as were asked for."""
+
+    questions: Sequence[Waiting]
+    unhealthy: Sequence[Any]
+    switched_off: Sequence[Switch]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Return it as the object that `--json` prints."""
+        return {**self._asdict(), "switched_off": [switch._asdict() for switch in self.switched_off]}
+
+
+QUESTIONS = (
+    column("ID", is_id=True),
+    Column("WHAT", lambda one: one.gate if hasattr(one, "gate") else one.kind),
+    column("WORKFLOW", "workflow_name"),
+    column("ASKED", "asked_at", keep=True),
+    Column("TEXT", lambda one: one.summary if hasattr(one, "summary") else one.prompt, below=True),
+)
+SWITCHES = (
+    column("WHAT", "target"),
+    column("NAME"),
+    column("ENABLED"),
+    column("SCHEDULE", rank=2),
+    column("BY", rank=1),
+    column("SINCE", keep=True),
+    column("REASON", below=True),
+)
+
+
+def look(store: StateStore, limit: int) -> Attention:
+    """Return what needs attention."""
+    off = [switch for switch in switches(store, _MOST_SWITCHES) if switch.enabled is False]
+    unhealthy = _first(store.workflows.health.list_unhealthy, limit)
+    return Attention(waiting(store, limit), unhealthy, off[:limit])
+
+
+def waiting(store: StateStore, limit: int, run_id: str | None = None) -> list[Waiting]:
+    """Return the gates and the requests that wait for a person, oldest first, of each so many at most."""
+    given: dict[str, Any] = {"limit": limit, "order": "oldest"}
+    if run_id is not None:
+        given["run_id"] = run_id
+    gates = store.workflows.approvals.list_pending(**given).items
+    requests = store.workflows.human_requests.list_pending(**given).items
+    return sorted((*gates, *requests), key=lambda one: (one.asked_at, one.id))
+
+
+def switches(store: StateStore, limit: int) -> list[Switch]:
+    """Return the overrides of workflows and of crons, of each so many at most."""
+    workflows = _first(store.workflows.overrides.list, limit)
+    crons = _first(store.schedules.overrides.list, limit)
+    return [
+        *(
+            Switch("workflow", one.name, one.enabled, None, one.updated_by, one.updated_at, one.reason)
+            for one in workflows
+        ),
+        *(Switch("cron", one.name, one.enabled, one.schedule, one.updated_by, one.updated_at, None) for one in crons),
+    ]
+
+
+def lines(found: Attention, screen: Screen) -> Iterator[Any]:
+    """Return a table of each list that has anything, and what to call next."""
+    parts = (
+        ("waits for a person", QUESTIONS, found.questions, "answer: lastlight-state inbox"),
+        ("runs that are not well", UNHEALTHY, found.unhealthy, "more: lastlight-state show run ID --history"),
+        ("switched off", SWITCHES, found.switched_off, "all changes: lastlight-state override"),
+    )
+    is_first = True
+    for title, columns, items, hint in parts:
+        if items:
+            if not is_first:
+                yield ""
+            yield screen.heading(f"{title} ({len(items)})")
+            yield from screen.table(columns, items)
+            yield hint
+            is_first = False
+    if is_first:
+        yield "(nothing needs attention)"
+
+
+def _first(pages: Callable[..., Any], limit: int) -> list[Any]:
+    return list(islice(iterate(pages), limit))
