@@ -32,6 +32,7 @@ class AsyncMessages(Face[Messages]):
     """``store.conversations.messages``"""
 
     create = writing(Messages.create)
+    create_many = writing(Messages.create_many)
     ensure = writing(Messages.ensure)
     put = writing(Messages.put)
     get = reading(Messages.get)
@@ -64,6 +65,8 @@ class AsyncProgressions(Face[Progressions]):
     collection = reading(Progressions.collection)
     append = writing(Progressions.append)
     replace = writing(Progressions.replace)
+    pop = writing(Progressions.pop)
+    truncate = writing(Progressions.truncate)
     containing = reading(Progressions.containing)
 
 
@@ -93,6 +96,8 @@ class AsyncBranches(Face[Branches]):
     update = writing(Branches.update)
     merge_metadata = writing(Branches.merge_metadata)
     append = writing(Branches.append)
+    pop = writing(Branches.pop)
+    truncate = writing(Branches.truncate)
     replace_system = writing(Branches.replace_system)
     history = reading(Branches.history)
     order = reading(Branches.order)

@@ -26,6 +26,7 @@ ChangeKind = Literal[
     "messages.appended",
     "message.revised",
     "progression.replaced",
+    "progression.truncated",
     "branch.created",
     "branch.forked",
     "branch.updated",

@@ -99,6 +99,16 @@ ROWS = {
         _each(_touch, _OWN),
         since=4,
     ),
+    "Branches.pop": Look(_talk, lambda s, _: s.conversations.branches.pop("main"), _each(_touch, _OWN), since=4),
+    "Branches.truncate": Look(
+        _talk, lambda s, _: s.conversations.branches.truncate("main", 1), _each(_touch, _OWN), since=4
+    ),
+    "Progressions.pop": Look(
+        _talk, lambda s, b: s.conversations.progressions.pop(b.progression_id), _each(_touch, _OWN), since=4
+    ),
+    "Progressions.truncate": Look(
+        _talk, lambda s, b: s.conversations.progressions.truncate(b.progression_id, 0), _each(_touch, _OWN), since=4
+    ),
     "Sessions.create of a shared pool": Look(_talk, _POOL, _POOL, since=3),
     "Trees.save": Look(_talk, lambda s, b: s.conversations.trees.save(_tree(b)), _each(_touch, _OWN, _POOL), since=6),
 }

@@ -39,6 +39,10 @@ def _replace(store: Any, branch: Any, ids: Any = ("m1", "m0")) -> Any:
     return store.conversations.progressions.replace(order, list(ids), expect_version=1)
 
 
+def _pop(store: Any, _: Any) -> Any:
+    return store.conversations.branches.pop("main")
+
+
 def _fork(store: Any, _: Any) -> Any:
     return store.conversations.lineage.fork("main", branch_id="fork")
 
@@ -120,6 +124,12 @@ LOOKS = {
         _talk, lambda s, b: s.conversations.progressions.append(b.progression_id, ["m0"]), _replace, since=3
     ),
     "Progressions.replace": Look(_talk, _replace, _fork, since=3),
+    "Progressions.pop": Look(_talk, lambda s, b: s.conversations.progressions.pop(b.progression_id), _append, since=3),
+    "Progressions.truncate": Look(
+        _talk, lambda s, b: s.conversations.progressions.truncate(b.progression_id, 1), _fork, since=3
+    ),
+    "Branches.pop": Look(_talk, _pop, _append, since=3),
+    "Branches.truncate": Look(_talk, lambda s, _: s.conversations.branches.truncate("main", 1), _fork, since=3),
     "Lineage.fork": Look(_talk, _fork, _append, since=3),
     "Sessions.merge_metadata": Look(
         _talk, lambda s, b: s.conversations.sessions.merge_metadata(b.session_id, {"a": 1}), _append
@@ -171,6 +181,29 @@ def test_a_fork_that_waited_for_a_replacement_sees_it(shared_postgres: Database)
     """conversations CV-22, case 4: Lineage.fork."""
     fork = after_waiting(shared_postgres, Wait(_talk, lambda tx, b: _replace(tx, b, ["m1"]), _fork))
     assert (fork.length, history(shared_postgres.open(), "fork")) == (1, ["m1"])
+
+
+def test_a_pop_that_waited_for_a_fork_takes_nothing_that_it_has(shared_postgres: Database) -> None:
+    """conversations CV-44: Branches.pop."""
+    refused = after_waiting(shared_postgres, Wait(_talk, _fork, _pop))
+    assert isinstance(refused, Conflict)
+    assert history(shared_postgres.open(), "fork") == ["m0", "m1"]
+
+
+def test_of_two_that_pop_at_once_each_gets_another_message(shared_postgres: Database) -> None:
+    """conversations CV-44: Branches.pop."""
+    [taken] = after_waiting(shared_postgres, Wait(_talk, _pop, _pop))
+    assert (taken.ord, taken.message.id) == (0, "m0")
+
+
+def test_of_two_that_store_many_with_one_id_one_stores_them(shared_postgres: Database) -> None:
+    """conversations CV-45: Messages.create_many is all or none, also when it waited."""
+
+    def create(ids: str) -> Any:
+        return lambda s, _: s.conversations.messages.create_many(said(*ids))
+
+    refused = after_waiting(shared_postgres, Wait(lambda _store: None, create("ab"), create("bc")))
+    assert (refused.code, shared_postgres.open().conversations.messages.find("c")) == ("already_exists", None)
 
 
 @pytest.mark.parametrize("way", ["ensure", "put"])

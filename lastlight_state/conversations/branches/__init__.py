@@ -13,7 +13,7 @@ from lastlight_state import codec
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewMessage
 from lastlight_state.conversations.branches import appending, making, statements as sql
-from lastlight_state.conversations.kernel import branching, lineage, sessions, storing
+from lastlight_state.conversations.kernel import branching, cutting, lineage, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
@@ -134,6 +134,47 @@ class Branches(Repository):
             return appending.append(unit, self._listeners, known, found, given, skips=skips, now=now, locks=locks)
 
         return storing.settled(lambda: self._writing(append, repeatable=skips))
+
+    def pop(self, branch_id: str, count: int = 1) -> builtins.list[BranchMessage]:
+        """Take the last 1 to 500 messages off the history, and return them, in their order.
+
+        A history of fewer gives all that it has. The messages stay stored, and in the session's pool unless that is the
+        order of the branch. Raises `NotFound`, `CorruptData` for a message that cannot be read, and `Conflict`
+        ``fork_prefix`` for what the branch, or a fork of it, has inherited; then nothing is taken. A constant number of
+        statements, whatever the length.
+        """
+        found, most = valid.sought("branch_id", branch_id), valid.number("count", count, least=1, most=valid.PAGE_LIMIT)
+        now, locks = self._now(), sessions.Locks()
+
+        def pop(unit: Unit) -> builtins.list[BranchMessage]:
+            order = appending.locked_order(unit, found, locks)
+            first = cutting.first_of_last(order, most)
+            wanted = lineage.positions(
+                [lineage.Segment(found, order["id"], order["start_ord"], order["next_ord"])], first, order["next_ord"]
+            )
+            rows = unit.rows(sql.BODIES, lineage.placed(wanted)) if wanted else []
+            lineage.refuse_gaps(found, wanted, len(rows))
+            cutting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
+            return [_message(row) for row in rows]
+
+        return storing.settled(lambda: self._writing(pop))
+
+    def truncate(self, branch_id: str, from_ord: int) -> Branch:
+        """Take all messages from a position on off the history, however many; nothing where it ends before it.
+
+        The messages stay stored, and in the session's pool unless that is the order of the branch. Raises `NotFound`,
+        and `Conflict` ``fork_prefix`` for what the branch, or a fork of it, has inherited. A constant number of
+        statements, whatever the length.
+        """
+        found, first = valid.sought("branch_id", branch_id), valid.number("from_ord", from_ord)
+        now, locks = self._now(), sessions.Locks()
+
+        def truncate(unit: Unit) -> Branch:
+            order = appending.locked_order(unit, found, locks)
+            cutting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
+            return branching.get(unit, found)
+
+        return storing.settled(lambda: self._writing(truncate))
 
     def replace_system(self, branch_id: str, message: NewMessage | str) -> Branch:
         """Give a branch another system message, stored or to store; the former one stays stored, and in the pool.

@@ -13,7 +13,7 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.branches import statements as sql
 from lastlight_state.conversations.kernel import lineage, orders, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
-from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.kernel.feeds import Told, news
 from lastlight_state.conversations.records import Appended
 from lastlight_state.conversations.shown import MessageDraft
 from lastlight_state.db import valid
@@ -27,6 +27,14 @@ def head(unit: Unit, branch_id: str) -> sql.BranchHead:
     if found is None:
         raise valid.not_found(words.BRANCH, branch_id)
     return found
+
+
+def locked_order(unit: Unit, branch_id: str, locks: sessions.Locks) -> orders.OrderHead:
+    """Lock the own order of a branch, after the session of the branch. Raises `NotFound`."""
+    branch = head(unit, branch_id)
+    locks.first(unit, branch["session_id"])
+    sessions.locked(unit, branch["session_id"])
+    return orders.locked(unit, [branch["progression_id"]])[branch["progression_id"]]
 
 
 def append(
@@ -55,11 +63,17 @@ def append(
     added = {own: new}
     if pool != own:
         added[pool] = orders.unheld(new, held.get(pool, set()))
-    orders.extend(unit, locked, added)
+    shared = orders.extend(unit, locked, added, branch["session_id"])
     if new:
         first = locked[own]["next_ord"]
         told = news("messages.appended", branch_id=branch_id, progression_id=own, first=first, count=len(new))
-        sessions.move_on(unit, listeners, branch["session_id"], now, told, first=new[0], last=new[-1])
+        sessions.move_on(unit, listeners, branch["session_id"], now, told)
+
+        def elsewhere(order: str) -> Told:
+            first, count = locked[order]["next_ord"], len(added[order])
+            return news("messages.appended", progression_id=order, first=first, count=count)
+
+        sessions.tell_others(unit, listeners, shared, branch["session_id"], now, elsewhere, locks=locks)
     return orders.appended(locked[own], new, ids)
 
 

@@ -83,7 +83,7 @@ def created(
         inherited = [] if origin is None else [branching.get(unit, origin[0]).progression_id]
         orders.locked(unit, [pool, *inherited, *given])
         sessions.put_all(unit, listeners, known, [system], now, locks=locks, own=session_id)
-        sessions.pool_messages(unit, pool, [storing.id_of(system)])
+        sessions.pool_messages(unit, listeners, session_id, pool, [storing.id_of(system)], now, locks=locks)
     if origin is not None:
         values: ForkDraft = {**row, "parent_branch_id": origin[0]}
         where = "branch.node_metadata.forked_at_ord"
@@ -125,7 +125,9 @@ def system_replaced(
             raise Conflict(f"branch {branch_id!r}: {problem}", code=words.FORK_PREFIX, ord=own["start_ord"])
         unit.change(sql.RELINK, {**at, "message_id": new})
         unit.change(orders.CHANGED, at)
-    sessions.pool_messages(unit, branch["pool"], [new])
+        replaced = news("progression.replaced", progression_id=own["id"])
+        sessions.tell_others(unit, listeners, [own["id"]], branch["session_id"], now, lambda _: replaced, locks=locks)
+    sessions.pool_messages(unit, listeners, branch["session_id"], branch["pool"], [new], now, locks=locks)
     unit.value(sql.SYSTEM, {"branch_id": branch_id, "message_id": new})
     told = news("branch.updated", branch_id=branch_id, message_id=new)
     sessions.move(unit, listeners, branch["session_id"], now, told)

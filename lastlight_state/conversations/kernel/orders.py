@@ -16,7 +16,7 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.records import Appended
 from lastlight_state.conversations.rows import ProgressionLinkRow
-from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
+from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.statements import bind, number, prepared
@@ -46,6 +46,13 @@ class NewOrder(TypedDict):
     next_ord: int
 
 
+class Grown(TypedDict):
+    """An order that has grown, and whether another session has it as well."""
+
+    id: str
+    shared: bool
+
+
 class OrderMessage(TypedDict):
     """A link of an order."""
 
@@ -69,6 +76,9 @@ _INSERT = prepared(
     )
 )
 _LINK = prepared(sa.insert(LINKS).values({column.name: bind(column.name, column) for column in LINKS.columns}))
+_known = bind("session_id", SESSIONS.c.id)
+#: Spelled out: SQLAlchemy writes columns in RETURNING for SQLite without their tables, also those of subqueries.
+_grown: sa.ColumnClause[str] = sa.literal_column("progressions.id", _p.id.type)
 _EXTEND = prepared(
     sa.update(PROGRESSIONS)
     .where(_p.id == member_of(_added.c.value, "id"))
@@ -76,6 +86,14 @@ _EXTEND = prepared(
         next_ord=_p.next_ord + sa.cast(member_of(_added.c.value, "count"), _p.next_ord.type),
         version=_p.version + number(1),
     )
+    .returning(
+        _p.id,
+        sa.or_(
+            sa.exists().where(SESSIONS.c.progression_id == _grown, SESSIONS.c.id != _known),
+            sa.exists().where(_b.progression_id == _grown, _b.session_id != _known),
+        ).label("shared"),
+    ),
+    Grown,
 )
 #: Says that an order changed that is as long as before.
 CHANGED = prepared(
@@ -120,13 +138,20 @@ def create(unit: Unit, row: NewOrder) -> None:
     unit.change(_INSERT, row)
 
 
-def extend(unit: Unit, orders: Mapping[str, OrderHead], added: Mapping[str, Sequence[str]]) -> None:
-    """Add messages to the ends of orders that this unit has locked."""
+def extend(
+    unit: Unit, orders: Mapping[str, OrderHead], added: Mapping[str, Sequence[str]], session_id: str
+) -> list[str]:
+    """Add messages to the ends of orders that this unit has locked.
+
+    Returns those of them that another session than this one has, as its pool or through a branch.
+    """
     growing = {progression_id: ids for progression_id, ids in added.items() if ids}
     link(unit, {one: (orders[one]["next_ord"], ids) for one, ids in growing.items()})
-    if growing:
-        counts = [{"id": progression_id, "count": len(ids)} for progression_id, ids in growing.items()]
-        unit.change(_EXTEND, {"added": as_list(counts)})
+    if not growing:
+        return []
+    counts = [{"id": progression_id, "count": len(ids)} for progression_id, ids in growing.items()]
+    grown = unit.rows(_EXTEND, {"added": as_list(counts), "session_id": session_id})
+    return [row["id"] for row in grown if row["shared"]]
 
 
 def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:

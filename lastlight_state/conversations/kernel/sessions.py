@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -80,29 +80,22 @@ MOVED: dict[str, Any] = {
     "change_seq": _c.change_seq + number(1),
 }
 _MOVE = fed(sa.update(SESSIONS).where(_THIS).values(**MOVED).returning(_c.id, _c.change_seq))
-_MOVE_ON = fed(
-    sa.update(SESSIONS)
-    .where(_THIS)
-    .values(
-        first_msg_id=sa.func.coalesce(_c.first_msg_id, bind("first", _c.id)),
-        last_msg_id=sa.func.coalesce(bind("last", _c.id), _c.last_msg_id),
-        last_message_at=later_of(sa.func.coalesce(_c.last_message_at, _at), _at),
-        **MOVED,
-    )
-    .returning(_c.id, _c.change_seq)
-)
 
 
 def _end_of_pool(first_ord: sa.ColumnElement[int] | sa.UnaryExpression[int]) -> sa.ScalarSelect[str]:
-    linked = sa.select(LINKS.c.message_id).where(LINKS.c.progression_id == _order)
-    return linked.order_by(first_ord).limit(number(1)).scalar_subquery()
+    linked = sa.select(LINKS.c.message_id).where(LINKS.c.progression_id == _c.progression_id)
+    return linked.order_by(first_ord).limit(number(1)).correlate(SESSIONS).scalar_subquery()
 
 
-_POINT = prepared(
+#: What a session points to: the ends of its pool, as its links are when the statement runs.
+_POINTERS = {"first_msg_id": _end_of_pool(LINKS.c.ord), "last_msg_id": _end_of_pool(LINKS.c.ord.desc())}
+_MOVE_ON = fed(
     sa.update(SESSIONS)
-    .where(_c.progression_id == _order)
-    .values(first_msg_id=_end_of_pool(LINKS.c.ord), last_msg_id=_end_of_pool(LINKS.c.ord.desc()))
+    .where(_THIS)
+    .values(last_message_at=later_of(sa.func.coalesce(_c.last_message_at, _at), _at), **_POINTERS, **MOVED)
+    .returning(_c.id, _c.change_seq)
 )
+_POINT = prepared(sa.update(SESSIONS).where(_c.progression_id == _order).values(**_POINTERS))
 
 
 def locked(unit: Unit, session_id: str) -> str:
@@ -156,6 +149,14 @@ def owners_of(unit: Unit, progression_id: str) -> list[str]:
     return [row["id"] for row in unit.rows(_OWNERS, {"progression_id": progression_id})]
 
 
+def owners_locked(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
+    """Return the sessions that have this order, and lock them before the order is locked."""
+    owners = sorted(owners_of(unit, progression_id))
+    locks.first(unit, *owners)
+    lock_all(unit, owners)
+    return owners
+
+
 def move(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Told) -> None:
     """Say that the session changed, and what."""
     feed(unit, listeners, _MOVE, {"session_id": session_id, "at": at}, told)
@@ -166,11 +167,47 @@ def point(unit: Unit, progression_id: str) -> None:
     unit.change(_POINT, {"progression_id": progression_id})
 
 
-def move_on(
-    unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Told, *, first: str | None, last: str | None
+def move_on(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Told) -> None:
+    """Say that messages were appended. The session points to the ends of its pool as they are now."""
+    feed(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at}, told)
+
+
+def owners_late(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
+    """Return the sessions that have this order, which the caller has locked: all of them locked, too.
+
+    Who makes a session with an order, or a branch, waits for the order: so none is added before the unit ends. Raises
+    `BeginAgain`.
+    """
+    owners = owners_of(unit, progression_id)
+    locks.late(unit, owners)
+    return sorted(owners)
+
+
+def tell_all(unit: Unit, listeners: Listeners, progression_id: str, at: datetime, told: Told, *, locks: Locks) -> None:
+    """Let all sessions that have this changed order point to its ends, and tell each of them."""
+    owners = owners_late(unit, locks, progression_id)
+    if owners:
+        point(unit, progression_id)
+    for owner in owners:
+        move(unit, listeners, owner, at, told)
+
+
+def tell_others(
+    unit: Unit,
+    listeners: Listeners,
+    shared: Sequence[str],
+    session_id: str,
+    at: datetime,
+    told: Callable[[str], Told],
+    *,
+    locks: Locks,
 ) -> None:
-    """Say that messages were appended, and which was the first and the last of them."""
-    feed(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at, "first": first, "last": last}, told)
+    """Let the other sessions than this one that have these changed orders point to their ends, and tell each once."""
+    owners = {owner: one for one in shared for owner in owners_late(unit, locks, one) if owner != session_id}
+    for one in shared:
+        point(unit, one)
+    for owner, one in sorted(owners.items()):
+        move(unit, listeners, owner, at, told(one))
 
 
 def running_with(unit: Unit, message_ids: Collection[str]) -> dict[str, list[str]]:
@@ -214,11 +251,17 @@ def tell(
             move(unit, listeners, session_id, now, news("message.revised", message_id=message_id))
 
 
-def pool_messages(unit: Unit, pool: str, ids: Sequence[str]) -> list[str]:
+def pool_messages(
+    unit: Unit, listeners: Listeners, session_id: str, pool: str, ids: Sequence[str], at: datetime, *, locks: Locks
+) -> list[str]:
     """Put stored messages into the pool of a session that this unit has locked; those that were not there."""
     found = orders.locked(unit, [pool])
     new = orders.unheld(ids, orders.held(unit, {pool: found[pool]["next_ord"]}, ids).get(pool, set()))
-    orders.extend(unit, found, {pool: new})
+    if new:
+        shared = orders.extend(unit, found, {pool: new}, session_id)
+        point(unit, pool)
+        told = news("messages.appended", progression_id=pool, first=found[pool]["next_ord"], count=len(new))
+        tell_others(unit, listeners, shared, session_id, at, lambda _: told, locks=locks)
     return new
 
 

@@ -97,10 +97,22 @@ def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list
         valid.identifier(f"{where}[{i}]", one, _MOST.id) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
         for i, one in enumerate(checks.batch(where, given, words.BATCH))
     ]
-    size = sum(_bytes(one["content"]) + _bytes(one["extra"]) for one in found if not isinstance(one, str))
+    _refuse_large(where, [one for one in found if not isinstance(one, str)])
+    return found
+
+
+def new_drafts(where: str, given: Sequence[NewMessage], now: datetime) -> list[MessageDraft]:
+    """Return the parameters of messages in their order. Two different ones of one id are `InvalidValue`."""
+    found = [draft(f"{where}[{i}]", one, now) for i, one in enumerate(checks.batch(where, given, words.BATCH))]
+    _refuse_large(where, found)
+    _by_id(found)
+    return found
+
+
+def _refuse_large(where: str, found: Sequence[MessageDraft]) -> None:
+    size = sum(_bytes(one["content"]) + _bytes(one["extra"]) for one in found)
     if size > words.BATCH_BYTES:
         raise PayloadTooLarge(where, limit=words.BATCH_BYTES, actual=size)
-    return found
 
 
 def id_of(one: MessageDraft | str) -> str:
@@ -157,6 +169,19 @@ def put_all(
     for body in changed:
         unit.change(_REVISE, {**body, "lion_class": numbers[body["lion_class"]], "revised_at": now})
     return there | set(stored), [body["id"] for body in changed]
+
+
+def create_all(unit: Unit, known: KnownClasses, given: Sequence[MessageDraft]) -> list[Message]:
+    """Store messages of which none is there, and return them in their order. Raises `AlreadyExists` for the first."""
+    bodies = _by_id(given)
+    there = {row["id"] for row in _rows(unit, _THERE, bodies)} if bodies else set()
+    for one in bodies:
+        if one in there:
+            raise AlreadyExists(words.MESSAGE, one)
+    numbers = numbers_of(unit, known, {body["lion_class"] for body in bodies.values()})
+    _insert(unit, [{**bodies[one], "lion_class": numbers[bodies[one]["lion_class"]]} for one in sorted(bodies)])
+    made = {row["id"]: Message.of(row) for row in _rows(unit, MANY, bodies)} if bodies else {}
+    return [made[body["id"]] for body in given]
 
 
 def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:

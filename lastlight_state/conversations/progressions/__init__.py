@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state.conversations import checks, words
-from lastlight_state.conversations.kernel import orders, sessions, storing
+from lastlight_state.conversations.arguments import NewMessage
+from lastlight_state.conversations.kernel import cutting, orders, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.progressions import statements as sql
@@ -19,7 +20,7 @@ from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict, PayloadTooLarge, StaleVersion
+from lastlight_state.errors import AlreadyExists, PayloadTooLarge, StaleVersion
 from lastlight_state.ids import new_id
 
 _MOST = limits_of(PROGRESSIONS)
@@ -96,31 +97,31 @@ class Progressions(Repository):
         return found
 
     def append(
-        self, progression_id: str, message_ids: Sequence[str], *, on_repeat: words.OnRepeat = "skip"
+        self, progression_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
     ) -> Appended:
-        """Add at most 1,000 stored messages to the end; those that its own links hold are skipped, or kept.
+        """Add at most 1,000 messages to the end: messages to store, or ids of stored ones. All or none.
 
-        Raises `NotFound` for an unknown order or message; then nothing is added. A constant number of statements,
-        whatever the length.
+        Those that its own links hold are skipped, or with ``"keep"`` added again. A message with the id of a stored one
+        and other content revises that. Raises `NotFound` for an unknown order or message, `InvalidValue` with the
+        position of a bad message, and `PayloadTooLarge` past 32 MiB. A constant number of statements, whatever the
+        length.
         """
-        found = valid.sought("progression_id", progression_id)
-        ids = checks.message_ids("message_ids", message_ids, words.BATCH)
+        found, now = valid.sought("progression_id", progression_id), self._now()
+        given = storing.drafts("messages", messages, now)
         skips = valid.word("on_repeat", on_repeat, words.ON_REPEAT) == "skip"
-
-        now = self._now()
+        known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def append(unit: Unit) -> Appended:
-            owners = _owners(unit, found)
+            owners = sessions.owners_locked(unit, locks, found)
             order = orders.locked(unit, [found])
-            there, _ = storing.put_all(unit, self._remember(KnownClasses), ids, now)
+            there, _ = sessions.put_all(unit, self._listeners, known, given, now, locks=locks)
+            ids = [storing.id_of(one) for one in given]
             held = orders.held(unit, {found: order[found]["next_ord"]}, sorted(there)) if skips else {}
             new = orders.unheld(ids, held.get(found, set())) if skips else ids
-            orders.extend(unit, order, {found: new})
-            if new and owners:
-                sessions.point(unit, found)
+            shared = orders.extend(unit, order, {found: new}, owners[0] if owners else "")
             told = news("messages.appended", progression_id=found, first=order[found]["next_ord"], count=len(new))
-            for owner in owners if new else ():
-                sessions.move(unit, self._listeners, owner, now, told)
+            if shared or (new and owners):
+                sessions.tell_all(unit, self._listeners, found, now, told, locks=locks)
             return orders.appended(order[found], new, ids)
 
         return storing.settled(lambda: self._writing(append, repeatable=skips))
@@ -135,16 +136,53 @@ class Progressions(Repository):
         found = valid.sought("progression_id", progression_id)
         ids = checks.message_ids("message_ids", message_ids, words.MANY)
         version = valid.number("expect_version", expect_version)
-        now = self._now()
+        now, locks = self._now(), sessions.Locks()
 
         def replace(unit: Unit) -> Progression:
-            owners = _owners(unit, found)
-            order = orders.locked(unit, [found])[found]
-            if order["version"] != version:
-                raise StaleVersion(words.PROGRESSION, found, expected=version, found=order["version"])
-            return replaced(unit, self._listeners, order, ids, owners, now)
+            order = _locked(unit, locks, found, version)
+            return replaced(unit, self._listeners, order, ids, now, locks=locks)
 
         return storing.settled(lambda: self._writing(replace))
+
+    def pop(self, progression_id: str, count: int = 1, *, expect_version: int | None = None) -> list[Link]:
+        """Take the last 1 to 10,000 messages off the end, and return which they were, in their order.
+
+        An order of fewer gives all that it has. The messages stay stored. With ``expect_version`` only if the order
+        still has that version, else `StaleVersion`. Raises `NotFound`, and `Conflict` ``fork_prefix`` for what its
+        branch, or a fork of it, has inherited; then nothing is taken. A constant number of statements, whatever the
+        length.
+        """
+        found = valid.sought("progression_id", progression_id)
+        most = valid.number("count", count, least=1, most=words.MANY)
+        version = None if expect_version is None else valid.number("expect_version", expect_version)
+        now, locks = self._now(), sessions.Locks()
+
+        def pop(unit: Unit) -> list[Link]:
+            order = _locked(unit, locks, found, version)
+            first = cutting.first_of_last(order, most)
+            taken = unit.all(Link.of, sql.TAIL, {"progression_id": found, "from_ord": first})
+            cutting.cut(unit, self._listeners, order, first, now, locks=locks)
+            return taken
+
+        return storing.settled(lambda: self._writing(pop))
+
+    def truncate(self, progression_id: str, from_ord: int, *, expect_version: int | None = None) -> Progression:
+        """Take all messages from a position on off the end, however many; nothing where the order ends before it.
+
+        The messages stay stored. With ``expect_version`` only if the order still has that version, else `StaleVersion`.
+        Raises `NotFound`, and `Conflict` ``fork_prefix`` for what its branch, or a fork of it, has inherited. A
+        constant number of statements, whatever the length.
+        """
+        found, first = valid.sought("progression_id", progression_id), valid.number("from_ord", from_ord)
+        version = None if expect_version is None else valid.number("expect_version", expect_version)
+        now, locks = self._now(), sessions.Locks()
+
+        def truncate(unit: Unit) -> Progression:
+            order = _locked(unit, locks, found, version)
+            cutting.cut(unit, self._listeners, order, first, now, locks=locks)
+            return _stored(unit, found)
+
+        return storing.settled(lambda: self._writing(truncate))
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
         """A page of the orders that hold a message, and where. An unknown message is in none."""
@@ -168,11 +206,13 @@ class Progressions(Repository):
         return _stored(unit, row["id"])
 
 
-def _owners(unit: Unit, progression_id: str) -> list[str]:
-    """The sessions that have this order, locked."""
-    owners = sessions.owners_of(unit, progression_id)
-    sessions.lock_all(unit, owners)
-    return sorted(owners)
+def _locked(unit: Unit, locks: sessions.Locks, progression_id: str, version: int | None) -> orders.OrderHead:
+    """Lock an order, after the sessions that have it. Raises `StaleVersion` where it has another version."""
+    sessions.owners_locked(unit, locks, progression_id)
+    order = orders.locked(unit, [progression_id])[progression_id]
+    if version not in (None, order["version"]):
+        raise StaleVersion(words.PROGRESSION, progression_id, expected=version, found=order["version"])
+    return order
 
 
 def replaced(
@@ -180,8 +220,9 @@ def replaced(
     listeners: Listeners,
     order: orders.OrderHead,
     ids: Sequence[str],
-    owners: Sequence[str],
     now: datetime,
+    *,
+    locks: sessions.Locks,
 ) -> Progression:
     """Put stored messages in place of the own links of an order that is locked, as are the sessions that have it."""
     progression_id = order["id"]
@@ -189,21 +230,15 @@ def replaced(
     same = next((i for i, pair in enumerate(zip(stored, ids, strict=False)) if pair[0] != pair[1]), None)
     kept = min(len(stored), len(ids)) if same is None else same
     first = order["start_ord"] + kept
-    inherited = unit.value(orders.INHERITED, {"progression_id": progression_id}) or 0
     if kept == len(stored) == len(ids):
         return _stored(unit, progression_id)
-    if first < min(inherited, order["next_ord"]):
-        problem = f"forks have inherited its positions below {inherited}: position {first} must stay"
-        raise Conflict(f"progression {progression_id!r}: {problem}", code=words.FORK_PREFIX, ord=first)
+    cutting.refuse_inherited(unit, order, first)
     storing.refuse_unknown(unit, ids[kept:])
-    unit.change(sql.TAKE_OUT, {"progression_id": progression_id, "from_ord": first})
-    unit.change(sql.DROP, {"progression_id": progression_id})
+    cutting.drop(unit, progression_id, first)
     orders.link(unit, {progression_id: (first, ids[kept:])})
-    if owners:
-        sessions.point(unit, progression_id)
+    told = news("progression.replaced", progression_id=progression_id)
+    sessions.tell_all(unit, listeners, progression_id, now, told, locks=locks)
     values = {"progression_id": progression_id, "next_ord": order["start_ord"] + len(ids)}
-    for owner in sorted(owners):
-        sessions.move(unit, listeners, owner, now, news("progression.replaced", progression_id=progression_id))
     [changed] = unit.all(Progression.of, sql.REPLACE, values)
     return changed
 

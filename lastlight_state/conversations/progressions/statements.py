@@ -36,10 +36,9 @@ CONTAINING = Listing(
     filters={"message_id": _l.message_id == bind("message_id", _l.message_id)},
     descending=False,
 )
-
-#: Takes links out of their order, by which they may be deleted.
-TAKE_OUT = prepared(sa.update(LINKS).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).values(ord=number(-1) - _l.ord))
-DROP = prepared(sa.delete(LINKS).where(_ITS, _l.ord < number(0)))
+TAIL = prepared(
+    sa.select(_l.ord, _l.message_id).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).order_by(_l.ord), LinkRow
+)
 REPLACE = prepared(
     sa.update(PROGRESSIONS)
     .where(_THIS)

@@ -152,11 +152,14 @@ class _Part:
         found = orders.locked(self.unit, [pool])
         stored = [row["message_id"] for row in self.unit.rows(orders.LINKED, {"progression_id": pool})]
         if given[: len(stored)] != stored:
-            replaced(self.unit, self.of.listeners, found[pool], given, [session_id], self.of.now)
+            replaced(self.unit, self.of.listeners, found[pool], given, self.of.now, locks=self.locks)
         elif new := given[len(stored) :]:
-            orders.extend(self.unit, found, {pool: new})
+            shared = orders.extend(self.unit, found, {pool: new}, session_id)
             told = news("messages.appended", progression_id=pool, count=len(new))
-            sessions.move_on(self.unit, self.of.listeners, session_id, self.of.now, told, first=new[0], last=new[-1])
+            sessions.move_on(self.unit, self.of.listeners, session_id, self.of.now, told)
+            sessions.tell_others(
+                self.unit, self.of.listeners, shared, session_id, self.of.now, lambda _: told, locks=self.locks
+            )
 
     def _branch(self, plan: BranchPlan, stored: Branch | None, session_id: str) -> None:
         if stored is None:
@@ -199,16 +202,15 @@ class _Part:
         if not self.of.replaces or at < start:
             raise StaleVersion(words.BRANCH, branch.id, expected=_place(given, at), found=_place(stored, at))
         order = orders.locked(self.unit, [branch.progression_id])[branch.progression_id]
-        owners = sessions.owners_of(self.unit, order["id"])
-        self.locks.late(self.unit, owners)
-        replaced(self.unit, self.of.listeners, order, given[start:], owners, self.of.now)
+        replaced(self.unit, self.of.listeners, order, given[start:], self.of.now, locks=self.locks)
         pool = sessions.locked(self.unit, branch.session_id)
-        new = sessions.pool_messages(self.unit, pool, list(dict.fromkeys(given[at:])))
+        ids = list(dict.fromkeys(given[at:]))
+        new = sessions.pool_messages(
+            self.unit, self.of.listeners, branch.session_id, pool, ids, self.of.now, locks=self.locks
+        )
         if new:
             told = news("messages.appended", progression_id=pool, count=len(new))
-            sessions.move_on(
-                self.unit, self.of.listeners, branch.session_id, self.of.now, told, first=new[0], last=new[-1]
-            )
+            sessions.move_on(self.unit, self.of.listeners, branch.session_id, self.of.now, told)
         self.done["orders_replaced"] += 1
 
     def _append(self, branch: Branch, ids: list[str]) -> None:

@@ -191,10 +191,11 @@ class SessionPiece:
     def _pool(self, view: Unit, last: Any) -> None:
         """The messages that no branch has, in the pool of the session."""
         session_id = self.plan.session["id"]
-        new = sessions.pool_messages(view, sessions.locked(view, session_id), list(self._loose))
+        pool, listeners = sessions.locked(view, session_id), self._into.listeners
+        new = sessions.pool_messages(view, listeners, session_id, pool, list(self._loose), last, locks=self._locks)
         if new:
             told = news("messages.appended", count=len(new))
-            sessions.move(view, self._into.listeners, session_id, last, told)
+            sessions.move(view, listeners, session_id, last, told)
 
     def _follow(self, view: Unit, *, is_new: bool) -> None:
         """The fields and statuses of the session and its branches."""
