@@ -75,7 +75,7 @@ class Checkout(Turn):
     def lend(self, driver: Any, owner: Any = None, before: Any = None) -> None:
         """Give it the connection."""
         self.driver = driver
-        self.execute = logged(driver.execute, self.backend)
+        self.execute = driver.execute if self.backend is None else logged(driver.execute, self.backend)
         self.owner = owner
         self.before = before
         self.broken = False

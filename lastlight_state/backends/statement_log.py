@@ -13,10 +13,10 @@ _log = logging.getLogger("lastlight_state.statements")
 def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
     """Return what executes statements: itself, where nobody is told of any.
 
-    ``backend`` is None for a connection that is a caller's. A line has the milliseconds until the first row, and the
+    A line has the milliseconds until the first row, and the
     statement; never its values.
     """
-    slow_seconds = None if backend is None else backend.options.slow_statement
+    slow_seconds = backend.options.slow_statement
     if slow_seconds is None and not _log.isEnabledFor(logging.DEBUG):
         return execute
 

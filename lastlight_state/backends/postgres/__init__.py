@@ -167,12 +167,12 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        checkout = of_caller(connection)
+        checkout = of_caller(connection, self)
         if checkout.driver.autocommit and not self.alive(checkout):
             raise MisuseError(
                 "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
             )
-        borrow(checkout)
+        borrow(checkout, connection)
         return checkout
 
     def leave(self, checkout: Checkout) -> None:
@@ -280,7 +280,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         else:
             owner = checked_out(self._engine)
             checkout.lend(owner.dbapi_connection, owner=owner)
-            borrow(checkout)
+            borrow(checkout, self._engine)
             checkout.driver.autocommit = True
         if not self._server_checked:
             self._check_server(checkout)

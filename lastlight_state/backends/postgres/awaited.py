@@ -11,18 +11,20 @@ from typing import Any, Self
 
 from sqlalchemy.engine import Connection
 
-from lastlight_state.backends.base import Checkout, Mode
+from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.backends.statement_log import logged
 
 Run = Callable[[Callable[[Any], Awaitable[Any]]], Any]
 
 
-def of_caller(connection: Connection) -> Checkout:
-    """Return a checkout on a caller's connection, as it is."""
+def of_caller(connection: Connection, backend: Backend) -> Checkout:
+    """Return a checkout on a caller's connection, as it is. The log is told of statements as the backend says."""
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)
     checkout = Checkout.of(driver, Mode.WRITE, owner=connection.connection)
     checkout.is_awaited = connection.dialect.is_async
+    checkout.execute = logged(checkout.execute, backend)
     return checkout
 
 

@@ -13,12 +13,13 @@ from psycopg.abc import Loader
 from psycopg.pq import Format
 from psycopg.types.json import set_json_loads
 from sqlalchemy import create_engine
-from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError, TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool
 
 from lastlight_state import codec
 from lastlight_state.backends.base import Checkout, Options
+from lastlight_state.backends.heard import hear
 from lastlight_state.backends.postgres.errors import pooler_forgotten, translate
 from lastlight_state.backends.postgres.pool import is_alive, socket_of
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
@@ -102,11 +103,15 @@ def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
     return None
 
 
-def borrow(checkout: Checkout) -> None:
-    """Make a caller's connection read JSON as the library does, whatever the caller's engine made of it."""
+def borrow(checkout: Checkout, source: Engine | Connection) -> None:
+    """Make a caller's connection read JSON as the library does, whatever the caller's engine made of it.
+
+    The listeners of ``source`` hear what is executed.
+    """
     driver = checkout.driver
     checkout.before = driver.autocommit, driver.adapters.get_loader(_JSONB, Format.TEXT)
     driver.adapters.register_loader(_JSONB, _json_loader())
+    hear(checkout, source)
 
 
 def give_back(checkout: Checkout) -> None:

@@ -191,7 +191,7 @@ class SqliteBackend(Moving, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        return hosts.joined(connection)
+        return hosts.joined(connection, self)
 
     def leave(self, checkout: Checkout) -> None:
         hosts.leave(checkout)

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 
 from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.heard import hear
 from lastlight_state.backends.line import Line
 from lastlight_state.backends.sqlite import files, hosts
 from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
@@ -201,6 +202,7 @@ class EngineConnections(Connections):
             if self._once is not None:
                 self._set_up_once(driver, checkout.before)
             set_up(driver, self._settings, self._options, writes=checkout.mode.writes)
+            hear(checkout, self._engine)
         except BaseException:
             checkout.broken = True
             if not checkout.mode.writes:

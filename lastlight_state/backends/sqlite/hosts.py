@@ -18,9 +18,11 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
-from lastlight_state.backends.base import Checkout, Mode
+from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.backends.heard import hear
 from lastlight_state.backends.sqlite.awaited import AwaitedConnection
 from lastlight_state.backends.sqlite.errors import translate
+from lastlight_state.backends.statement_log import logged
 from lastlight_state.errors import MisuseError
 
 _log = logging.getLogger("lastlight_state.backends")
@@ -98,10 +100,11 @@ class Habits:
         return True
 
 
-def joined(connection: Connection) -> Checkout:
+def joined(connection: Connection, backend: Backend) -> Checkout:
     """Return a checkout on a caller's connection, which is inside a transaction.
 
-    Raises `MisuseError`, `BackendBusy`.
+    The log is told of statements as the backend says, and so are the caller's listeners. Raises `MisuseError`,
+    `BackendBusy`.
     """
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.is_async:
@@ -109,7 +112,8 @@ def joined(connection: Connection) -> Checkout:
     checkout = Checkout.of(driver, Mode.WRITE, owner=Guarded(connection, driver))
     checkout.is_awaited = connection.dialect.is_async
     checkout.before = driver.cursor()
-    checkout.execute = checkout.before.execute
+    checkout.execute = logged(checkout.before.execute, backend)
+    hear(checkout, connection)
     if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
         try:
             driver.execute("BEGIN IMMEDIATE")
