@@ -1642,6 +1642,7 @@ def _of_conversations() -> None:
     _index("ix_sessions_project", "sessions", "project, updated_at", "project IS NOT NULL")
     _index("ix_sessions_running", "sessions", "last_message_at", "status = 'running'")
     _index("ix_sessions_show", "sessions", "show_topic, show_play_name", "show_topic IS NOT NULL")
+    _index("ix_sessions_user", "sessions", "user, updated_at", '"user" IS NOT NULL')
     _index("ix_sessions_status", "sessions", "status, updated_at, id")
     _index("ix_sessions_workflow_run", "sessions", "workflow_run_id", "workflow_run_id IS NOT NULL")
     _index("ix_branches_parent", "branches", "parent_branch_id", "parent_branch_id IS NOT NULL")

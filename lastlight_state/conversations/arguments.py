@@ -297,7 +297,7 @@ class Within:
 
 @dataclass(frozen=True)
 class SessionFilter:
-    """Which sessions: of any of these statuses, by what they belong to, and updated from ``updated_since`` on.
+    """Which sessions: of a user, of any of these statuses, by what they belong to, updated from ``updated_since`` on.
 
     An empty collection of statuses matches nothing.
     """
@@ -313,3 +313,4 @@ class SessionFilter:
     project: str | None = None
     agent_session_id: str | None = None
     workflow_run_id: str | None = None
+    user: str | None = None

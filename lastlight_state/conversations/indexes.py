@@ -40,6 +40,8 @@ Index("ix_sessions_playbook", _session.playbook_name, _session.updated_at, **whe
 Index("ix_sessions_status", _session.status, _session.updated_at, _session.id)
 Index("ix_sessions_running", _session.last_message_at, **where("status = 'running'"))
 Index("ix_sessions_project", _session.project, _session.updated_at, **where("project IS NOT NULL"))
+#: In quotes, because ``user`` is who asks on Postgres.
+Index("ix_sessions_user", _session.user, _session.updated_at, **where('"user" IS NOT NULL'))
 for _name in ("agent_session_id", "workflow_run_id"):
     Index(f"ix_sessions_{_name.removesuffix('_id')}", _session[_name], **where(f"{_name} IS NOT NULL"))
 Index("ix_session_transitions_newest", _transition.created_at, _transition.id)

@@ -47,7 +47,7 @@ def _named(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT
     return prepared(sa.select(key.label("key"), *more).where(column == _person).order_by(key), row)
 
 
-#: What bears the person's name. Sessions, branches and chats are found by a scan: a person is erased rarely.
+#: What bears the person's name. Branches and chats are found by a scan: a person is erased rarely.
 _SENT, _RECEIVED = _named(references.KeyRow, _m.id, _m.sender), _named(references.KeyRow, _m.id, _m.recipient)
 _OWNED = _named(references.SessionOf, _s.id, _s.user, _held.label("held"), _s.agent_session_id)
 #: A branch without a user is of the user of its session.

@@ -117,11 +117,11 @@ def test_metadata_that_are_no_object_are_damage(every_backend: StateStore, raw: 
 
 
 def test_sessions_are_found_by_their_provenance(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-5, case 31: the last updated first, each once, also of one instant."""
+    """conversations CV-5, CV-46, case 31: the last updated first, each once, also of one instant."""
     sessions = every_backend.conversations.sessions
     for n in range(3):
         provenance = Provenance(playbook_name=f"p{n}", invocation_kind="flow", show_topic="t", agent_name="a")
-        sessions.create(NewSession(f"s{n}", provenance=provenance))
+        sessions.create(NewSession(f"s{n}", user=None if n == 1 else "ana", provenance=provenance))
     assert [one.id for one in iterate(sessions.list, limit=1)] == ["s2", "s1", "s0"]
     frozen_clock.advance(seconds=1)
     sessions.touch("s0")
@@ -129,6 +129,8 @@ def test_sessions_are_found_by_their_provenance(every_backend: StateStore, froze
         SessionFilter(invocation_kind="flow", show_topic="t"): ["s0", "s2", "s1"],
         SessionFilter(playbook_name="p1", agent_name="a", source_kind="live"): ["s1"],
         SessionFilter(invocation_kind="play"): [],
+        SessionFilter(user="ana"): ["s0", "s2"],
+        SessionFilter(user="ana", playbook_name="p2"): ["s2"],
         SessionFilter(updated_since=frozen_clock.now()): ["s0"],
     }
     for where, expected in by.items():

@@ -78,6 +78,7 @@ LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sessions": (sessions.LIST, {}),
     "sessions by status": (sessions.LIST, {"statuses": ["running"]}),
     "sessions by project": (sessions.LIST, {"project": "p"}),
+    "sessions by user": (sessions.LIST, {"user": "ana"}),
     "transitions": (lifecycle.HISTORY, {"session_id": "s"}),
     "sessions updated": (changes.UPDATED, {"since": datetime(2026, 1, 1, tzinfo=UTC)}),
     "changes": (changes.LIST, {"session_id": "s", "after_seq": 7}),

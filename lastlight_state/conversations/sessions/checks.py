@@ -51,6 +51,7 @@ PROVENANCE = {
 }
 
 
+_USER = checks.of(SESSIONS, "user")
 #: What a session belongs to.
 BELONGS = checks.of(SESSIONS, "project", "agent_session_id", "workflow_run_id")
 #: What a session must deliver, and what came of it.
@@ -147,7 +148,7 @@ def filters(where: SessionFilter | None) -> Row:
     return {
         "statuses": statuses("where.statuses", asked.statuses),
         **given,
-        **checks.fields("where", asked, BELONGS),
+        **checks.fields("where", asked, {**_USER, **BELONGS}),
         "updated_since": checks.optional_time("where.updated_since", asked.updated_since),
     }
 

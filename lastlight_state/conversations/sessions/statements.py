@@ -70,6 +70,7 @@ def update(names: frozenset[str], *, versioned: bool) -> Chain:
 
 
 _EQUAL = (
+    "user",
     "project",
     "agent_session_id",
     "workflow_run_id",
