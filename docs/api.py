@@ -20,6 +20,7 @@ PACKAGES = (
     "lastlight_state.schedules",
     "lastlight_state.messaging",
     "lastlight_state.conversations",
+    "lastlight_state.checkpoints",
     "lastlight_state.journal",
     "lastlight_state.outputs",
     "lastlight_state.agent_log",

@@ -35,6 +35,7 @@ from lastlight_state.unwinding import block
 
 if TYPE_CHECKING:
     from lastlight_state.agent_log import AgentLog
+    from lastlight_state.checkpoints import Checkpoints
     from lastlight_state.conversations import Conversations
     from lastlight_state.journal import Journal
     from lastlight_state.mailbox import Mailboxes
@@ -69,6 +70,8 @@ class Domains(Face):
     receipts: Part[Receipts] = Part("lastlight_state.receipts.Receipts")
     #: Messages stored once, orders of them, sessions, branches and forks.
     conversations: Part[Conversations] = Part("lastlight_state.conversations.Conversations")
+    #: States of threads, one after the other, in bytes that only the caller can read.
+    checkpoints: Part[Checkpoints] = Part("lastlight_state.checkpoints.Checkpoints")
 
 
 class Transaction(Domains):
@@ -195,9 +198,7 @@ class StateStore(Domains):
     #: What passes between hosts and agents: files beside the database, not transactional.
     mailbox: Part[Mailboxes] = Part(
         "lastlight_state.mailbox.Mailboxes",
-        lambda store, kind: kind(
-            store.settings.mailboxes, settings=store.settings, clock=store._context.clock, metrics=store.metrics
-        ),
+        lambda at, kind: kind(at.settings.mailboxes, settings=at.settings, clock=at._context.clock, metrics=at.metrics),
     )
     #: Work over many domains at once.
     maintenance: Part[Maintenance] = Part("lastlight_state.maintenance.Maintenance")
@@ -211,8 +212,7 @@ class StateStore(Domains):
         ``connection``, a session too, joins your own transaction instead, which you commit. ``claim`` is confirmed
         first, so that what the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is;
         engine writes to that run present it by themselves. ``label`` names the transaction in the text of errors, in
-        logs and in ``store.metrics``. Raises `NestedTransaction` inside another one of the same thread. The body is not
-        repeated when the database is busy; `run` does that.
+        logs and in ``store.metrics``. Raises `NestedTransaction` inside another one of the thread. Only `run` repeats.
         """
         if connection is not None:
             with self._joined(connection, label, claim) as transaction:

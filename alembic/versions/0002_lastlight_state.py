@@ -331,6 +331,8 @@ _TIMES = {
     "sessions": "created_at updated_at started_at ended_at last_message_at heartbeat_at",
     "branches": "created_at started_at ended_at",
     "session_changes": "at",
+    "checkpoint_threads": "created_at updated_at expires_at",
+    "checkpoints": "created_at",
 }
 
 
@@ -649,8 +651,8 @@ def upgrade() -> None:
     _session_transitions()
     _session_changes()
     _vectors()
-    _inboxes_and_members()
-    _deliveries()
+    _exchange()
+    _checkpoints()
     _indexes(on_postgres)
     for statement in POSTGRES if on_postgres else SQLITE:
         op.execute(statement)
@@ -1414,6 +1416,11 @@ def _vectors() -> None:
     )
 
 
+def _exchange() -> None:
+    _inboxes_and_members()
+    _deliveries()
+
+
 def _inboxes_and_members() -> None:
     op.create_table(
         "exchange_inboxes",
@@ -1456,6 +1463,79 @@ def _deliveries() -> None:
     )
 
 
+def _checkpoints() -> None:
+    _threads_and_checkpoints()
+    _values_and_writes()
+
+
+def _threads_and_checkpoints() -> None:
+    op.create_table(
+        "checkpoint_threads",
+        sa.Column("id", TEXT, nullable=False),
+        sa.Column("scope", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("key", TEXT, nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("updated_at", TIME, nullable=False),
+        sa.Column("expires_at", TIME),
+        sa.Column("user", TEXT),
+        sa.PrimaryKeyConstraint("id", name="pk_checkpoint_threads"),
+        sa.UniqueConstraint("scope", "key", name="uq_checkpoint_threads_scope_key"),
+        comment="lastlight_state: threads of checkpoints, by scope and key",
+    )
+    op.create_table(
+        "checkpoints",
+        sa.Column("thread_id", TEXT, nullable=False),
+        sa.Column("namespace", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("id", TEXT, nullable=False),
+        sa.Column("seq", INTEGER, nullable=False),
+        sa.Column("parent_id", TEXT),
+        sa.Column("run_ref", TEXT),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("format", TEXT, nullable=False),
+        sa.Column("metadata", JSON),
+        sa.Column("versions", JSON, nullable=False),
+        sa.Column("body", BYTES, nullable=False),
+        _refers("checkpoints", "thread_id", "checkpoint_threads.id"),
+        sa.PrimaryKeyConstraint("thread_id", "namespace", "id", name="pk_checkpoints"),
+        comment="lastlight_state: checkpoints of threads, with the version of each channel",
+    )
+
+
+def _values_and_writes() -> None:
+    op.create_table(
+        "checkpoint_values",
+        sa.Column("thread_id", TEXT, nullable=False),
+        sa.Column("namespace", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("channel", TEXT, nullable=False),
+        sa.Column("version", TEXT, nullable=False),
+        sa.Column("number", INTEGER, nullable=False),
+        sa.Column("anchor", INTEGER, nullable=False),
+        sa.Column("encoding", TEXT, nullable=False),
+        sa.Column("format", TEXT, nullable=False),
+        sa.Column("size", INTEGER, nullable=False),
+        sa.Column("digest", TEXT, nullable=False),
+        sa.Column("body", BYTES, nullable=False),
+        _refers("checkpoint_values", "thread_id", "checkpoint_threads.id"),
+        sa.PrimaryKeyConstraint("thread_id", "namespace", "channel", "version", name="pk_checkpoint_values"),
+        comment="lastlight_state: values of channels by version, whole or as changes",
+    )
+    op.create_table(
+        "checkpoint_writes",
+        sa.Column("thread_id", TEXT, nullable=False),
+        sa.Column("namespace", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("checkpoint_id", TEXT, nullable=False),
+        sa.Column("task", TEXT, nullable=False),
+        sa.Column("idx", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("path", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("channel", TEXT, nullable=False),
+        sa.Column("format", TEXT, nullable=False),
+        sa.Column("body", BYTES, nullable=False),
+        _refers("checkpoint_writes", "thread_id", "checkpoint_threads.id"),
+        sa.PrimaryKeyConstraint("thread_id", "namespace", "checkpoint_id", "task", "idx", name="pk_checkpoint_writes"),
+        comment="lastlight_state: what tasks wrote after a checkpoint, before the next one",
+    )
+
+
 # Indexes. Both databases have the same, but for lists: on SQLite an index holds everything that a list shows, because a
 # column behind a large one is slow to read from the row. On Postgres large values lie beside the row, and wide indexes
 # end updates in place: there an index holds the order alone.
@@ -1476,6 +1556,7 @@ def _indexes(on_postgres: bool) -> None:
     _of_the_journal()
     _of_the_cache()
     _of_conversations()
+    _of_checkpoints()
     if not on_postgres:
         _covering_lists_of_live_runs()
         _covering_lists_of_questions()
@@ -1654,6 +1735,16 @@ def _of_conversations() -> None:
     _index("ix_vectors_document", "vectors", "namespace, document_id, chunk_index, id", "document_id IS NOT NULL")
     _index("ix_exchange_deliveries_open", "exchange_deliveries", "owner, ord", "acked_at IS NULL")
     _index("ix_exchange_deliveries_message", "exchange_deliveries", "message_id, owner")
+
+
+def _of_checkpoints() -> None:
+    _index("ix_checkpoint_threads_newest", "checkpoint_threads", "updated_at, id")
+    _index("ix_checkpoint_threads_expiry", "checkpoint_threads", "expires_at", "expires_at IS NOT NULL")
+    _index("ix_checkpoints_namespace", "checkpoints", "thread_id, namespace, seq")
+    _index("uq_checkpoints_seq", "checkpoints", "thread_id, seq", unique=True)
+    _index("ix_checkpoints_run", "checkpoints", "run_ref, thread_id", "run_ref IS NOT NULL")
+    by_number = "thread_id, namespace, channel, number"
+    _index("uq_checkpoint_values_number", "checkpoint_values", by_number, "encoding <> 'same'", unique=True)
 
 
 def _covering_lists_of_live_runs() -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
     from lastlight_state.aio.agent_log import AsyncAgentLog
+    from lastlight_state.aio.checkpoints import AsyncCheckpoints
     from lastlight_state.aio.conversations import AsyncConversations
     from lastlight_state.aio.journal import AsyncJournal
     from lastlight_state.aio.mailbox import AsyncMailboxes
@@ -80,6 +81,9 @@ class AsyncDomains:
 
     #: Messages stored once, orders of them, sessions, branches and forks.
     conversations: Part[AsyncConversations] = Part("lastlight_state.aio.conversations.AsyncConversations")
+
+    #: States of threads, one after the other, in bytes that only the caller can read.
+    checkpoints: Part[AsyncCheckpoints] = Part("lastlight_state.aio.checkpoints.AsyncCheckpoints")
 
 
 class AsyncTransaction(AsyncDomains):

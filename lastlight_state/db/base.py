@@ -33,6 +33,7 @@ RESERVED_PREFIXES = (
     "conversation_",
     "mailbox_",
     "maintenance_",
+    "checkpoint_",
 )
 
 #: Names of tables of this library, present or planned, that have no such prefix.
@@ -45,6 +46,7 @@ RESERVED_NAMES = frozenset(
         "scores",
         "vectors",
         "vector_namespaces",
+        "checkpoints",
         "tombstones",
         "import_ledger",
         "copy_progress",

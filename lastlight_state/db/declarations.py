@@ -43,7 +43,7 @@ class Setting:
 
 
 Most: TypeAlias = "int | Setting | None"
-"""The most bytes of UTF-8 that a caller may store in a column of text or JSON, or None for no limit."""
+"""The most bytes that a caller may store in a column (of text and JSON as UTF-8), or None for no limit."""
 
 
 class UndeclaredColumn(TypeError):
@@ -116,9 +116,9 @@ def json_column(
     return mapped_column(columns.Json, info={**info, **shaped}, **options)
 
 
-def bytes_column(*, personal: bool, **options: Any) -> MappedColumn[Any]:
-    """Return a column of bytes. An embedding tells of the text that it was made from."""
-    return mapped_column(columns.Bytes, info={"personal": personal}, **options)
+def bytes_column(*, personal: bool, most: Most = None, **options: Any) -> MappedColumn[Any]:
+    """Return a column of bytes, of at most ``most``. An embedding tells of the text that it was made from."""
+    return mapped_column(columns.Bytes, info={"personal": personal, "most": most}, **options)
 
 
 def facts_of(table: sa.Table) -> TableFacts:

@@ -1,8 +1,8 @@
 """Erase: takes one person out of conversations and chats, with a dry run and a receipt that does not name the person.
 
-Chats of connectors are deleted with their messages, inboxes of the exchange with their deliveries, and chunks with what
-they are of. Conversations and the executions of their agents keep their rows: their texts are emptied, and
-conversations forget whose they were.
+Chats of connectors are deleted with their messages, inboxes of the exchange with their deliveries, threads of
+checkpoints whole, and chunks with what they are of. Conversations and the executions of their agents keep their rows:
+their texts are emptied, and conversations forget whose they were.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from lastlight_state.db.statements import Family, RowT, Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import references, work
 from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
-from lastlight_state.maintenance.redact import chunks as texts, executions, inboxes, messages, orders, transitions
+from lastlight_state.maintenance.redact import (
+    chunks as texts,
+    executions,
+    inboxes,
+    messages,
+    orders,
+    threads,
+    transitions,
+)
 from lastlight_state.maintenance.redact.records import ErasePlan
 from lastlight_state.maintenance.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
 from lastlight_state.messaging.tables import MESSAGES as SAID, SESSIONS as CHATS
@@ -131,6 +139,7 @@ class Found(NamedTuple):
     chats: list[str]
     agent_sessions: list[str]
     transitions: list[str]
+    threads: list[str]
 
 
 #: Does one transaction's part of the work, and returns the rows by table.
@@ -158,9 +167,9 @@ class Erase(Repository):
         declared personal, the user above all; a branch without a user is of the user of its session. Chunks of these
         messages, sessions and branches are removed. Changes of status that the person made, and those of the person's
         sessions and branches, lose actor, reason and evidence. Chats of the person are removed with their messages, and
-        so are the inbox of the person in the exchange and the memberships in channels. Executions of the agent sessions
-        behind these chats and sessions lose their texts, unless another user has the agent session, too; log files are
-        not touched. What stands in a held session stays.
+        so are threads of checkpoints, the inbox in the exchange and the memberships in channels. Executions of the
+        agent sessions behind these chats and sessions lose their texts, unless another user has the agent session, too;
+        log files are not touched. What stands in a held session stays.
 
         Works in short transactions, but for the inbox, which is emptied in one, however many deliveries it has; doing
         it again goes on where it was interrupted. The receipt has counts and a digest of the name. Raises `Conflict`
@@ -204,6 +213,7 @@ def _found(unit: Unit, person: str) -> Found:
         [row["key"] for row in chats],
         sorted(behind),
         transitions.of(unit, person),
+        threads.of(unit, person),
     )
 
 
@@ -245,7 +255,7 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
     )
     counts["session_transitions"] = len(found.transitions)
     counts["progressions"] = orders.counted(unit, person)
-    counts += inboxes.counted(unit, person)
+    counts += inboxes.counted(unit, person) + threads.counted(unit, found.threads)
     counts["executions"] = executions.counted(unit, executions.own(unit, found.agent_sessions, person))
     counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
     counts["messaging_messages"] = sum(row["rows"] for row in rows(unit, _SAID, found.chats))
@@ -274,6 +284,7 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
     yield from (partial(_branches, person, ids) for ids in chunks(found.branches))
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
         yield partial(_chats, person, found.chats[first : first + CHATS_AT_ONCE])
+    yield from (partial(threads.remove, person, key) for key in found.threads)
 
 
 def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lastlight_state.checkpoints import models as checkpoints_models
 from lastlight_state.conversations import (
     guards as conversations_guards,
     indexes as conversations_indexes,
@@ -48,6 +49,7 @@ DECLARED_BY = (
     conversations_indexes,
     conversations_guards,
     conversations_views,
+    checkpoints_models,
 )
 
 #: Every table and index of the central schema.

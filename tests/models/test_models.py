@@ -34,6 +34,10 @@ RELATIONS = [(model, name) for model in MODELS for name in sa.inspect(model).rel
 STUB = Path(str(models.__file__)).with_suffix(".pyi")
 #: Mapped classes that are the library's own business.
 INTERNAL = {
+    "CheckpointModel",
+    "CheckpointThreadModel",
+    "CheckpointValueModel",
+    "CheckpointWriteModel",
     "CopyProgressModel",
     "ExchangeDeliveryModel",
     "ExchangeInboxModel",

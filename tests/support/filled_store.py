@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from support.journal.trees import element, text
 
 from lastlight_state import StateStore
+from lastlight_state.checkpoints import Content, NewCheckpoint, NewWrite
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession, Reason
 from lastlight_state.journal import NewEvent, NewScore, SandboxChanges, ToolOutcome
 from lastlight_state.messaging import ConversationKey, MessageDraft
@@ -82,6 +83,7 @@ def _fill(store: StateStore, now: datetime) -> None:
         _fill_outputs(store, n, now)
         _fill_chats_and_crons(store, n)
         _fill_conversations(store, n)
+        _fill_checkpoints(store, n)
 
 
 def _fill_journal(store: StateStore, n: int) -> None:
@@ -128,6 +130,14 @@ def _fill_conversations(store: StateStore, n: int) -> None:
     for i in range(ROWS if n == 0 else 0):
         c.exchange.send(NewMessage("user", n, id="circular", sender="chair"), to=f"member-{i}")
     c.lifecycle.transition("talk-0", "running", branch_id=f"branch-{n}", reason=Reason(evidence={"n": n}))
+
+
+def _fill_checkpoints(store: StateStore, n: int) -> None:
+    c, kept = store.checkpoints, Content("json", b"{}")
+    for thread in ("thread-0", f"thread-{n}"):
+        step = NewCheckpoint(f"step-{n}", kept, {"a": f"{n}"}, {"a": Content("json", b"%d" % n)}, metadata={"n": n})
+        c.put(thread, step, user="ana")
+        c.put_writes(thread, f"step-{n}", "task", [NewWrite(0, "a", kept)])
 
 
 def _fill_chats_and_crons(store: StateStore, n: int) -> None:

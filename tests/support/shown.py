@@ -83,6 +83,9 @@ def lists(store: Any) -> dict[str, Listed]:
         "outbox": (partial(store.conversations.exchange.outbox, "writer"), by_id),
         "deliveries": (partial(store.conversations.exchange.deliveries, "circular"), lambda item: item.owner),
         "members": (partial(store.conversations.exchange.members, "channel"), lambda item: item.member),
+        "checkpoint threads": (store.checkpoints.threads, lambda item: item.key),
+        "checkpoints": (partial(store.checkpoints.list, "thread-0"), by_id),
+        "whole checkpoints": (partial(store.checkpoints.history, "thread-0"), by_id),
         "crons": (s.crons.list, lambda item: item.name),
         "fires": (s.fires.list, by_id),
         "cron overrides": (s.overrides.list, lambda item: item.name),
@@ -149,6 +152,8 @@ def looks(store: Any, n: int) -> dict[str, Callable[[], Any]]:
         "branch": lambda: store.conversations.branches.get(f"branch-{n}"),
         "conversation message": lambda: store.conversations.messages.get(f"msg-{n}"),
         "chunk": lambda: store.conversations.vectors.get("ns-0", f"chunk-{n}"),
+        "checkpoint thread": lambda: store.checkpoints.thread(f"thread-{n}"),
+        "checkpoint": lambda: store.checkpoints.get("thread-0", f"step-{n}"),
         "cron": lambda: s.crons.get(f"cron-{n}"),
         "cron override": lambda: s.overrides.get(f"cron-{n}"),
     }

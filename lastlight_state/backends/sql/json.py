@@ -55,6 +55,16 @@ class object_of(FunctionElement[Any]):  # noqa: N801
     inherit_cache = True
 
 
+class has_members(FunctionElement[bool]):  # noqa: N801
+    """Whether a JSON object has the members of another one, which is given as text: ``has_members(document, text)``.
+
+    The other one's values are texts, numbers, flags and nulls. What is no object has none.
+    """
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
 class kind_of(FunctionElement[str]):  # noqa: N801
     """What the outermost value of a JSON column is: ``object``, ``array``, ``null`` …; NULL for what is not JSON."""
 
@@ -116,3 +126,21 @@ def _kind_on_sqlite(element: kind_of, compiler: SQLCompiler, **options: Any) -> 
 @compiles(kind_of, "postgresql")
 def _kind_on_postgres(element: kind_of, compiler: SQLCompiler, **options: Any) -> str:
     return f"jsonb_typeof({compiler.process(element.clauses, **options)})"
+
+
+@compiles(has_members, "sqlite")
+def _has_members_on_sqlite(element: has_members, compiler: SQLCompiler, **options: Any) -> str:
+    document, wanted = (compiler.process(part, **options) for part in element.clauses)
+    has = "has.key = wanted.key AND has.value IS wanted.value"
+    kinds = "replace(has.type, 'real', 'integer') = replace(wanted.type, 'real', 'integer')"
+    read = f"json_each(CASE WHEN json_valid({document}) AND json_type({document}) = 'object' THEN {document} END)"
+    return (
+        f"(NOT EXISTS (SELECT 1 FROM json_each({wanted}) AS wanted"
+        f" WHERE NOT EXISTS (SELECT 1 FROM {read} AS has WHERE {has} AND {kinds})))"
+    )
+
+
+@compiles(has_members, "postgresql")
+def _has_members_on_postgres(element: has_members, compiler: SQLCompiler, **options: Any) -> str:
+    document, wanted = (compiler.process(part, **options) for part in element.clauses)
+    return f"coalesce({document} @> CAST({wanted} AS JSONB), false)"

@@ -28,6 +28,7 @@ AMOUNTS = {
     "changes": "{rows} of {records} feeds",
     "journal": "{rows} of {records} runs",
     "cache": "{records} entries of the cache",
+    "checkpoints": "{records} threads of checkpoints with all their {rows}",
 }
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))
 

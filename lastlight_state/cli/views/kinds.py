@@ -63,6 +63,23 @@ RECEIPTS = (
     Column("ROWS", lambda found: sum(found.counts.values()), right=True),
 )
 
+THREADS = (
+    column("ID", is_id=True),
+    column("SCOPE", rank=2),
+    column("KEY", keep=True),
+    column("USER", rank=1),
+    column("UPDATED", "updated_at", keep=True),
+    column("EXPIRES", "expires_at", keep=True, rank=3),
+)
+CHECKPOINTS = (
+    column("ID", is_id=True),
+    column("NAMESPACE"),
+    column("SEQ", right=True, keep=True),
+    column("RUN", "run_ref", rank=2, keep=True),
+    column("AT", "created_at", keep=True),
+    column("METADATA", below=True),
+)
+
 
 def _sessions(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("messaging", "since", "run")
@@ -83,6 +100,11 @@ def _fires(store: Store, filters: Filters) -> Page[Any]:
 def _receipts(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("receipts", "since", "run")
     return store.receipts.list(state=filters.status, **filters.paging)
+
+
+def _threads(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("threads", "status", "since", "run")
+    return store.checkpoints.threads(**filters.paging)
 
 
 def _mailboxes(store: StateStore, filters: Filters) -> Page[Any]:
@@ -121,6 +143,14 @@ def _of_cron(store: Store, cron: Any) -> Mapping[str, Page[Any]]:
     return {"fires": store.schedules.fires.list(cron_name=cron.name)}
 
 
+def _thread(store: Store, key: str) -> Any:
+    return store.checkpoints.thread_of(key)
+
+
+def _of_thread(store: Store, thread: Any) -> Mapping[str, Page[Any]]:
+    return {"checkpoints": store.checkpoints.list(thread.key, scope=thread.scope)}
+
+
 #: By the word that ``ls`` takes.
 KINDS = {
     **talk_kinds.KINDS,
@@ -137,6 +167,7 @@ KINDS = {
         "cron", CRONS, _crons, "(no crons)", lambda store, key: store.schedules.crons.get(key), children=_of_cron
     ),
     "fires": Kind("fire", FIRES, _fires, "(no fires)", lambda store, key: store.schedules.fires.get(key)),
+    "threads": Kind("thread", THREADS, _threads, "(no threads)", _thread, children=_of_thread),
     "mailboxes": Kind("mailbox", MAILBOXES, _mailboxes, "(no mailboxes)"),
     "receipts": Kind("receipt", RECEIPTS, _receipts, "(no receipts)", lambda store, key: store.receipts.get(key)),
     **journal_kinds.KINDS,
@@ -147,6 +178,7 @@ KINDS = {
 COLUMNS = {
     "messages": MESSAGES,
     "fires": FIRES,
+    "checkpoints": CHECKPOINTS,
     **output_kinds.COLUMNS,
     **run_kinds.COLUMNS,
     **talk_kinds.COLUMNS,

@@ -11,7 +11,7 @@ from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.statements import among, bind, constant, number, prepared
 from lastlight_state.journal.tables import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.counters.counted import COUNTERS, Counter
-from lastlight_state.maintenance.doctor import chats, crons, mailboxes, talks
+from lastlight_state.maintenance.doctor import chats, crons, mailboxes, talks, threads
 from lastlight_state.maintenance.doctor.check import Check, Fault, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
@@ -250,7 +250,7 @@ def _left(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 CHECKS = (
     of_faults(ORPHANS, [*_ORPHANS, crons.UNKNOWN], talks.orphans),
-    of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES], mailboxes.numbers),
+    of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES, *threads.SEQUENCES], mailboxes.numbers),
     of_faults(STUCK, [*_STUCK, *talks.STUCKS], talks.silent, crons.stuck, chats.idle, mailboxes.claims),
     of_faults(AGREEMENT, [*_AGREEMENT, *_LEASES, *chats.AGREEMENTS, *talks.AGREEMENTS]),
     Check(LEFT, rows=_left),

@@ -19,13 +19,15 @@ class PrunePolicy:
     """What is to be removed: records of one kind that ended long enough ago and are not among the newest.
 
     ``kind`` is ``sessions`` (of conversations), ``runs``, ``executions`` (of no run), ``messaging``, ``fires``,
-    ``exchange``, ``changes``, ``journal`` (of runs), ``cache`` (of results) or ``orphans``. A record is removed only
+    ``exchange``, ``changes``, ``journal`` (of runs), ``cache`` (of results), ``checkpoints`` (of threads) or
+    ``orphans``. A record is removed only
     if it ended more than ``keep_days`` ago, is not among the ``keep_n`` that ended last, and nothing protects it; a
     session of a conversation counts from its last change, and running ones count among the last. None means the kind's
     own: 30 days and 100 records, for ``messaging`` 7 days and 0, for ``fires`` 35 days and 0.
     Of ``exchange`` and ``changes`` the oldest rows of each inbox or feed go, and ``keep_n`` of each stay, 0 by default;
     the last one always stays. Their records and ``ids`` are the owners of inboxes, and sessions. Entries of the cache
-    count from when they were stored; those that have expired go at any age, and ``keep_n`` counts the others. Of
+    count from when they were stored; those that have expired go at any age, and ``keep_n`` counts the others. So it is
+    with threads of checkpoints, which count from their last change and go with everything of theirs. Of
     ``journal`` the records are runs, which stay: of those that a prune of ``runs`` would find old enough events,
     signals, frames, tool calls and scores go, but for the last event and what the last frame is rebuilt from.
     Of ``orphans`` orders go that no session or branch owns, and messages that nothing refers to, by the age of their

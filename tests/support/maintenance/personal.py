@@ -39,6 +39,17 @@ ROWS: dict[str, dict[str, Any]] = {
         "agent_session_id": "agent",
     },
     "messaging_messages": {"session_id": "chat", "role": "user", "timestamp": AT},
+    "checkpoint_threads": {"id": "thread", "key": "k", "created_at": AT, "updated_at": AT},
+    "checkpoints": {
+        "thread_id": "thread", "id": "c", "seq": 1, "created_at": AT, "format": "f", "versions": "{}",
+    },
+    "checkpoint_values": {
+        "thread_id": "thread", "channel": "c", "version": "1", "number": 0, "anchor": 0, "encoding": "whole",
+        "format": "f", "size": 1, "digest": "d",
+    },
+    "checkpoint_writes": {
+        "thread_id": "thread", "checkpoint_id": "c", "task": "t", "idx": 0, "channel": "c", "format": "f",
+    },
     "executions": {
         "id": "turn", "trigger_type": "t", "trigger_id": "t", "skill": "s", "started_at": AT, "session_id": "agent",
     },

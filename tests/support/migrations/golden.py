@@ -69,7 +69,8 @@ def statements(columns: dict[str, set[str]], revision: str, product: str) -> Ite
 
 def _insert(table: str, row: Row, product: str) -> str:
     values = ", ".join(_literal(value, product) for value in row.values())
-    return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values});"
+    names = ", ".join(f'"{name}"' if name == "user" else name for name in row)
+    return f"INSERT INTO {table} ({names}) VALUES ({values});"
 
 
 def _literal(value: Any, product: str) -> str:

@@ -6,6 +6,7 @@ or a column brings its rows here.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import Any
 
@@ -599,6 +600,83 @@ STORY: dict[str, list[Row]] = {
             "embedding": struct.pack("<2f", 3.0, -4.0),
             "chunk_metadata": {"lang": "en"},
             "content": "Releases are cut on Tuesdays ✓",
+        },
+    ],
+    "checkpoint_threads": [
+        {
+            "id": "thread-1",
+            "scope": "support",
+            "key": "ana's question",
+            "created_at": at("11:10:00.000"),
+            "updated_at": at("11:11:00.000"),
+            "expires_at": at("23:00:00.000"),
+            "user": "ana",
+        },
+    ],
+    "checkpoints": [
+        {
+            "thread_id": "thread-1",
+            "namespace": "",
+            "id": "step-1",
+            "seq": 1,
+            "created_at": at("11:10:00.000"),
+            "format": "json",
+            "metadata": {"step": 1},
+            "versions": {"messages": "1"},
+            "body": b"{}",
+        },
+        {
+            "thread_id": "thread-1",
+            "namespace": "",
+            "id": "step-2",
+            "seq": 2,
+            "parent_id": "step-1",
+            "run_ref": "run-1",
+            "created_at": at("11:11:00.000"),
+            "format": "json",
+            "versions": {"messages": "2"},
+            "body": b"{}",
+        },
+    ],
+    "checkpoint_values": [
+        {
+            "thread_id": "thread-1",
+            "namespace": "",
+            "channel": "messages",
+            "version": "1",
+            "number": 0,
+            "anchor": 0,
+            "encoding": "whole",
+            "format": "json",
+            "size": 10,
+            "digest": hashlib.sha256(b'["hello"] ').hexdigest(),
+            "body": b'["hello"] ',
+        },
+        {
+            "thread_id": "thread-1",
+            "namespace": "",
+            "channel": "messages",
+            "version": "2",
+            "number": 0,
+            "anchor": 0,
+            "encoding": "same",
+            "format": "json",
+            "size": 10,
+            "digest": hashlib.sha256(b'["hello"] ').hexdigest(),
+            "body": b"",
+        },
+    ],
+    "checkpoint_writes": [
+        {
+            "thread_id": "thread-1",
+            "namespace": "",
+            "checkpoint_id": "step-2",
+            "task": "task-1",
+            "idx": 0,
+            "path": "",
+            "channel": "messages",
+            "format": "json",
+            "body": b'"and then?"',
         },
     ],
     "session_transitions": [

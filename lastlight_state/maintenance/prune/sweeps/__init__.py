@@ -1,13 +1,15 @@
-"""What is pruned in a way of its own: beginnings of inboxes, feeds and journals, the cache of results, orphans."""
+"""What is pruned in a way of its own: beginnings of inboxes, feeds and journals, what expires, orphans."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lastlight_state.maintenance.prune.sweeps.cache import CACHE_SWEEP
 from lastlight_state.maintenance.prune.sweeps.conversations import CHANGES_SWEEP, EXCHANGE
+from lastlight_state.maintenance.prune.sweeps.expiring import CACHE_SWEEP, CHECKPOINTS_SWEEP
 from lastlight_state.maintenance.prune.sweeps.journal import JOURNAL
 from lastlight_state.maintenance.prune.sweeps.orphans import ORPHANS
 from lastlight_state.maintenance.prune.sweeps.sweep import Sweep
 
-SWEEPS: Mapping[str, Sweep] = {sweep.name: sweep for sweep in (EXCHANGE, CHANGES_SWEEP, JOURNAL, CACHE_SWEEP, ORPHANS)}
+SWEEPS: Mapping[str, Sweep] = {
+    sweep.name: sweep for sweep in (EXCHANGE, CHANGES_SWEEP, JOURNAL, CACHE_SWEEP, CHECKPOINTS_SWEEP, ORPHANS)
+}

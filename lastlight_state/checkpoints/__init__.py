@@ -1,0 +1,30 @@
+"""Checkpoints: the states of threads, in bytes that only the caller can read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lastlight_state.lazy import public
+
+if TYPE_CHECKING:
+    from lastlight_state.checkpoints.arguments import (
+        Content as Content,
+        NewCheckpoint as NewCheckpoint,
+        NewWrite as NewWrite,
+    )
+    from lastlight_state.checkpoints.face import Checkpoints as Checkpoints
+    from lastlight_state.checkpoints.records import (
+        Checkpoint as Checkpoint,
+        CheckpointSummary as CheckpointSummary,
+        CheckpointThread as CheckpointThread,
+        CheckpointWrite as CheckpointWrite,
+    )
+
+public(
+    globals(),
+    {
+        "arguments": "Content NewCheckpoint NewWrite",
+        "face": "Checkpoints",
+        "records": "Checkpoint CheckpointSummary CheckpointThread CheckpointWrite",
+    },
+)

@@ -1,0 +1,316 @@
+"""Checkpoints: the states of a thread, one after the other, in bytes that only the caller can read.
+
+A thread is found by its key within a scope, and made by the first that writes to it. Each of its checkpoints names the
+version of every channel, and brings the values of those that are new; what stayed the same is not stored again, and a
+value that changed little is stored as the change since the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from lastlight_state.checkpoints import checks, reading, removing, statements as sql, values, words
+from lastlight_state.checkpoints.arguments import NewCheckpoint, NewWrite
+from lastlight_state.checkpoints.records import Checkpoint, CheckpointSummary, CheckpointThread
+from lastlight_state.checkpoints.shown import WholeRow
+from lastlight_state.checkpoints.tables import CHECKPOINTS
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.listed import as_list
+from lastlight_state.db.records import Page
+from lastlight_state.db.repository import UNSET, Repository, UnsetType
+from lastlight_state.db.statements import Row, Statement
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict, StaleVersion
+from lastlight_state.ids import new_id
+
+
+class Checkpoints(Repository):
+    """``store.checkpoints``"""
+
+    def put(
+        self,
+        thread: str,
+        checkpoint: NewCheckpoint,
+        *,
+        scope: str = "",
+        user: str | None = None,
+        ttl: timedelta | None = None,
+        after: str | UnsetType | None = UNSET,
+        other: words.Other = "refuse",
+    ) -> CheckpointSummary:
+        """Store a checkpoint with its new values, whole or not at all. The thread is made if there is none.
+
+        One of the same id in its namespace is replaced in its place. ``user`` and ``ttl`` are of the thread: whose it
+        is, and how long it lives from now on; without them both stay. With ``after`` the checkpoint is stored only if
+        the latest one of its namespace has that id, or if there is none for None: else `StaleVersion`, so that of two
+        who go on with a thread one is refused. Raises `AlreadyExists` where a version has another value already, unless
+        with ``other="keep"`` that one stays, `InvalidValue` and `PayloadTooLarge`.
+        """
+        now = self._now()
+        draft = checks.draft(checkpoint, now)
+        place = self._place(thread, scope, now, user, ttl)
+        keep = valid.word("other", other, words.OTHERS) == "keep"
+        if after is not UNSET:
+            valid.optional("after", after)
+
+        def work(unit: Unit) -> CheckpointSummary:
+            thread_id = _touched(unit, place)
+            row = {**draft.row, "thread_id": thread_id}
+            if after is not UNSET:
+                _refuse_other(unit, row, (scope, thread, row["namespace"]), after)
+            values.store(unit, thread_id, row["namespace"], draft.versions, draft.values, keep=keep)
+            [stored] = unit.all(CheckpointSummary.of, sql.PUT, row)
+            return stored
+
+        return self._writing(work, repeatable=True)
+
+    def put_writes(
+        self,
+        thread: str,
+        checkpoint_id: str,
+        task: str,
+        writes: Sequence[NewWrite],
+        *,
+        namespace: str = "",
+        scope: str = "",
+        taken: words.Taken = "keep",
+    ) -> None:
+        """Store what a task wrote after a checkpoint, all of it or nothing.
+
+        The checkpoint may be stored later. Of two writes of a task with one ``idx`` the first stays, or with
+        ``taken="replace"`` the last. Raises `InvalidValue` and `PayloadTooLarge`.
+        """
+        now = self._now()
+        own = {
+            "namespace": checks.namespace(namespace),
+            "checkpoint_id": valid.identifier("checkpoint_id", checkpoint_id),
+            "task": valid.identifier("task", task),
+        }
+        rows = checks.writes(writes)
+        statement = sql.PUT_WRITE[valid.word("taken", taken, words.TAKEN)]
+        place = self._place(thread, scope, now, None, None)
+
+        def work(unit: Unit) -> None:
+            thread_id = _touched(unit, place)
+            for row in rows:
+                unit.change(statement, {**row, **own, "thread_id": thread_id})
+
+        if rows:
+            self._writing(work, repeatable=True)
+
+    def get(self, thread: str, checkpoint_id: str | None = None, *, namespace: str = "", scope: str = "") -> Checkpoint:
+        """The whole checkpoint, the latest of the namespace without an id. Raises `NotFound`, and `CorruptData`."""
+        found = self.find(thread, checkpoint_id, namespace=namespace, scope=scope)
+        if found is None:
+            raise valid.not_found(words.CHECKPOINT, (scope, thread, namespace, checkpoint_id or "latest"))
+        return found
+
+    def find(
+        self, thread: str, checkpoint_id: str | None = None, *, namespace: str = "", scope: str = ""
+    ) -> Checkpoint | None:
+        """The whole checkpoint, or None. As `get`."""
+        given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
+        if checkpoint_id is None:
+            return self._whole(sql.LATEST, given)
+        return self._whole(sql.GET, {**given, "id": valid.sought("checkpoint_id", checkpoint_id)})
+
+    def list(
+        self,
+        thread: str,
+        *,
+        namespace: str | None = None,
+        before: str | None = None,
+        where: dict[str, Any] | None = None,
+        scope: str = "",
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> Page[CheckpointSummary]:
+        """A page of a thread's checkpoints, newest first, of one namespace or of all. An unknown thread has none.
+
+        ``before`` is the id of a checkpoint, of the namespace "" if none is named: those that were stored before it.
+        ``where`` are members that the metadata must have, with texts, numbers, flags or None: a walk along the list.
+        Raises `NotFound` for an unknown ``before``.
+        """
+        given = self._filters(thread, scope, namespace, before, where)
+        return self._page(sql.LIST, CheckpointSummary.of, given, limit, page_token)
+
+    def history(
+        self,
+        thread: str,
+        *,
+        namespace: str | None = None,
+        before: str | None = None,
+        where: dict[str, Any] | None = None,
+        scope: str = "",
+        limit: int = 20,
+        page_token: str | None = None,
+    ) -> Page[Checkpoint]:
+        """A page of whole checkpoints, as `list`, in four statements. Raises `CorruptData` as `get`."""
+        given = self._filters(thread, scope, namespace, before, where)
+        valid.page_limit(limit)
+
+        def work(unit: Unit) -> Page[Checkpoint]:
+            found = sql.HISTORY.page(unit, _row, limit=limit, page_token=page_token, given=given)
+            made = reading.whole(unit, found.items)
+            return Page.of({"items": tuple(made), "next_page_token": found.next_page_token, "damaged": found.damaged})
+
+        return self._viewing(work)
+
+    def copy(self, thread: str, target: str, *, scope: str = "", target_scope: str | None = None) -> int:
+        """Copy a thread whole under another key; how many checkpoints it has.
+
+        Raises `NotFound`, and `Conflict` ``thread_not_empty`` if the target has checkpoints or values already.
+        """
+        source = checks.place(thread, scope)
+        now = self._now()
+        place = self._place(target, scope if target_scope is None else target_scope, now, None, None)
+
+        def work(unit: Unit) -> int:
+            found = self._locked(unit, source)
+            whose = unit.find(CheckpointThread.of, sql.GET_THREAD, source)
+            kept = {} if whose is None else {"user": whose.user, "expires_at": whose.expires_at}
+            target_id = _touched(unit, {**place, **kept})
+            if target_id == found or unit.value(sql.COUNT, {"thread_id": target_id}):
+                raise Conflict(f"thread {target!r:.80} has checkpoints already", code="thread_not_empty")
+            *_, copied = [
+                unit.change(statement, {"thread_id": found, "target_id": target_id}) for statement in sql.COPY
+            ]
+            return copied
+
+        return self._writing(work, repeatable=True)
+
+    def delete(self, thread: str, *, scope: str = "") -> int:
+        """Remove a thread with everything of it; how many checkpoints it had. An unknown thread had none."""
+        place = checks.sought(thread, scope)
+
+        def work(unit: Unit) -> int:
+            found = unit.row(sql.LOCK, place)
+            return 0 if found is None else removing.thread(unit, found["id"])[str(CHECKPOINTS.name)]
+
+        return self._writing(work, repeatable=True)
+
+    def delete_runs(self, run_refs: Collection[str]) -> int:
+        """Remove the checkpoints that these runs made, in all threads, with their writes; how many there were.
+
+        Values that other checkpoints name stay.
+        """
+        refs = checks.run_refs(run_refs)
+        if not refs:
+            return 0
+        wanted = {"runs": as_list([{"id": one} for one in refs])}
+
+        def work(unit: Unit) -> int:
+            threads = sorted({row["thread_id"] for row in unit.rows(sql.OF_RUNS, wanted)})
+            for at in range(0, len(threads), 500):
+                unit.rows(*sql.LOCK_MANY.of(threads[at : at + 500]))
+            places: dict[str, set[removing.Place]] = {}
+            for row in unit.rows(sql.OF_RUNS, wanted):
+                places.setdefault(row["thread_id"], set()).add((row["namespace"], row["id"]))
+            return sum(removing.checkpoints(unit, one, places[one]) for one in threads if one in places)
+
+        return self._writing(work, repeatable=True)
+
+    def keep_latest(self, thread: str, *, keep: int = 1, from_ancestors: Collection[str] = (), scope: str = "") -> int:
+        """Remove all checkpoints of a thread but the last ``keep`` of each namespace; how many went.
+
+        ``from_ancestors`` are channels whose values are made of the writes of ancestors: those stay as well, back to
+        the nearest that has a value of each. Raises `NotFound` for an unknown thread.
+        """
+        place = checks.sought(thread, scope)
+        number = valid.number("keep", keep, least=1)
+        channels = checks.channels(from_ancestors)
+
+        def work(unit: Unit) -> int:
+            found = self._locked(unit, place)
+            return removing.checkpoints(unit, found, removing.superseded(unit, found, number, channels))
+
+        return self._writing(work, repeatable=True)
+
+    def expire(self, thread: str, at: datetime | None, *, scope: str = "") -> CheckpointThread:
+        """Set when a prune may remove the thread, None for never. Until then it is there. Raises `NotFound`."""
+        given = {**checks.sought(thread, scope), "expires_at": None if at is None else aware_utc("at", at)}
+        found = self._changed(CheckpointThread.of, sql.EXPIRE, given, repeatable=True)
+        if found is None:
+            raise valid.not_found(words.THREAD, (scope, thread))
+        return found
+
+    def thread(self, thread: str, *, scope: str = "") -> CheckpointThread:
+        """The thread itself. Raises `NotFound`."""
+        given = checks.sought(thread, scope)
+        return self._one(CheckpointThread.of, sql.GET_THREAD, given, kind=words.THREAD, key=(scope, thread))
+
+    def thread_of(self, thread_id: str) -> CheckpointThread:
+        """The thread of an ``id``, as receipts and plans name it. Raises `NotFound`."""
+        given = {"thread_id": valid.sought("thread_id", thread_id)}
+        return self._one(CheckpointThread.of, sql.THREAD_OF, given, kind=words.THREAD, key=thread_id)
+
+    def threads(
+        self,
+        *,
+        scope: str | None = None,
+        user: str | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> Page[CheckpointThread]:
+        """A page of threads, those first that changed last."""
+        given = {
+            "scope": None if scope is None else valid.sought("scope", scope),
+            "user": None if user is None else valid.sought("user", user),
+        }
+        return self._page(sql.THREAD_LIST, CheckpointThread.of, given, limit, page_token)
+
+    def _place(self, thread: str, scope: str, now: datetime, user: str | None, ttl: timedelta | None) -> Row:
+        """The row of a thread that may be new."""
+        return {
+            **checks.place(thread, scope),
+            "id": new_id(),
+            "created_at": now,
+            "updated_at": now,
+            "expires_at": checks.end(now, ttl),
+            "user": checks.user(user),
+        }
+
+    def _whole(self, statement: Statement[WholeRow], given: Row) -> Checkpoint | None:
+        def work(unit: Unit) -> Checkpoint | None:
+            row = unit.row(statement, given)
+            return None if row is None else reading.whole(unit, [row])[0]
+
+        return self._viewing(work)
+
+    def _filters(
+        self, thread: str, scope: str, namespace: str | None, before: str | None, where: dict[str, Any] | None
+    ) -> Row:
+        place = checks.sought(thread, scope)
+        space = None if namespace is None else valid.sought("namespace", namespace)
+        given: Row = {"thread": place, "namespace": space, "before": None, "where": checks.members(where)}
+        if before is not None:
+            one = {**place, "namespace": space or "", "id": valid.sought("before", before)}
+            given["before"] = self._value(sql.SEQ, one)
+            if given["before"] is None:
+                raise valid.not_found(words.CHECKPOINT, (scope, thread, space or "", before))
+        return given
+
+    def _locked(self, unit: Unit, place: Row) -> str:
+        found = unit.row(sql.LOCK, place)
+        if found is None:
+            raise valid.not_found(words.THREAD, (place["scope"], place["key"]))
+        return found["id"]
+
+
+def _touched(unit: Unit, place: Row) -> str:
+    """Return the id of the thread, made if it is new and locked in any case."""
+    [found] = unit.rows(sql.TOUCH, place)
+    return found["id"]
+
+
+def _row(row: WholeRow) -> WholeRow:
+    return row
+
+
+def _refuse_other(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:
+    found = unit.value(sql.LATEST_ID, row)
+    if found != after:
+        raise StaleVersion(words.CHECKPOINT, key, expected=after, found=found)

@@ -1,0 +1,154 @@
+"""Tables of the checkpoints domain: threads, checkpoints, values of channels by version, and pending writes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, MappedColumn, mapped_column
+
+from lastlight_state.checkpoints import words
+from lastlight_state.db.base import Base
+from lastlight_state.db.declarations import (
+    KIB,
+    MIB,
+    bytes_column,
+    described,
+    json_column,
+    person_column,
+    text_column,
+    word_column,
+)
+from lastlight_state.db.indexes import where
+
+#: A value, the body of a checkpoint, and a write.
+_VALUE, _BODY = 64 * MIB, 16 * MIB
+
+
+def _thread() -> MappedColumn[str]:
+    return text_column(None, ForeignKey("checkpoint_threads.id"), primary_key=True, personal=False)
+
+
+def _namespace() -> MappedColumn[str]:
+    return text_column(KIB, primary_key=True, server_default=text("''"), personal=False)
+
+
+def _format() -> MappedColumn[str]:
+    return text_column(64, personal=False)
+
+
+class CheckpointThreadModel(Base):
+    """Checkpoints that belong together, found by a key within a scope."""
+
+    __tablename__ = "checkpoint_threads"
+    __table_args__ = (
+        UniqueConstraint("scope", "key"),
+        described(
+            "threads of checkpoints, by scope and key",
+            pruned_as=("checkpoints",),
+            erased="removed",
+            newest=("created_at", "updated_at"),
+        ),
+    )
+
+    id: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    scope: Mapped[str] = text_column(256, server_default=text("''"), personal=False)
+    key: Mapped[str] = text_column(512, personal=False)
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    user: Mapped[str | None] = person_column(256)
+
+
+class CheckpointModel(Base):
+    """The state of a thread at one moment: its own bytes, and which version each channel had."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = described(
+        "checkpoints of threads, with the version of each channel",
+        pruned_as=("checkpoints",),
+        erased="removed",
+        newest=("created_at",),
+    )
+
+    thread_id: Mapped[str] = _thread()
+    namespace: Mapped[str] = _namespace()
+    id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    seq: Mapped[int]
+    parent_id: Mapped[str | None] = text_column(256, personal=False)
+    run_ref: Mapped[str | None] = text_column(256, personal=False)
+    created_at: Mapped[datetime]
+    format: Mapped[str] = _format()
+    metadata_: Mapped[Any] = json_column(256 * KIB, name="metadata", personal=True, shape=dict, nullable=True)
+    versions: Mapped[Any] = json_column(MIB, personal=False, shape=dict, nullable=False)
+    body: Mapped[bytes] = bytes_column(most=_BODY, personal=True)
+
+
+class CheckpointValueModel(Base):
+    """The value that a channel had at a version: whole, the change since a number before, or the same as a number."""
+
+    __tablename__ = "checkpoint_values"
+    __table_args__ = described(
+        "values of channels by version, whole or as changes",
+        pruned_as=("checkpoints",),
+        erased="removed",
+    )
+
+    thread_id: Mapped[str] = _thread()
+    namespace: Mapped[str] = _namespace()
+    channel: Mapped[str] = text_column(512, primary_key=True, personal=False)
+    version: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    number: Mapped[int]
+    anchor: Mapped[int]
+    encoding: Mapped[str] = word_column(words.ENCODINGS)
+    format: Mapped[str] = _format()
+    size: Mapped[int]
+    digest: Mapped[str] = text_column(None, personal=False)
+    body: Mapped[bytes] = bytes_column(most=_VALUE, personal=True)
+
+
+class CheckpointWriteModel(Base):
+    """What a task wrote to a channel after a checkpoint, before the next one. The checkpoint may come after it."""
+
+    __tablename__ = "checkpoint_writes"
+    __table_args__ = described(
+        "what tasks wrote after a checkpoint, before the next one",
+        pruned_as=("checkpoints",),
+        erased="removed",
+    )
+
+    thread_id: Mapped[str] = _thread()
+    namespace: Mapped[str] = _namespace()
+    checkpoint_id: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    task: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    idx: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    path: Mapped[str] = text_column(4 * KIB, server_default=text("''"), personal=False)
+    channel: Mapped[str] = text_column(512, personal=False)
+    format: Mapped[str] = _format()
+    body: Mapped[bytes] = bytes_column(most=_VALUE, personal=True)
+
+
+_thread_c, _checkpoint = CheckpointThreadModel.__table__.c, CheckpointModel.__table__.c
+_value = CheckpointValueModel.__table__.c
+
+#: Lists of threads, and prunes by age.
+Index("ix_checkpoint_threads_newest", _thread_c.updated_at, _thread_c.id)
+#: Prunes of what has expired.
+Index("ix_checkpoint_threads_expiry", _thread_c.expires_at, **where("expires_at IS NOT NULL"))
+#: The latest checkpoint of a namespace, and lists of it.
+Index("ix_checkpoints_namespace", _checkpoint.thread_id, _checkpoint.namespace, _checkpoint.seq)
+#: The next number of a thread, and lists of all its namespaces.
+Index("uq_checkpoints_seq", _checkpoint.thread_id, _checkpoint.seq, unique=True)
+#: Deletion by run.
+Index("ix_checkpoints_run", _checkpoint.run_ref, _checkpoint.thread_id, **where("run_ref IS NOT NULL"))
+#: What a value is rebuilt from.
+Index(
+    "uq_checkpoint_values_number",
+    _value.thread_id,
+    _value.namespace,
+    _value.channel,
+    _value.number,
+    unique=True,
+    **where("encoding <> 'same'"),
+)

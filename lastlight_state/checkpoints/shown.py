@@ -1,0 +1,84 @@
+"""Rows as statements show them that are not whole rows of one table (`rows`): what records are made of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypedDict
+
+
+class CheckpointSummaryRow(TypedDict):
+    """What a `CheckpointSummary` is made of."""
+
+    thread_id: str
+    namespace: str
+    id: str
+    seq: int
+    parent_id: str | None
+    run_ref: str | None
+    created_at: datetime
+    format: str
+    metadata: Any
+
+
+class WholeRow(CheckpointSummaryRow):
+    """What is read of a whole checkpoint."""
+
+    versions: Any
+    body: bytes
+
+
+class WriteRow(TypedDict):
+    """What a `CheckpointWrite` is made of, and which checkpoint it belongs to."""
+
+    namespace: str
+    checkpoint_id: str
+    task: str
+    idx: int
+    path: str
+    channel: str
+    format: str
+    body: bytes
+
+
+class NamedRow(TypedDict):
+    """A value as it is named by its version, without its bytes."""
+
+    namespace: str
+    channel: str
+    version: str
+    number: int
+    anchor: int
+    encoding: str
+    format: str
+    size: int
+    digest: str
+
+
+class LastRow(TypedDict):
+    """The last value of a channel."""
+
+    channel: str
+    number: int
+    anchor: int
+    format: str
+    digest: str
+
+
+class StoredRow(TypedDict):
+    """A value as it is stored."""
+
+    namespace: str
+    channel: str
+    number: int
+    anchor: int
+    encoding: str
+    body: bytes
+
+
+class PlaceRow(TypedDict):
+    """Where a checkpoint stands."""
+
+    thread_id: str
+    namespace: str
+    id: str
+    seq: int

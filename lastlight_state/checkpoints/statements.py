@@ -1,0 +1,300 @@
+"""The statements of checkpoints. Those about many rows get them as one parameter, so each is one statement."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.backends.sql.json import has_members, member_of
+from lastlight_state.checkpoints.rows import CheckpointThreadRow
+from lastlight_state.checkpoints.shown import (
+    CheckpointSummaryRow,
+    LastRow,
+    NamedRow,
+    PlaceRow,
+    StoredRow,
+    WholeRow,
+    WriteRow,
+)
+from lastlight_state.checkpoints.tables import CHECKPOINTS, THREADS, VALUES, WRITES
+from lastlight_state.db import columns
+from lastlight_state.db.base import later_of
+from lastlight_state.db.listed import listed
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
+
+
+class IdRow(TypedDict):
+    """A thread."""
+
+    id: str
+
+
+class SeqRow(TypedDict):
+    """The number of a checkpoint."""
+
+    seq: int
+
+
+_t, _c, _v, _w = THREADS.c, CHECKPOINTS.c, VALUES.c, WRITES.c
+
+_HERE = sa.and_(_t.scope == bind("scope", _t.scope), _t.key == bind("key", _t.key))
+#: The thread that statements name by its key.
+_THREAD = sa.select(_t.id).where(_HERE).scalar_subquery()
+
+#: Make the thread, or note that it has changed. It is locked then, so that one writer of a thread follows another.
+_made = insert(THREADS).values({column.name: bind(column.name, column) for column in THREADS.columns})
+TOUCH = prepared(
+    _made.on_conflict_do_update(
+        index_elements=[_t.scope, _t.key],
+        set_={
+            "updated_at": later_of(_t.updated_at, _made.excluded.updated_at),
+            "expires_at": sa.func.coalesce(_made.excluded.expires_at, _t.expires_at),
+            "user": sa.func.coalesce(_made.excluded.user, _t.user),
+        },
+    ).returning(_t.id),
+    IdRow,
+)
+GET_THREAD = prepared(sa.select(*_t).where(_HERE), CheckpointThreadRow)
+THREAD_OF = prepared(sa.select(*_t).where(_t.id == bind("thread_id", _t.id)), CheckpointThreadRow)
+LOCK = prepared(sa.select(_t.id).where(_HERE).with_for_update(), IdRow)
+LOCK_MANY = Family("id", lambda ids: sa.select(_t.id).where(_t.id.in_(ids)).order_by(_t.id).with_for_update(), IdRow)
+EXPIRE = prepared(
+    sa.update(THREADS).where(_HERE).values(expires_at=bind("expires_at", _t.expires_at)).returning(*_t),
+    CheckpointThreadRow,
+)
+THREAD_LIST = Listing(
+    "checkpoint_threads",
+    list(THREADS.columns),
+    order=(_t.updated_at, _t.id),
+    filters={"scope": _t.scope == bind("scope", _t.scope), "user": _t.user == bind("user", _t.user)},
+    row=CheckpointThreadRow,
+)
+
+
+def _of_thread(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """The rows of the thread with the parameter ``thread_id``."""
+    column = table.c.thread_id
+    return column == bind("thread_id", column)
+
+
+def _in_namespace(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    column = table.c.namespace
+    return sa.and_(_of_thread(table), column == bind("namespace", column))
+
+
+# Checkpoints.
+
+_SUMMARY = [_c[name] for name in CheckpointSummaryRow.__annotations__]
+_WHOLE = [*_SUMMARY, _c.versions, _c.body]
+_of_this = sa.and_(_c.thread_id == _THREAD, _c.namespace == bind("namespace", _c.namespace))
+
+_seq = sa.select(sa.func.coalesce(sa.func.max(_c.seq), number(0)) + number(1)).where(_of_thread(CHECKPOINTS))
+_put = insert(CHECKPOINTS).values(
+    {column.name: bind(column.name, column) for column in CHECKPOINTS.columns if column.name != "seq"}
+    | {"seq": _seq.scalar_subquery()}
+)
+#: Store a checkpoint under the next number of its thread, or put it in the place of the one that has its id.
+PUT = prepared(
+    _put.on_conflict_do_update(
+        index_elements=[_c.thread_id, _c.namespace, _c.id],
+        set_={name: _put.excluded[name] for name in ("parent_id", "run_ref", "format", "metadata", "versions", "body")},
+    ).returning(*_SUMMARY),
+    CheckpointSummaryRow,
+)
+LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)), IdRow)
+LATEST = prepared(sa.select(*_WHOLE).where(_of_this).order_by(_c.seq.desc()).limit(number(1)), WholeRow)
+GET = prepared(sa.select(*_WHOLE).where(_of_this, _c.id == bind("id", _c.id)), WholeRow)
+SEQ = prepared(sa.select(_c.seq).where(_of_this, _c.id == bind("id", _c.id)), SeqRow)
+COUNT = prepared(sa.select(sa.func.count()).select_from(CHECKPOINTS).where(_of_thread(CHECKPOINTS)))
+
+_FILTERS = {
+    "thread": _c.thread_id == _THREAD,
+    "namespace": _c.namespace == bind("namespace", _c.namespace),
+    "before": _c.seq < bind("before", _c.seq),
+    "where": has_members(_c.metadata, sa.bindparam("where", type_=columns.Text)),
+}
+LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=CheckpointSummaryRow)
+HISTORY = Listing("checkpoints.history", _WHOLE, order=(_c.seq,), filters=_FILTERS, row=WholeRow)
+
+#: The checkpoints that runs made.
+_PLACED = (_c.thread_id, _c.namespace, _c.id, _c.seq)
+OF_RUNS = prepared(
+    sa.select(*_PLACED)
+    .where(_c.run_ref.is_not(None), _c.run_ref.in_(sa.select(member_of(listed("runs").c.value, "id"))))
+    .order_by(_c.thread_id, _c.namespace, _c.seq),
+    PlaceRow,
+)
+
+
+class LineRow(TypedDict):
+    """A checkpoint of a namespace, without its content."""
+
+    namespace: str
+    id: str
+    parent_id: str | None
+    versions: Any
+
+
+#: All checkpoints of a thread, the newest first, for who decides what stays.
+LINES = prepared(
+    sa.select(_c.namespace, _c.id, _c.parent_id, _c.versions)
+    .where(_of_thread(CHECKPOINTS))
+    .order_by(_c.namespace, _c.seq.desc()),
+    LineRow,
+)
+
+
+# Values.
+
+
+def _names(name: str) -> sa.ColumnElement[str]:
+    return member_of(listed("wanted").c.value, name)
+
+
+_named = [_v[name] for name in NamedRow.__annotations__]
+
+
+def _wanted(*members: str) -> Any:
+    """The rows of the parameter ``wanted``, with these members as texts.
+
+    Where rows of a table are looked up for them, each names the thread: a condition of its own on the thread would have
+    SQLite walk all rows of the thread, and look for each among the wanted ones.
+    """
+    each = listed("wanted")
+    return sa.select(*(member_of(each.c.value, name).label(name) for name in members)).subquery("w")
+
+
+_by_version = _wanted("thread", "namespace", "channel", "version")
+#: The values of versions, without their bytes.
+NAMED = prepared(
+    sa.select(*_named)
+    .select_from(_by_version)
+    .join(
+        VALUES,
+        sa.and_(
+            _v.thread_id == _by_version.c.thread,
+            _v.namespace == _by_version.c.namespace,
+            _v.channel == _by_version.c.channel,
+            _v.version == _by_version.c.version,
+        ),
+    ),
+    NamedRow,
+)
+_IS_STORED = _v.encoding != constant("same")
+
+_by_channel = _wanted("thread", "namespace", "channel")
+_others = VALUES.alias("others")
+_greatest = (
+    sa.select(_others.c.number)
+    .where(
+        _others.c.thread_id == _by_channel.c.thread,
+        _others.c.namespace == _by_channel.c.namespace,
+        _others.c.channel == _by_channel.c.channel,
+        _others.c.encoding != constant("same"),
+    )
+    .order_by(_others.c.number.desc())
+    .limit(number(1))
+    .scalar_subquery()
+)
+#: The last values of channels.
+LASTS = prepared(
+    sa.select(_v.channel, _v.number, _v.anchor, _v.format, _v.digest)
+    .select_from(_by_channel)
+    .join(
+        VALUES,
+        sa.and_(
+            _v.thread_id == _by_channel.c.thread,
+            _v.namespace == _by_channel.c.namespace,
+            _v.channel == _by_channel.c.channel,
+            _v.number == _greatest,
+            _IS_STORED,
+        ),
+    ),
+    LastRow,
+)
+
+_by_number = _wanted("thread", "namespace", "channel", "number")
+#: Stored values of these numbers, in no order: to sort them would copy their bytes.
+STORED = prepared(
+    sa.select(*(_v[name] for name in StoredRow.__annotations__))
+    .select_from(_by_number)
+    .join(
+        VALUES,
+        sa.and_(
+            _v.thread_id == _by_number.c.thread,
+            _v.namespace == _by_number.c.namespace,
+            _v.channel == _by_number.c.channel,
+            _v.number == sa.cast(_by_number.c.number, columns.Integer),
+            _IS_STORED,
+        ),
+    ),
+    StoredRow,
+)
+ADD_VALUE = prepared(sa.insert(VALUES).values({column.name: bind(column.name, column) for column in VALUES.columns}))
+#: All values of a thread, without their bytes, for who decides what stays.
+INVENTORY = prepared(sa.select(*_named).where(_of_thread(VALUES)), NamedRow)
+
+
+# Writes.
+
+
+def _putting(*, replace: bool) -> Statement:
+    row = insert(WRITES).values({column.name: bind(column.name, column) for column in WRITES.columns})
+    if not replace:
+        return prepared(row.on_conflict_do_nothing())
+    changed = {name: row.excluded[name] for name in ("path", "channel", "format", "body")}
+    return prepared(row.on_conflict_do_update(index_elements=list(WRITES.primary_key), set_=changed))
+
+
+#: By what happens to one whose place is taken.
+PUT_WRITE = {"keep": _putting(replace=False), "replace": _putting(replace=True)}
+_by_checkpoint = _wanted("thread", "namespace", "id")
+WRITES_OF = prepared(
+    sa.select(*(_w[name] for name in WriteRow.__annotations__))
+    .select_from(_by_checkpoint)
+    .join(
+        WRITES,
+        sa.and_(
+            _w.thread_id == _by_checkpoint.c.thread,
+            _w.namespace == _by_checkpoint.c.namespace,
+            _w.checkpoint_id == _by_checkpoint.c.id,
+        ),
+    )
+    .order_by(_w.path, _w.task, _w.idx),
+    WriteRow,
+)
+
+
+# Removal and copies.
+
+
+def _removing(table: sa.Table, *keys: str) -> Statement:
+    """Remove the rows of a thread whose keys stand in ``wanted``."""
+    each = _wanted(*keys)
+    these = sa.tuple_(*(table.c[name] for name in keys)).in_(sa.select(*each.columns))
+    return prepared(sa.delete(table).where(_of_thread(table), these))
+
+
+REMOVE_CHECKPOINTS = _removing(CHECKPOINTS, "namespace", "id")
+REMOVE_VALUES = _removing(VALUES, "namespace", "channel", "version")
+#: The writes of checkpoints. The list has their ids as ``checkpoint_id``.
+REMOVE_WRITES = _removing(WRITES, "namespace", "checkpoint_id")
+
+#: The tables of a thread's rows, those that refer to others first.
+TABLES = (WRITES, VALUES, CHECKPOINTS)
+#: By the table, the thread itself last.
+REMOVE_ALL = {str(table.name): prepared(sa.delete(table).where(_of_thread(table))) for table in TABLES}
+REMOVE_ALL[str(THREADS.name)] = prepared(sa.delete(THREADS).where(_t.id == bind("thread_id", _t.id)))
+
+
+def _copying(table: sa.Table) -> Statement:
+    shown = [bind("target_id", one) if one.name == "thread_id" else one for one in table.columns]
+    names = [one.name for one in table.columns]
+    found = sa.select(*shown).where(_of_thread(table))
+    return prepared(sa.insert(table).from_select(names, found, include_defaults=False))
+
+
+COPY = [_copying(table) for table in TABLES]

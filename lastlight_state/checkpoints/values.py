@@ -1,0 +1,202 @@
+"""Values of channels in their rows: whole, as the change since one before, or the same as one before.
+
+The values of a channel are numbered, and ``anchor`` is the number of the whole one that a value is rebuilt from. The
+k-th behind it is a change against the one whose k has the lowest bit cleared: 7 against 6, 6 against 4, 4 against 0.
+So a value takes at most seven rows, which are known by their numbers, and no more than about twice its bytes; and what
+grows a little with each step is stored with the logarithm of the interval instead of its length. A value that equals
+the last one has a row without bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from lastlight_state.checkpoints import changes, statements as sql, words
+from lastlight_state.checkpoints.arguments import Content
+from lastlight_state.checkpoints.shown import LastRow, NamedRow, StoredRow
+from lastlight_state.checkpoints.tables import VALUES
+from lastlight_state.db.listed import as_list
+from lastlight_state.db.statements import Row
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import AlreadyExists, CorruptData
+
+_log = logging.getLogger("lastlight_state.checkpoints")
+
+#: A namespace, a channel and a version.
+Name: TypeAlias = tuple[str, str, str]
+#: A namespace and a channel.
+Line: TypeAlias = tuple[str, str]
+#: The stored rows of a channel by their numbers.
+Stored: TypeAlias = Mapping[int, StoredRow]
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def chain(anchor: int, number: int) -> list[int]:
+    """Return the numbers of the values that one is rebuilt from, the whole one first and itself last."""
+    found = [number]
+    while (behind := found[-1] - anchor) > 0:
+        found.append(anchor + (behind & (behind - 1)))
+    return found[::-1]
+
+
+def store(
+    unit: Unit,
+    thread_id: str,
+    namespace: str,
+    versions: Mapping[str, str],
+    values: Mapping[str, Content],
+    *,
+    keep: bool = False,
+) -> None:
+    """Store the values of these channels under their versions, in a thread that is locked.
+
+    A version that has its value already keeps it. Raises `AlreadyExists` where that is another one, unless ``keep``.
+    """
+    named = {(namespace, channel, versions[channel]): value for channel, value in values.items()}
+    for known in _named(unit, thread_id, named):
+        given_one = named.pop(_name(known))
+        if not keep:
+            _refuse_other(known, given_one)
+    if not named:
+        return
+    given = {"thread_id": thread_id, "namespace": namespace}
+    channels = as_list([{"thread": thread_id, "namespace": namespace, "channel": channel} for _, channel, _ in named])
+    last = {row["channel"]: row for row in unit.rows(sql.LASTS, {"wanted": channels})}
+    told = {channel: digest(value.data) for (_, channel, _), value in named.items()}
+    bases = {
+        (namespace, channel): chain(row["anchor"], row["number"] + 1)[:-1]
+        for channel, row in last.items()
+        if told[channel] != row["digest"] and not _is_full(row)
+    }
+    stored = _stored(unit, thread_id, bases)
+    rows = [
+        {
+            **given,
+            "channel": channel,
+            "version": version,
+            "format": value.format,
+            "size": len(value.data),
+            "digest": told[channel],
+            **_encoded(value.data, told[channel], last.get(channel), stored[namespace, channel]),
+        }
+        for (_, channel, version), value in named.items()
+    ]
+    if len(rows) == 1:
+        unit.change(sql.ADD_VALUE, rows[0])
+    else:
+        unit.insert(VALUES, sql.ADD_VALUE, rows)
+
+
+def read(unit: Unit, thread_id: str, names: Collection[Name]) -> dict[Name, Content]:
+    """Return the values of those of these versions that have one, in two statements.
+
+    Raises `CorruptData` for one that cannot be rebuilt as it was stored.
+    """
+    rows = _named(unit, thread_id, names)
+    numbers: dict[Line, set[int]] = defaultdict(set)
+    for row in rows:
+        numbers[_line(row)].update(chain(row["anchor"], row["number"]))
+    stored = _stored(unit, thread_id, numbers)
+    rebuilt: dict[tuple[Line, int], bytes] = {}
+    found = {}
+    for row in rows:
+        at = (_line(row), row["number"])
+        if at not in rebuilt:
+            data = _rebuilt(stored[_line(row)], chain(row["anchor"], row["number"]))
+            if data is None or digest(data) != row["digest"]:
+                key = (thread_id, *_name(row))
+                raise CorruptData(str(VALUES.name), key, "body", problem="does not rebuild the value that was stored")
+            rebuilt[at] = data
+        found[_name(row)] = Content(row["format"], rebuilt[at])
+    return found
+
+
+def needed(rows: Sequence[NamedRow], named: Iterable[Name]) -> set[Name]:
+    """Return the versions among these rows that must stay for the named ones: they, and what rebuilds them."""
+    wanted = set(named)
+    numbers: dict[Line, set[int]] = defaultdict(set)
+    for row in rows:
+        if _name(row) in wanted:
+            numbers[_line(row)].update(chain(row["anchor"], row["number"]))
+    bases = {_name(row) for row in rows if row["encoding"] != "same" and row["number"] in numbers[_line(row)]}
+    return bases | {_name(row) for row in rows if _name(row) in wanted}
+
+
+def _name(row: NamedRow) -> Name:
+    return row["namespace"], row["channel"], row["version"]
+
+
+def _line(row: NamedRow | StoredRow) -> Line:
+    return row["namespace"], row["channel"]
+
+
+def _is_full(last: LastRow) -> bool:
+    """True if the value behind this one is stored whole."""
+    return last["number"] + 1 - last["anchor"] >= words.WHOLE_INTERVAL
+
+
+def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedRow]:
+    wanted = [
+        {"thread": thread_id, "namespace": namespace, "channel": channel, "version": version}
+        for namespace, channel, version in names
+    ]
+    return unit.rows(sql.NAMED, {"wanted": as_list(wanted)}) if wanted else []
+
+
+def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -> Mapping[Line, Stored]:
+    """Return the stored rows of these numbers, as far as there are any."""
+    found: dict[Line, dict[int, StoredRow]] = defaultdict(dict)
+    wanted = [
+        {"thread": thread_id, "namespace": namespace, "channel": channel, "number": number}
+        for (namespace, channel), several in numbers.items()
+        for number in several
+    ]
+    if wanted:
+        for row in unit.rows(sql.STORED, {"wanted": as_list(wanted)}):
+            found[_line(row)][row["number"]] = row
+    return found
+
+
+def _encoded(data: bytes, told: str, last: LastRow | None, stored: Stored) -> Row:
+    """Return how a value is stored behind the last one of its channel. ``stored`` are the rows of its base."""
+    if last is None:
+        return {"number": 0, "anchor": 0, "encoding": "whole", "body": data}
+    if told == last["digest"]:
+        return {"number": last["number"], "anchor": last["anchor"], "encoding": "same", "body": b""}
+    number, anchor = last["number"] + 1, last["anchor"]
+    if not _is_full(last):
+        base = _rebuilt(stored, chain(anchor, number)[:-1])
+        if base is None:
+            _log.warning("a value of %r is stored whole, because those before cannot be rebuilt", last["channel"])
+        else:
+            change = changes.change(base, data)
+            if sum(len(row["body"]) for row in stored.values()) + len(change) <= 2 * len(data):
+                return {"number": number, "anchor": anchor, "encoding": "change", "body": change}
+    return {"number": number, "anchor": number, "encoding": "whole", "body": data}
+
+
+def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | None:
+    """Return the value of the last of these numbers, None where the rows do not give it."""
+    data = b""
+    for number in numbers:
+        row = stored.get(number)
+        if row is None or (row["encoding"] == "whole") is not (number == numbers[0]):
+            return None
+        try:
+            data = changes.changed(data, row["body"]) if row["encoding"] == "change" else row["body"]
+        except ValueError:
+            return None
+    return data
+
+
+def _refuse_other(known: NamedRow, value: Content) -> None:
+    if known["digest"] != digest(value.data) or known["format"] != value.format:
+        raise AlreadyExists(words.VALUE, _name(known), problem="already exists with other content")

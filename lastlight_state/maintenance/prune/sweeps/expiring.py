@@ -1,0 +1,223 @@
+"""Records that may expire: those that have, at any age, and those that are old. Results, and threads of checkpoints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.checkpoints.statements import TABLES
+from lastlight_state.checkpoints.tables import THREADS
+from lastlight_state.db.indexes import through
+from lastlight_state.db.statements import Family, Row, Statement, bind, exactly, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.maintenance.prune import places
+from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, OneStage, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.references import KeyRow, family, rows
+from lastlight_state.outputs.tables import CACHE
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of records that may expire, and how they are found.
+
+    ``newest`` is the index of ages, ``expiry`` that of what expires. ``children`` are the columns that hold the key in
+    the tables whose rows go with a record.
+    """
+
+    key: sa.Column[Any]
+    age: sa.Column[Any]
+    expires_at: sa.Column[Any]
+    newest: str
+    expiry: str
+    children: tuple[sa.Column[Any], ...] = ()
+
+    @property
+    def expired(self) -> sa.ColumnElement[bool]:
+        """Whether a record has expired."""
+        return sa.and_(self.expires_at.is_not(None), self.expires_at <= bind("now", self.expires_at))
+
+    @property
+    def valid(self) -> sa.ColumnElement[bool]:
+        """Whether it has not."""
+        return sa.or_(self.expires_at.is_(None), self.expires_at > bind("now", self.expires_at))
+
+    @property
+    def old(self) -> sa.ColumnElement[bool]:
+        """Whether a record is old enough, and not among the newest."""
+        until_age, until_key = exactly("until_age", self.age), bind("until_key", self.key)
+        return sa.and_(self.age <= until_age, sa.tuple_(self.age, self.key) < sa.tuple_(until_age, until_key))
+
+    def by_expiry(self, statement: sa.Select[Any]) -> sa.Select[Any]:
+        """Return the statement about what has expired."""
+        return through(statement.where(self.expired), self.key.table, self.expiry)
+
+    def by_age(self, statement: sa.Select[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        """Return the statement about records with these conditions, by their ages."""
+        return through(statement.where(*conditions), self.key.table, self.newest)
+
+
+class Statements:
+    """The statements. A record that has expired counts as such, however old it is."""
+
+    def __init__(self, source: Source) -> None:
+        key, age = source.key, source.age
+        keys = sa.select(key.label("key"))
+        expired = source.by_expiry(keys).order_by(source.expires_at).limit(number(LOOK))
+        old = source.by_age(keys, source.old).order_by(age, key).limit(number(LOOK))
+        either = sa.or_(source.expired, source.old)
+
+        def among(several: Any) -> sa.Select[Any]:
+            return keys.where(key.in_(several), either).order_by(key)
+
+        self.known = family(lambda several: keys.where(key.in_(several)), KeyRow)
+        #: The last of the valid records that are kept. It reads the expired ones between them, too, which all go.
+        self.boundary = prepared(
+            source.by_age(sa.select(age.label("age"), key.label("key")), source.valid)
+            .order_by(age.desc(), key.desc())
+            .limit(number(1))
+            .offset(sa.bindparam("kept", type_=sa.Integer())),
+            places.Ended,
+        )
+        self.look_expired, self.look_old = prepared(expired, KeyRow), prepared(old, KeyRow)
+        self.lock_expired, self.lock_old = prepared(_locking(expired), KeyRow), prepared(_locking(old), KeyRow)
+        self.chosen = family(among, KeyRow)
+        self.lock_chosen = family(lambda several: _locking(among(several)), KeyRow)
+        self._count(source)
+
+    def _count(self, source: Source) -> None:
+        key, amount = source.key, sa.select(sa.func.count().label("rows"))
+        own, keys = amount.select_from(key.table), sa.select(key)
+        going = (source.by_expiry(keys), source.by_age(keys, source.old, source.valid))
+        self.count_expired = prepared(source.by_expiry(own))
+        self.count_old = prepared(source.by_age(own, source.old, source.valid))
+        #: How many rows go with what has expired, and with what is old, by table.
+        self.count_children = {
+            str(child.table.name): [prepared(amount.select_from(child.table).where(child.in_(one))) for one in going]
+            for child in source.children
+        }
+        self.measure = {str(child.table.name): _counting(child) for child in source.children}
+        self.remove = {str(one.table.name): _removal(one) for one in (*source.children, key)}
+
+
+def _counting(column: sa.Column[Any]) -> Family:
+    return family(lambda keys: sa.select(sa.func.count().label("rows")).where(column.in_(keys)))
+
+
+def _removal(column: sa.Column[Any]) -> Family:
+    return family(lambda keys: sa.delete(column.table).where(column.in_(keys)))
+
+
+def _locking(statement: sa.Select[Any]) -> sa.Select[Any]:
+    return statement.with_for_update(skip_locked=True)
+
+
+class Expiring(OneStage):
+    """A kind whose records expire. Whoever puts a new one in place of an expired one meanwhile keeps it."""
+
+    keep_days = 30
+    keep_n = 100
+
+    def __init__(self, name: str, record: str, source: Source) -> None:
+        self.name = name
+        self.record = record
+        self.statements = Statements(source)
+        self.tables = tuple(self.statements.remove)
+        self._table = self.tables[-1]
+
+    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+        """Return those of these records that there are."""
+        return {row["key"] for row in rows(unit, self.statements.known, keys)}
+
+    def bounded(self, unit: Unit, terms: Terms) -> Terms:
+        """The terms with the place before which records are old enough, and not among the newest valid ones."""
+        return places.bounded(unit, self.statements.boundary, terms, now=_now(terms))
+
+    def look(self, unit: Unit, terms: Terms, _after: Any) -> Look:
+        """Return the next batch of removable records. It needs no cursor: removed ones are not found again."""
+        s = self.statements
+        return Look(_next(unit, terms, s.look_expired, s.look_old, s.chosen), None)
+
+    def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
+        """Remove records of about ``most`` rows that may go now. Those that somebody has locked are passed over.
+
+        A record goes whole, also if it alone has more.
+        """
+        s, gone = self.statements, Counter[str]()
+        whole = len(self.tables) > 1
+        while gone.total() < most:
+            keys = _next(unit, terms, s.lock_expired, s.lock_old, s.lock_chosen)
+            if not keys:
+                break
+            for some in ([key] for key in keys) if whole else (keys[: most - gone.total()],):
+                for table, family_of in s.remove.items():
+                    gone[table] += unit.change(*family_of.of(some))
+                if gone.total() >= most:
+                    break
+        return Removal(+gone, more=gone.total() >= most)
+
+    def tally(self, unit: Unit, terms: Terms) -> Tally:
+        """Return the records that would go."""
+        found, s, values = Tally(), self.statements, _values(terms)
+        if terms["ids"] is None:
+            looks = (s.look_expired, s.look_old)
+            found.add(dict.fromkeys(row["key"] for look in looks for row in unit.rows(look, values)))
+            found.records = sum(unit.value(count, values) for count in (s.count_expired, s.count_old))
+            for table, counts in s.count_children.items():
+                found.counts[table] = sum(unit.value(count, values) for count in counts)
+        else:
+            keys = [row["key"] for row in rows(unit, s.chosen, terms["ids"], values)]
+            found.add(keys)
+            for table, counting in s.measure.items():
+                found.counts[table] = sum(row["rows"] for row in rows(unit, counting, keys))
+        found.counts[self._table] = found.records
+        return found
+
+
+def _next(
+    unit: Unit, terms: Terms, expired: Statement[KeyRow], old: Statement[KeyRow], chosen: Family[KeyRow]
+) -> list[str]:
+    """Return some records that may go, those that have expired first."""
+    values = _values(terms)
+    if terms["ids"] is not None:
+        return [row["key"] for row in rows(unit, chosen, terms["ids"], values)][:LOOK]
+    return [row["key"] for row in unit.rows(expired, values) or unit.rows(old, values)]
+
+
+def _values(terms: Terms) -> Row:
+    age, key = places.read(terms["until"])
+    return {"now": _now(terms), "until_age": age, "until_key": key}
+
+
+def _now(terms: Terms) -> datetime:
+    """Return the time at which the prune began."""
+    return cutoff(terms) + timedelta(days=terms["keep_days"])
+
+
+CACHE_SWEEP = Expiring(
+    "cache",
+    "cached_output",
+    Source(
+        CACHE.c.cache_key,
+        CACHE.c.created_at,
+        CACHE.c.expires_at,
+        newest="ix_output_cache_newest",
+        expiry="ix_output_cache_expiry",
+    ),
+)
+CHECKPOINTS_SWEEP = Expiring(
+    "checkpoints",
+    "checkpoint_thread",
+    Source(
+        THREADS.c.id,
+        THREADS.c.updated_at,
+        THREADS.c.expires_at,
+        newest="ix_checkpoint_threads_newest",
+        expiry="ix_checkpoint_threads_expiry",
+        children=tuple(table.c.thread_id for table in TABLES),
+    ),
+)
