@@ -29,6 +29,7 @@ from benchmarks import (
     run_logs,
     runs,
     seed,
+    sharing,
     vectors,
 )
 from benchmarks.databases import Side, sides
@@ -73,6 +74,8 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
             yield from _on_each(databases, group)
     if only in (None, "seed"):
         yield from seed.results(databases)
+    if only in (None, "sharing"):
+        yield from sharing.results()
     if only in (None, "lines"):
         yield from lines.results()
     if only in (None, "run_logs"):

@@ -51,6 +51,8 @@ GOALS: dict[tuple[str, str], float] = {
     ("awaited write", "postgresql"): 1.5,
     ("awaited write, 16 tasks", "sqlite"): 1.3,
     ("awaited write, 16 tasks", "postgresql"): 1.5,
+    ("write, full, 64 threads", "sqlite"): 0.2,
+    ("write, full, 64 tasks", "sqlite"): 0.2,
     ("import", "python"): 1.5,
     ("import and use the store's name", "python"): 1.7,
     ("check", "command"): 2.0,

@@ -20,11 +20,12 @@ from lastlight_state.backends import connect
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.db.ends import complete, labelled, run_hooks
 from lastlight_state.db.joined import joined, undo
 from lastlight_state.db.lent import lend
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Face
-from lastlight_state.db.scope import OpenedScope, StoreScope, TransactionScope, complete, labelled, run_hooks
+from lastlight_state.db.scope import OpenedScope, StoreScope, TransactionScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendBusy, BackendError, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
@@ -308,12 +309,11 @@ class StateStore(Domains):
         with self._block(checkout, label) as unit:
             scope = TransactionScope(unit, self.metrics)
             try:
-                undone = partial(self.backend.rollback, checkout)
-                yield _held(Transaction(self._context, scope, undone, claim), claim)
+                yield _held(Transaction(self._context, scope, partial(self.backend.rollback, checkout), claim), claim)
             finally:
                 scope.end()
         self._scope.committed()
-        run_hooks(unit, self.metrics, label)
+        run_hooks(unit.hooks, self.metrics, label)
 
     @block
     def _block(self, checkout: Checkout, label: str | None) -> Iterator[Unit]:

@@ -160,7 +160,11 @@ class Losing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._left = -1
-        attempt = StoreScope._attempt
+        for name in ("_attempt", "_together"):
+            self._lose(monkeypatch, name)
+
+    def _lose(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        attempt = getattr(StoreScope, name)
 
         def losing(scope: StoreScope, mode: Mode, *given: Any) -> Any:
             done = attempt(scope, mode, *given)
@@ -170,7 +174,7 @@ class Losing:
                 raise BackendUnavailable("the connection was lost", outcome="unknown", repeats=1)
             return done
 
-        monkeypatch.setattr(StoreScope, "_attempt", losing)
+        monkeypatch.setattr(StoreScope, name, losing)
 
     def outcomes(self, call: Callable[[], object]) -> set[str]:
         """What a call does that loses the answer of its first unit, of its second and so on, until one raises."""

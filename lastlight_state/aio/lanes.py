@@ -10,8 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lastlight_state.backends import patience
 from lastlight_state.backends.patience import Patience
@@ -25,6 +24,8 @@ Call = Callable[[], Any]
 #: block looks whether the loop is closed. A loop drops the callback in which a signal's handler raises, and one that
 #: such an exception ends may leave a task that nobody will ever resume.
 _AGAIN = 0.25
+#: Seconds after which a thread looks for calls that nobody has woken it for, because an exception cut that off.
+_HEAL = 60.0
 
 
 class Outcome(asyncio.Future[Any]):
@@ -125,11 +126,63 @@ def _settle(outcome: Outcome, result: Any, error: BaseException | None) -> None:
         outcome.set_exception(error)
 
 
+class Waiting(Generic[T]):
+    """A queue of items. Of the threads that wait for one, the one that came last gets it: its data is still at hand.
+
+    To wake a thread costs more than most calls do. So no other thread is woken where one has said `soon`.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[T] = deque()
+        self._gates: list[threading.Lock] = []
+        self._soon: list[None] = []
+
+    def put(self, item: T) -> None:
+        """Add an item, and see that a thread comes for it."""
+        self._items.append(item)
+        if len(self._items) > len(self._soon):
+            self._wake()
+
+    def soon(self) -> None:
+        """Say that this thread is about to `get`."""
+        self._soon.append(None)
+
+    def get(self, seconds: float = _HEAL) -> T:
+        """Wait for an item. Raises `TimeoutError` if none comes within these seconds. Only after `soon`."""
+        items, gates, soon = self._items, self._gates, self._soon
+        try:
+            item = items.popleft()
+        except IndexError:
+            soon.pop()
+        else:
+            soon.pop()
+            return item
+        while True:
+            gate = patience.closed_gate()
+            gates.append(gate)
+            is_woken = not items and gate.acquire(timeout=seconds)
+            if not is_woken:
+                try:
+                    gates.remove(gate)
+                except ValueError:  # somebody wakes this thread for an item that another one may be needed for
+                    if len(items) > 1:
+                        self._wake()
+            with suppress(IndexError):
+                return items.popleft()
+            if not is_woken:
+                raise TimeoutError
+
+    def _wake(self) -> None:
+        if self._gates:
+            with suppress(IndexError):
+                patience.wake(self._gates.pop())
+
+
 class _Calls:
     """The calls of a lane and its threads. Threads refer to this alone, so that an unused `Lane` can be collected."""
 
     def __init__(self) -> None:
-        self.queue: SimpleQueue[tuple[Outcome, Completions] | Call | None] = SimpleQueue()
+        self.queue: Waiting[tuple[Outcome, Completions] | Call | None] = Waiting()
         self.outstanding: set[Outcome] = set()
         self.threads: list[threading.Thread] = []
         #: For a lane of one block: ends it.
@@ -138,13 +191,15 @@ class _Calls:
 
     def serve(self) -> None:
         told: Completions | None = None
+        self.queue.soon()
         while True:
             watches = told is not None and (told.waiting or self.abandon is not None)
             try:
-                item = self.queue.get(timeout=_AGAIN if watches else None)
-            except Empty:
+                item = self.queue.get(_AGAIN) if watches else self.queue.get()
+            except TimeoutError:
                 if told is not None:
                     self._look_after(told)
+                self.queue.soon()
                 continue
             if item is None:
                 self.queue.put(None)  # for the other threads
@@ -152,6 +207,7 @@ class _Calls:
             if callable(item):
                 with suppress(BaseException):
                     item()
+                self.queue.soon()
             else:
                 self._make(*item)
                 told = item[1]
@@ -171,19 +227,19 @@ class _Calls:
 
     def _make(self, outcome: Outcome, completions: Completions) -> None:
         call = outcome.take()
-        if call is None:
-            self.outstanding.discard(outcome)
-            return
-        patience.lend(outcome.patience)
-        try:
-            result = call()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who awaits
-            self.outstanding.discard(outcome)
-            completions.put(outcome, None, error)
-        else:
-            self.outstanding.discard(outcome)
-            completions.put(outcome, result, None)
-        patience.lend(None)
+        result, raised = None, None
+        if call is not None:
+            patience.lend(outcome.patience)
+            try:
+                result = call()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who awaits
+                raised = error
+            patience.lend(None)
+        self.outstanding.discard(outcome)
+        self.queue.soon()  # before the loop is told, which may have the next call at once
+        if call is not None:
+            completions.put(outcome, result, raised)
+        del raised
 
 
 class Lane:

@@ -185,7 +185,7 @@ class AsyncStateStore(AsyncDomains):
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._lanes = _StoreRunner(store._scope, writers=1 if store.backend.one_writer else store.settings.pool_size)
+        self._lanes = _StoreRunner(store._scope, writers=store.backend.writers or store.settings.pool_size)
         super().__init__(store, self._lanes)
 
     #: As `StateStore.open`, with the same parameters; awaited.

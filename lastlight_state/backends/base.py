@@ -57,7 +57,7 @@ class Checkout(Turn):
     execute: Any = None
     owner: Any = None
     before: Any = None
-    broken = undone = refuses_writes = False  # undone: what the unit wrote was rolled back by the caller
+    broken = refuses_writes = undone = begun = False  # undone: rolled back by the caller; begun: ONE that others join
     is_awaited = False  # whether it is asynchronous, and used from a greenlet
     backend: Any  # None for a connection that is a caller's; such a checkout is never entered
 
@@ -153,7 +153,6 @@ class Backend(NamedLocks, Upkeep, ABC):
     location: str
     #: Counters of the store that the backend belongs to.
     metrics: Metrics = Metrics()
-
     #: For how many seconds one statement waits for a lock; 0 where that has no limit.
     lock_seconds: float = 0.0
     #: Whether opening a store migrates unless told otherwise.
@@ -162,8 +161,9 @@ class Backend(NamedLocks, Upkeep, ABC):
     writes_definitions: bool = False
     #: What `migration` holds, in words for a person who plans an upgrade.
     migration_lock: str
-    #: Whether units that write wait for one another in this process, so that more threads for them would only queue.
-    one_writer: bool
+    #: How many threads write for coroutines: more would only wait for one another. None: one for each connection.
+    writers: int | None
+    shares_commits: bool = False  # of units that wait for one another
     #: Whether several writes can travel as one statement (data-modifying WITH).
     writes_in_ctes: bool
     #: Whether to read a column that stands behind a large value takes as long as to read that value.

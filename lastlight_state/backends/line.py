@@ -13,15 +13,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from contextvars import Context, copy_context
 from itertools import islice
 from threading import get_ident
+from typing import Literal
 
 from lastlight_state.backends import patience
-from lastlight_state.errors import NestedTransaction
+from lastlight_state.errors import BackendBusy, NestedTransaction
 from lastlight_state.unwinding import Held
 
 #: How often those who wait look whether those in front are still there.
 LOOK_SECONDS = 0.05
+
+
+class Parted(BackendBusy):
+    """Turns that one of them did together were undone: each is done again, alone."""
 
 
 class Turn(Held):
@@ -30,6 +38,29 @@ class Turn(Held):
     #: Where its thread waits, if it had to.
     gate: threading.Lock | None = None
     thread: int = 0
+    #: Whether whoever has the place may do what this one waits for (`lastlight_state.backends.sqlite.sharing`).
+    shares = False
+    #: The context to do it in, while it waits and nobody has taken it over: who pops it does it.
+    offered: list[Context] | None = None
+    #: Who has taken it over.
+    group: Group | None = None
+
+    def make(self) -> None:
+        """Do what it waits for. Only where it `shares`."""
+
+    def withdraw(self) -> bool:
+        """Have nobody else do it from now on. False if somebody has begun to, whose outcome is to be waited for."""
+        if self.offered:
+            with suppress(IndexError):
+                self.offered.pop()
+                return True
+        return self.group is None
+
+
+class Group:
+    """Turns that one of them does together, while the others wait."""
+
+    state: Literal["open", "committing", "committed"] = "open"
 
 
 class Line:
@@ -43,7 +74,10 @@ class Line:
         return len(self._turns)
 
     def enter(self, turn: Turn, timeout: float) -> bool:
-        """Wait for at most ``timeout`` seconds; whether it has a place now. `leave` in any case that raises."""
+        """Wait for at most ``timeout`` seconds; whether it has a place now, or needs none because its group is done.
+
+        `leave` in any case that raises.
+        """
         turn.thread = get_ident()
         self._turns.append(turn)
         return len(self._turns) <= self._places or self._wait(turn, timeout)
@@ -51,12 +85,26 @@ class Line:
     def leave(self, turn: Turn) -> None:
         """Give up the place, or waiting for one. Whoever is not in the line, is not in it afterwards either."""
         turns = self._turns
+        if turn.offered:
+            turn.withdraw()
         try:
             turns.remove(turn)
         except ValueError:
             return
         if len(turns) >= self._places:
             self._call_forward()
+
+    def waiting(self) -> list[Turn]:
+        """Return those who wait, in their order."""
+        return list(islice(self._turns.copy(), self._places, None))
+
+    def dismiss(self, turns: Sequence[Turn]) -> None:
+        """Let those go who wait, and need no place any more."""
+        for turn in turns:
+            with suppress(ValueError):  # it has gone
+                self._turns.remove(turn)
+            if turn.gate is not None:
+                patience.wake(turn.gate)
 
     def serves(self, turn: Turn) -> bool:
         """Whether it has a place."""
@@ -65,17 +113,23 @@ class Line:
     def _wait(self, turn: Turn, timeout: float) -> bool:
         gate = turn.gate = patience.closed_gate()
         end = patience.until(timeout)
+        if turn.shares:
+            turn.offered = [copy_context()]
         while True:
+            group = turn.group
+            if group is not None and group.state == "committed":
+                return True
             self._dismiss_the_gone()
             served = self._served()
             if turn in served:
+                turn.withdraw()
                 return True
             self._refuse_itself(turn, served)
             left = end - time.monotonic()
-            if left <= 0:
+            if left <= 0 and turn.withdraw():
                 self.leave(turn)
                 return False
-            patience.wait(gate, min(left, LOOK_SECONDS))
+            _wait_at(gate, turn, min(left, LOOK_SECONDS))
 
     def _dismiss_the_gone(self) -> None:
         for turn in self._served():
@@ -95,3 +149,15 @@ class Line:
     def _served(self) -> list[Turn]:
         """Those who have a place."""
         return list(islice(self._turns.copy(), self._places))
+
+
+def _wait_at(gate: threading.Lock, turn: Turn, seconds: float) -> None:
+    """Wait for a moment. What somebody has begun to do for this turn is waited for without any limit."""
+    if turn.group is not None:
+        gate.acquire(timeout=LOOK_SECONDS)
+        return
+    try:
+        patience.wait(gate, max(seconds, 0))
+    except BackendBusy:
+        if turn.withdraw():
+            raise

@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.util.concurrency import in_greenlet
 
 from lastlight_state.backends.sql.endings import ending_word
-from lastlight_state.db.scope import StoreScope, refuse_dead, run_hooks
+from lastlight_state.db.ends import refuse_dead, run_hooks
+from lastlight_state.db.scope import StoreScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import MisuseError
 from lastlight_state.metrics import Metrics
@@ -206,7 +207,7 @@ class _Follower:
         if waiting:
             connection.connection.commit()
         for one in waiting:
-            run_hooks(one.unit, one.metrics)
+            run_hooks(one.unit.hooks, one.metrics)
 
     def _rolled_back(self, connection: Connection) -> None:
         self._waiting = []

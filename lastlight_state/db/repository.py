@@ -82,8 +82,8 @@ class Repository:
 
     `_find`, `_one`, `_all`, `_value` and `_page` read with one statement, `_changed` writes with one. Where something
     is decided between statements, a work (a function of the `Unit` that it runs in) is handed to ``_reading``,
-    ``_viewing``, ``_once``, ``_writing`` or ``_chained`` (`db.scope`). Public methods are `guarded`: an argument of
-    the wrong type is `InvalidValue`, also where a method takes its type for granted.
+    ``_viewing``, ``_once``, ``_apart``, ``_writing`` or ``_chained`` (`db.scope`). Public methods are `guarded`: an
+    argument of the wrong type is `InvalidValue`, also where a method takes its type for granted.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -103,6 +103,7 @@ class Repository:
         self._reading = scope.reading
         self._viewing = scope.viewing
         self._once = scope.once
+        self._apart = scope.apart
         self._writing = scope.writing
         self._chained = scope.chained
 

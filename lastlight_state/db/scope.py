@@ -1,11 +1,12 @@
 """Where a repository's statements run: each call alone, or inside a transaction that is open already.
 
 A repository hands over a *work*: a function of the `Unit` it runs in, which may be run again as a whole after the
-database was busy. The four ways differ only in what surrounds it:
+database was busy. These ways differ only in what surrounds it:
 
 ``reading``   no transaction; each SELECT sees the latest commit
 ``viewing``   all SELECTs see one moment
 ``once``      one statement that is a whole unit by itself; one round trip
+``apart``     one statement that no transaction may surround, such as VACUUM
 ``writing``   a transaction
 """
 
@@ -15,12 +16,15 @@ import logging
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
+from lastlight_state.backends.line import Parted
 from lastlight_state.backends.retry import Retry
+from lastlight_state.db.calls import Call, Work
+from lastlight_state.db.ends import end_reading, labelled, refuse_dead, run_hooks
 from lastlight_state.db.inside import Blocks, Inside
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import (
@@ -29,13 +33,11 @@ from lastlight_state.errors import (
     MisuseError,
     NestedTransaction,
     ReadOnlyTransaction,
-    StateError,
     StoreClosed,
 )
 from lastlight_state.metrics import Metrics
 
 T = TypeVar("T")
-Work = Callable[[Unit], T]
 
 _log = logging.getLogger("lastlight_state.db")
 #: Each look into an enumeration is a call, on Python 3.11.
@@ -76,6 +78,10 @@ class Scope(ABC):
     @abstractmethod
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
+    def apart(self, work: Work[T]) -> T:
+        """Run what no transaction may surround. Only the scope of a store can."""
+        raise MisuseError("not inside a transaction")
+
     @property
     def chained(self) -> Way:
         """For a work that is one `Chain`: one statement where the database can, else a transaction."""
@@ -92,6 +98,7 @@ class StoreScope(Scope):
         self.may_write = not backend.options.read_only
         self.blocks = Blocks()
         self._unusable: MisuseError | None = None
+        self._shares = backend.shares_commits
         self.before_close = []
         self.after_commits = []
         self.watches = {}
@@ -108,6 +115,10 @@ class StoreScope(Scope):
 
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
         return self._run(_WRITE, work, repeatable=repeatable)
+
+    def apart(self, work: Work[T]) -> T:
+        """Run what no transaction may surround, such as VACUUM. A second run does no harm."""
+        return self._run(_ONE, work, repeatable=True, shares=False)
 
     def refuse_closed(self) -> None:
         """Refuse calls on a closed or forked store, and inside a transaction's block of the same thread."""
@@ -146,12 +157,16 @@ class StoreScope(Scope):
         self._unusable = MisuseError("this store was opened before fork(): open one in the child")
         self.backend.forked()
 
-    def _run(self, mode: Mode, work: Work[T], *, repeatable: bool) -> T:
+    def _run(self, mode: Mode, work: Work[T], *, repeatable: bool, shares: bool = True) -> T:
         if self._unusable is not None or self.blocks:
             self.refuse_closed()
         in_doubt: list[Callable[[], object]] = []
         try:
+            if shares and self._shares and mode.writes:
+                return self._together(mode, work, in_doubt)
             return self._attempt(mode, work, in_doubt)
+        except Parted:
+            return self.retry.run(partial(self._attempt, mode, work, in_doubt), repeatable=repeatable)
         except BackendError as error:
             return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)
 
@@ -179,8 +194,32 @@ class StoreScope(Scope):
         if self.after_commits and mode.writes:
             self.committed()
         if unit.hooks or in_doubt:
-            unit.hooks = unit.hooks or in_doubt
-            run_hooks(unit, self.metrics)
+            run_hooks(unit.hooks or in_doubt, self.metrics)
+        return result
+
+    def _together(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
+        """Make a unit of a call that writes. While it waits for its turn, whoever has one may make it with its own."""
+        backend = self.backend
+        call = Call(mode, backend, work)
+        hooks: Sequence[Callable[[], object]] = ()
+        try:
+            with call:
+                if call.group is None:
+                    unit = Unit(backend, call)
+                    hooks = unit.hooks
+                    result = work(unit)
+                    if mode is _WRITE or call.begun:
+                        backend.commit(call)
+                else:
+                    hooks, result = call.hooks, call.result
+        except BackendUnavailable as error:
+            if error.outcome == "unknown":
+                in_doubt[:] = hooks or call.hooks
+            raise
+        if self.after_commits:
+            self.committed()
+        if hooks:
+            run_hooks(hooks, self.metrics)
         return result
 
 
@@ -284,54 +323,6 @@ class TransactionScope(Scope):
             raise
         unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         return result
-
-
-def end_reading(checkout: Checkout) -> None:
-    """End the transaction of a unit that only read. If the connection was lost, nothing else was."""
-    if checkout.undone:  # by a session of the caller's
-        return
-    try:
-        checkout.backend.commit(checkout)
-    except BackendUnavailable:
-        checkout.broken = True
-
-
-def complete(unit: Unit) -> None:
-    """Commit a block's transaction, or end one that only read."""
-    if unit.checkout.mode.writes:
-        refuse_dead(unit)
-        unit.backend.commit(unit.checkout)
-    else:
-        end_reading(unit.checkout)
-
-
-def labelled(error: BaseException, label: str | None) -> None:
-    """Name the transaction in the text of one of our errors, and in a note of any other exception."""
-    said = f"in the transaction {label!r}"
-    if label is None or said in str(error) or said in getattr(error, "__notes__", ()):
-        return
-    if isinstance(error, StateError):
-        error.args = (f"{error} ({said})",)
-    else:
-        error.add_note(said)
-
-
-def refuse_dead(unit: Unit) -> None:
-    """Raise for a transaction that ended or failed before its block did: what follows would not be part of it."""
-    if unit.checkout.undone:
-        raise MisuseError("this transaction was rolled back inside its block, and nothing of it can be committed")
-    if unit.checkout.gone or not unit.backend.alive(unit.checkout):
-        raise MisuseError("this transaction failed or was ended inside its block: nothing more of it can be committed")
-
-
-def run_hooks(unit: Unit, metrics: Metrics, label: str | None = None) -> None:
-    """Run what waited for the commit, in order. An exception is logged and counted: the commit stands."""
-    for hook in unit.hooks:
-        try:
-            hook()
-        except Exception:  # noqa: BLE001 - the commit stands
-            metrics.count("failed_hooks", label=label)
-            _log.exception("an after-commit hook failed%s", f" of the transaction {label!r}" if label else "")
 
 
 _every_scope: weakref.WeakSet[StoreScope] = weakref.WeakSet()

@@ -28,7 +28,7 @@ class Checkpoints(Repository):
         def work(unit: Unit) -> tuple[bool, int, int] | None:
             return unit.backend.checkpoint(unit.checkout, mode)
 
-        done = self._once(work, repeatable=True)
+        done = self._apart(work)
         busy, log, brought = done or (False, 0, 0)
         return Checkpoint(
             applicable=done is not None,

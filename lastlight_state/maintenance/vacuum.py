@@ -28,7 +28,7 @@ class Vacuum(Repository):
         valid.flag("full", full)
         before = self._viewing(_size)
         tables = self._viewing(_tables)
-        self._once(lambda unit: unit.backend.vacuum(unit.checkout, tables, analyze=analyze, full=full), repeatable=True)
+        self._apart(lambda unit: unit.backend.vacuum(unit.checkout, tables, analyze=analyze, full=full))
         return Vacuumed(bytes_before=before, bytes_after=self._viewing(_size))
 
 

@@ -192,7 +192,7 @@ def test_a_task_that_is_cancelled_while_it_waits_gives_up_nothing(
 def _until_somebody_waits(store: StateStore) -> None:
     """Until a call waits for a connection, or for its turn to write."""
     backend: Any = store.backend
-    line = backend._connections._line if backend.name == "sqlite" else backend._pool._line
+    line = backend._connections.line if backend.name == "sqlite" else backend._pool._line
     while not any(turn.gate for turn in list(line._turns)):
         time.sleep(0.001)
 

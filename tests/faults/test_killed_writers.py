@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faults import killed_writers
+from support.faults import killed_crowd, killed_writers
 from support.faults.killed_writers import SHARED
 
 from lastlight_state.testing import Database
@@ -49,6 +49,22 @@ def test_what_a_killed_writer_was_promised_is_there_and_nothing_is_half_written(
     if fresh_database.name == "sqlite":
         assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_of_writers_that_share_commits_each_has_what_it_was_promised(fresh_database: Database, rounds: int) -> None:
+    """backends GC-4: of a group that was not committed nothing is there, and no unit is half there."""
+    command = [sys.executable, "-W", "error", killed_crowd.__file__, fresh_database.url, str(rounds), "seed"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    promised: list[str] = json.loads(finished.stdout)
+    assert len(promised) > rounds
+    raw = fresh_database.raw()
+    said = [row[0] for row in raw.execute("SELECT content FROM messaging_messages ORDER BY id").fetchall()]
+    assert len(said) == len(set(said))
+    assert set(promised) <= set(said)
+    assert len(said) <= len(promised) + rounds * killed_crowd.WRITERS
+    assert raw.execute("SELECT message_count FROM messaging_sessions").fetchone()[0] == len(said)
 
 
 def whole_lines(log: Path) -> list[int]:

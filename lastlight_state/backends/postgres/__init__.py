@@ -65,7 +65,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
     migrates_on_open = False
     writes_definitions = True
     migration_lock = "an advisory lock of database and schema, and each altered table exclusively, for one transaction"
-    one_writer = False
+    writers = None
     writes_in_ctes = True
     large_values_in_rows = False
     failure_aborts_transaction = True

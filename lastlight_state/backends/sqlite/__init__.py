@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
-from lastlight_state.backends.sqlite import door, files, forms, hosts, questions
+from lastlight_state.backends.sqlite import door, files, forms, hosts, questions, sharing
 from lastlight_state.backends.sqlite.catalogue import catalogue_of
 from lastlight_state.backends.sqlite.connections import (
     Connections,
@@ -67,7 +67,7 @@ class SqliteBackend(Moving, Backend):
     driver_errors = (sqlite3.Error,)
     migrates_on_open = True
     migration_lock = "the file's write lock, for one transaction; readers go on"
-    one_writer = True
+    writers: int | None = 1
     writes_in_ctes = False
     large_values_in_rows = True
     failure_aborts_transaction = False
@@ -80,6 +80,9 @@ class SqliteBackend(Moving, Backend):
         self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
         self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
         self._connections = self._opened_connections(engine)
+        self._line = self._connections.line
+        self.shares_commits = self._connections.shares
+        self.writers = self._connections.writers
         self._dialect_engine: Engine | None = None
         self.refuse_odd_file()
 
@@ -109,7 +112,12 @@ class SqliteBackend(Moving, Backend):
                 self._connections.reader(checkout)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
-        if mode.begins:
+        if checkout.group is not None:
+            return checkout
+        begins = mode.begins
+        if checkout.shares and not begins and len(self._line) > 1:  # a statement alone would be a commit alone
+            begins = checkout.begun = sharing.leads(checkout)
+        if begins:
             begin = "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED"
             try:
                 checkout.driver.execute(begin)
@@ -123,6 +131,12 @@ class SqliteBackend(Moving, Backend):
         return checkout
 
     def commit(self, checkout: Checkout) -> None:
+        if checkout.shares and len(self._line) > 1 and sharing.leads(checkout):
+            sharing.commit(self._line, checkout, partial(self._commit, checkout))
+        else:
+            self._commit(checkout)
+
+    def _commit(self, checkout: Checkout) -> None:
         execute = checkout.driver.execute
         try:
             execute("COMMIT")

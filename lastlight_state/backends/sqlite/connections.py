@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.heard import hear
 from lastlight_state.backends.line import Line
-from lastlight_state.backends.sqlite import files, hosts
+from lastlight_state.backends.sqlite import files, hosts, sharing
 from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
@@ -28,12 +28,17 @@ _log = logging.getLogger("lastlight_state.backends")
 class Connections(ABC):
     """Lends connections. Writers come one at a time, in the order they asked."""
 
+    #: Whether units that wait may be committed together.
+    shares = False
+    #: How many threads it pays to have for writing.
+    writers = 1
     #: Whether nothing needs to be done with the writer's connection when it is given back.
     _stays = False
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._line = Line()
+        #: Those who want to write.
+        self.line = Line()
         #: Who has the writer's connection, from before it is lent until nothing is left to undo on it.
         self._user: Checkout | None = None
         #: The writer's connection, where one is kept between units and lent as it is.
@@ -52,7 +57,7 @@ class Connections(ABC):
     @property
     def unfinished(self) -> bool:
         """Whether the writer's connection was left in the middle of something, and nobody is coming to end that."""
-        return self._user is not None and not self._line
+        return self._user is not None and not self.line
 
     def writer(self, checkout: Checkout) -> None:
         """Lend the connection that may write, after those who asked before.
@@ -60,8 +65,12 @@ class Connections(ABC):
         Raises `BackendBusy` when they take longer than the setting ``queue_timeout``.
         """
         try:
-            if not self._line.enter(checkout, self._options.queue_timeout):
+            if not self.line.enter(checkout, self._options.queue_timeout):
                 _refuse()
+            if checkout.group is not None:
+                sharing.refuse_unknown(checkout)
+                if checkout.group is not None:
+                    return
             if self._user is not None:
                 self._discard(self._user)
             self._user = checkout
@@ -82,12 +91,12 @@ class Connections(ABC):
                     self._take_back_writer(checkout)
                 self._user = None
         finally:
-            self._line.leave(checkout)
+            self.line.leave(checkout)
 
     def recover(self, checkout: Checkout) -> None:
         """Take back what a unit had that was cut off; the next writer finds out what it left."""
         if checkout.mode.writes:
-            self._line.leave(checkout)
+            self.line.leave(checkout)
         else:
             self.give_back_reader(checkout)
 
@@ -125,7 +134,7 @@ class SharedConnection(Connections):
         set_up(self._connection, tuple(pragmas(options, None)), options, writes=True)
 
     def recover(self, checkout: Checkout) -> None:
-        self._line.leave(checkout)
+        self.line.leave(checkout)
 
     def reader(self, checkout: Checkout) -> None:
         self.writer(checkout)
@@ -136,10 +145,10 @@ class SharedConnection(Connections):
     def close(self) -> None:
         closing = Checkout(Mode.ONE)
         try:
-            if self._line.enter(closing, self._options.queue_timeout):
+            if self.line.enter(closing, self._options.queue_timeout):
                 self._connection.close()
         finally:
-            self._line.leave(closing)
+            self.line.leave(closing)
 
     def _lend_writer(self, checkout: Checkout) -> None:
         checkout.lend(self._connection)
@@ -173,7 +182,7 @@ class EngineConnections(Connections):
 
     def recover(self, checkout: Checkout) -> None:
         if self._in_memory:
-            self._line.leave(checkout)
+            self.line.leave(checkout)
         else:
             super().recover(checkout)
 

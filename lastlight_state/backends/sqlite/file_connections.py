@@ -16,10 +16,12 @@ from lastlight_state.backends.sqlite import door, files, forks as sqlite_forks, 
 from lastlight_state.backends.sqlite.abandoned import Abandoned
 from lastlight_state.backends.sqlite.connections import Connections, undo
 from lastlight_state.backends.sqlite.glance import Glance
-from lastlight_state.backends.sqlite.pragmas import pragmas, set_up
+from lastlight_state.backends.sqlite.pragmas import SYNCED, pragmas, set_up
 
 _C = TypeVar("_C", bound=sqlite3.Connection)
 
+#: How many units of coroutines may wait at once for one commit, where commits wait for the disk.
+SHARING_WRITERS = 32
 _READS, _UNCHANGING = "mode=ro", "mode=ro&immutable=1"
 
 _log = logging.getLogger("lastlight_state.backends")
@@ -38,6 +40,9 @@ class FileConnections(Connections):
         self._closed = False
         #: Whether connections stay open between units.
         self._keeps = self._stays = not options.across_mounts
+        self.shares = self._keeps and not options.foreign
+        if self.shares and SYNCED in self._settings:
+            self.writers = SHARING_WRITERS
         self._abandoned = Abandoned(path, copied)
         self._glance = None
         if options.glance:
@@ -87,10 +92,10 @@ class FileConnections(Connections):
             self._glance.forget()
         closing = Checkout(Mode.ONE)
         try:
-            if self._line.enter(closing, self._options.queue_timeout):
+            if self.line.enter(closing, self._options.queue_timeout):
                 self._close_writer()
         finally:
-            self._line.leave(closing)
+            self.line.leave(closing)
 
     def forked(self) -> None:
         busy = self._user is not None

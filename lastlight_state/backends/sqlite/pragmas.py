@@ -23,6 +23,9 @@ _PAUSE_SECONDS = 0.01
 #: The first two who open a new file may meet "locked" while one of them makes its log, whatever the timeout is.
 _SET_UP_SECONDS = 0.1
 
+#: The setting with which each commit waits for the disk.
+SYNCED = "synchronous = FULL"
+
 _log = logging.getLogger("lastlight_state.backends")
 
 
@@ -35,7 +38,7 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
     if carrier is not None and not options.read_only:
         yield f"journal_mode = {_journal_mode(options, carrier)}"
     if not (options.read_only and options.across_mounts):  # which only reads, for one unit
-        yield f"synchronous = {'FULL' if remote or options.durability == 'full' else 'NORMAL'}"
+        yield SYNCED if remote or options.durability == "full" else "synchronous = NORMAL"
         yield "foreign_keys = ON"
         yield "recursive_triggers = ON"
         yield f"wal_autocheckpoint = {options.wal_autocheckpoint}"

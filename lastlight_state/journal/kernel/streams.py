@@ -14,12 +14,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import member_of
+from lastlight_state.db.calls import Work
 from lastlight_state.db.chains import Chain, from_head, inserted
 from lastlight_state.db.indexes import AmongFew
 from lastlight_state.db.listed import as_list, listed
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.runs import of_known_run, refuse_unknown_run
-from lastlight_state.db.scope import TransactionScope, Way, Work
+from lastlight_state.db.scope import TransactionScope, Way
 from lastlight_state.db.statements import Row, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData

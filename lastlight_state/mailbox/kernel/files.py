@@ -19,7 +19,8 @@ from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.backends.patience import Deadline
 from lastlight_state.backends.retry import Retry
-from lastlight_state.db.scope import StoreScope, Work
+from lastlight_state.db.calls import Work
+from lastlight_state.db.scope import StoreScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendUnavailable, CorruptData, NotFound
 from lastlight_state.mailbox.folder import Place, is_regular
@@ -80,10 +81,10 @@ class OwnFile(StoreScope):
             raise unsound(error, self._place, self._path) from error
         self._is_ready = True
 
-    def _run(self, mode: Mode, work: Work[T], *, repeatable: bool) -> T:
+    def _run(self, mode: Mode, work: Work[T], *, repeatable: bool, shares: bool = True) -> T:
         with deadline(self._settings):
             self.make_ready()
-            return super()._run(mode, work, repeatable=repeatable)
+            return super()._run(mode, work, repeatable=repeatable, shares=shares)
 
     def _admitted(self, unit: Unit, work: Work[T]) -> T:
         self.admit(unit)

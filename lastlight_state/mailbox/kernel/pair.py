@@ -10,9 +10,10 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.base import Mode
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.db.ends import refuse_dead, run_hooks
 from lastlight_state.db.listeners import Listeners
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.scope import TransactionScope, refuse_dead, run_hooks
+from lastlight_state.db.scope import TransactionScope
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import CorruptData, NestedTransaction
 from lastlight_state.mailbox import models
@@ -162,7 +163,7 @@ class Mailbox:
                 raise
             finally:
                 scope.end()
-        run_hooks(unit, own.metrics)
+        run_hooks(unit.hooks, own.metrics)
 
 
 def _undo(pair: Pair) -> None:

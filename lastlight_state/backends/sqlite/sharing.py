@@ -1,0 +1,125 @@
+"""Units that are committed together: whoever has the writer's turn makes those of others who wait, before its COMMIT.
+
+A commit of a SQLite file costs as much as the statements of many small units, and with ``durability="full"`` as much as
+those of dozens. Each unit that is taken over has a savepoint, and its thread goes on after the commit that holds it.
+One that fails is undone, and made again in its own turn: so each outcome is what it would have been alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+
+from lastlight_state.backends.base import Checkout
+from lastlight_state.backends.line import Group, Line, Parted, Turn
+from lastlight_state.errors import BackendUnavailable, StateError
+
+#: A group ends when nobody waits any more, with so many units, or so many seconds after it began.
+MOST_UNITS = 64
+MOST_SECONDS = 0.005
+
+_SAVEPOINT = "lastlight_unit"
+
+
+def leads(checkout: Checkout) -> bool:
+    """Return whether this one may take others along.
+
+    Not in the main thread: what a signal's handler raises there would come in the middle of somebody else's unit.
+    """
+    return checkout.thread != threading.main_thread().ident
+
+
+def commit(line: Line, leader: Checkout, commit_alone: Callable[[], object]) -> None:
+    """Commit, with all that could be taken along. Raises `Parted` where only the group failed."""
+    shared = _Shared(line, leader)
+    try:
+        shared.gather()
+        if shared.members:
+            shared.group.state = "committing"
+        commit_alone()
+    except StateError as error:
+        shared.part()
+        if shared.members:
+            raise Parted("what was committed together was undone") from error
+        raise
+    except BaseException:
+        if shared.group.state == "open":
+            shared.part()
+        raise
+    shared.group.state = "committed"
+    line.dismiss(shared.members)
+
+
+def refuse_unknown(checkout: Checkout) -> None:
+    """Raise for a unit whose group was cut off in its commit. One whose group was cut off before is alone again."""
+    group = checkout.group
+    if group is None or group.state == "committed":
+        return
+    if group.state == "committing":
+        raise BackendUnavailable("a commit together with others was cut off", outcome="unknown", repeats=1)
+    checkout.group = None
+
+
+class _Shared:
+    """The units that one takes along."""
+
+    def __init__(self, line: Line, leader: Checkout) -> None:
+        self.group = Group()
+        self.members: list[Turn] = []
+        self._line = line
+        self._leader = leader
+
+    def gather(self) -> None:
+        """Make the units of those who wait, up to the first that has to be alone."""
+        tried: set[Turn] = set()
+        end = time.monotonic() + MOST_SECONDS
+        while news := [turn for turn in self._line.waiting() if turn not in tried]:
+            for turn in news:
+                if len(self.members) + 1 >= MOST_UNITS or time.monotonic() >= end or not self._takes(turn):
+                    return
+                tried.add(turn)
+
+    def part(self) -> None:
+        """Leave each unit to its own turn."""
+        for turn in self.members:
+            turn.group = None
+
+    def _takes(self, turn: Turn) -> bool:
+        """Make a unit, or undo what it did; whether it was there to be made."""
+        offered = turn.offered
+        if not offered or turn.gone or not isinstance(turn, Checkout):
+            return False
+        turn.group = self.group
+        try:
+            context = offered.pop()
+        except IndexError:  # it has gone, or will not wait any more
+            turn.group = None
+            return False
+        execute = self._leader.driver.execute
+        execute(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            turn.lend(self._leader.driver)
+            context.run(turn.make)
+        except Exception:  # noqa: BLE001 - its own turn will show whose it is
+            self._undo(turn)
+        except BaseException:
+            turn.group = None
+            raise
+        else:
+            execute(f"RELEASE {_SAVEPOINT}")
+            self.members.append(turn)
+        finally:
+            turn.driver = turn.execute = None
+        return True
+
+    def _undo(self, turn: Checkout) -> None:
+        turn.group = None
+        self._leader.broken |= turn.broken
+        execute = self._leader.driver.execute
+        try:
+            execute(f"ROLLBACK TO {_SAVEPOINT}")
+            execute(f"RELEASE {_SAVEPOINT}")
+        except sqlite3.Error as error:  # such as a full disk, which ends the whole transaction
+            raise Parted("a unit that was to be committed together ended the transaction") from error
