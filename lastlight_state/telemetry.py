@@ -16,7 +16,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from lastlight_state.errors import MisuseError, StateError
 from lastlight_state.workflows import RunFilter
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+    from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Observation
     from opentelemetry.trace import TracerProvider
 
     from lastlight_state.store import StateStore
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 NAME = "lastlight_state"
 #: The most runs that may be taken that a gauge counts: more are told as this.
 MOST_CLAIMABLE = 500
+
+#: Bounds of histograms of seconds, as the conventions for databases recommend.
+BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 
 #: The span that a call was made in, while it goes on; it may be invalid. None: there is no call.
 _caller: ContextVar[Any] = ContextVar("lastlight_state_caller", default=None)
@@ -47,19 +50,27 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
     ``lastlight.run_id`` where the call names a run, and ``error.type``: the code of one of our errors. The histogram is
     ``db.client.operation.duration``, in seconds. A run that is created in a span keeps its trace and span, unless
     `Provenance` names others. No span holds what is stored. Raises `MisuseError` without OpenTelemetry.
+
+    Two more histograms tell of waits. ``db.client.connection.wait_time``: of each unit on Postgres, for its connection.
+    ``lastlight_state.lock.wait_time``: of each unit that writes, for the lock of its SQLite file (``lastlight.lock`` is
+    ``file``), and for each lock that has a name (``named``).
     """
     trace, metrics = _api("trace"), _api("metrics")
     tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
-    durations = metrics.get_meter(NAME, meter_provider=meter_provider).create_histogram(
-        "db.client.operation.duration", unit="s", description="Duration of calls of the state layer."
-    )
+    meter = metrics.get_meter(NAME, meter_provider=meter_provider)
+    histogram = partial(meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=BUCKETS)
+    durations = histogram("db.client.operation.duration", description="Duration of calls of the state layer.")
     tracing.observer = _Spans(trace, tracer, durations)
+    tracing.waits = _waits(
+        histogram("db.client.connection.wait_time", description="Wait for a connection of the pool."),
+        histogram(f"{NAME}.lock.wait_time", description="Wait for the lock of a SQLite file, or for a named lock."),
+    )
     tracing.current_span = lambda: _ids(_caller.get())
 
 
 def uninstrument() -> None:
-    """Make no more spans."""
-    tracing.observer = tracing.current_span = None
+    """Make no more spans, and tell of no more durations and waits."""
+    tracing.observer = tracing.current_span = tracing.waits = None
 
 
 def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -> None:
@@ -85,6 +96,16 @@ def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -
     }
     for name, count in gauges.items():
         meter.create_observable_gauge(f"{NAME}.{name}", callbacks=[_gauge(metrics.Observation, count)])
+
+
+def _waits(pool: Histogram, lock: Histogram) -> Callable[[tracing.Awaited, float], None]:
+    def told(awaited: tracing.Awaited, seconds: float) -> None:
+        if awaited == "pool":
+            pool.record(seconds, {"db.system.name": "postgresql", "db.client.connection.pool.name": NAME})
+        else:
+            lock.record(seconds, {"lastlight.lock": awaited})
+
+    return told
 
 
 def _gauge(

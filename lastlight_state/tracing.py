@@ -1,9 +1,15 @@
-"""Where calls of repositories can be watched, by whoever asks for that in `lastlight_state.telemetry`."""
+"""Where calls of repositories and waits can be watched, by whoever asks for that in `lastlight_state.telemetry`."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+
+#: What is waited for: a connection of the pool, the write lock of a SQLite file, a named lock of Postgres.
+Awaited = Literal["pool", "file", "named"]
 
 
 class Observer(Protocol):
@@ -16,3 +22,17 @@ class Observer(Protocol):
 observer: Observer | None = None
 #: Returns the trace and the span that the caller is in, as a run stores them. None: nobody knows.
 current_span: Callable[[], tuple[str, str] | None] | None = None
+#: Told of what was waited for, and how many seconds. None: nobody asks.
+waits: Callable[[Awaited, float], None] | None = None
+
+
+def timed(awaited: Awaited, call: Callable[[], T]) -> T:
+    """Make a call that may wait, and tell how long it took, also where it failed."""
+    told = waits
+    if told is None:
+        return call()
+    began = time.perf_counter()
+    try:
+        return call()
+    finally:
+        told(awaited, time.perf_counter() - began)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -16,8 +20,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.docs.pages import ROOT, blocks
 
-from lastlight_state import AsyncStateStore, StateStore, telemetry
+from lastlight_state import AsyncStateStore, Settings, StateStore, telemetry, tracing
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, Provenance, RunOptions, Trigger, WorkflowRun
@@ -151,6 +156,75 @@ def test_gauges_tell_what_waits(database: Database, exported: Exported) -> None:
     assert {name: exported.metric(f"lastlight_state.{name}")[0].value for name in expected} == expected
     store.close()
     assert exported.metric("lastlight_state.queued_runs") == []
+
+
+def test_waits_for_a_connection_and_for_locks_are_histograms(database: Database, exported: Exported) -> None:
+    """house H-117: in seconds, with bounds that tell milliseconds apart."""
+    store = database.open(settings=Settings(pool_size=1))
+    backend: Any = store.backend
+    line = (backend._pool if database.name == "postgresql" else backend._connections)._line
+    entered, never = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store.transaction():
+            entered.set()
+            while len(line) < 2:
+                never.wait(0.01)
+            never.wait(0.05)
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        entered.wait()
+        begun(store)
+        holding.result()
+    name = "db.client.connection.wait_time" if database.name == "postgresql" else "lastlight_state.lock.wait_time"
+    [point] = exported.metric(name)
+    assert point.count >= 2
+    assert point.max >= 0.05 > point.min
+    assert 0.005 in point.explicit_bounds
+
+
+def test_waits_for_named_locks_are_told(postgres_database: Database, exported: Exported) -> None:
+    """house H-117: an admission of the queue holds one."""
+    store = postgres_database.open()
+    begun(store, status="queued")
+    store.workflows.queue.admit_next(cap=1, owner="w", lease=timedelta(seconds=5))
+    points = exported.metric("lastlight_state.lock.wait_time")
+    assert [dict(point.attributes) for point in points] == [{"lastlight.lock": "named"}]
+
+
+def test_without_telemetry_nobody_is_told_of_waits(database: Database) -> None:
+    """house H-117."""
+    telemetry.uninstrument()
+    assert tracing.waits is None
+    begun(database.open())
+
+
+def test_the_recipe_for_prometheus_runs(sqlite_database: Database) -> None:
+    """house H-118: counters, gauges and histograms are on its page."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    [recipe] = blocks(ROOT / "docs" / "operations.md", "py")
+    opened = f"StateStore.open({sqlite_database.url!r})"
+    text = recipe.text.replace("9464", str(port)).replace("StateStore.open()", opened)
+    program = f"""
+{text}
+from urllib.request import urlopen
+from lastlight_state.workflows import RunOptions, Trigger
+store.workflows.runs.create("review", trigger=Trigger("t"), phase="p", options=RunOptions(status="queued"))
+store.metrics.count("retries")
+print(urlopen("http://127.0.0.1:{port}/metrics").read().decode())
+"""
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    samples = [line for line in told.splitlines() if not line.startswith("#")]
+    for wanted in (
+        r"lastlight_state_queued_runs\{.*\} 1\.0",
+        r"lastlight_state_retries_total\{.*\} 1\.0",
+        r'db_client_operation_duration_seconds_count\{.*db_operation_name="workflows.runs.create".*\} 1\.0',
+        r'lastlight_state_lock_wait_time_seconds_bucket\{.*le="0.5".*\} 1\.0',
+    ):
+        assert any(re.fullmatch(wanted, line) for line in samples), told
 
 
 def test_without_opentelemetry_the_extra_is_named() -> None:

@@ -17,7 +17,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError, TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool
 
-from lastlight_state import codec
+from lastlight_state import codec, tracing
 from lastlight_state.backends.base import Checkout, Options
 from lastlight_state.backends.heard import hear
 from lastlight_state.backends.postgres.errors import pooler_forgotten, translate
@@ -61,7 +61,7 @@ def checked_out(engine: Engine) -> Any:
     """A live connection of a caller's engine. Raises `BackendUnavailable` when all stay in use, or none can be made."""
     while True:
         try:
-            owner = engine.raw_connection()
+            owner = tracing.timed("pool", engine.raw_connection)
         except PoolTimeout as error:
             raise BackendUnavailable("all connections of the pool stayed in use", reason="pool") from error
         except psycopg.Error as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from lastlight_state import tracing
 from lastlight_state.backends.named_locks import NamedLocks
 from lastlight_state.backends.postgres.errors import translate
 
@@ -25,11 +27,14 @@ class PostgresLocks(NamedLocks):
 
     def named_lock(self, checkout: Any, name: str) -> None:
         try:
-            checkout.driver.execute(_LOCK, (self.schema, name))
+            tracing.timed("named", partial(checkout.driver.execute, _LOCK, (self.schema, name)))
         except psycopg.Error as error:
             raise translate(error) from error
 
     def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
+        return tracing.timed("named", partial(self._locked, checkout, name, sql, parameters))
+
+    def _locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
         driver = checkout.driver
         commits = driver.pgconn.transaction_status == TransactionStatus.IDLE
         with driver.pipeline():  # each statement of it has a snapshot of its own, so the second sees who held the lock

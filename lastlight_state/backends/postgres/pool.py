@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -16,6 +17,7 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from lastlight_state import tracing
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.line import Line
 from lastlight_state.backends.postgres.errors import translate
@@ -65,7 +67,7 @@ class Pool:
         if self._lent:
             self._close_the_gone()
         try:
-            self._enter(checkout)
+            tracing.timed("pool", partial(self._enter, checkout))
             pooled = self._idle(checkout) or self._open(checkout)
             checkout.lend(pooled.driver, owner=pooled)
         except BaseException:

@@ -19,6 +19,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, StaticPool
 
+from lastlight_state import tracing
 from lastlight_state.backends import patience, urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
@@ -105,6 +106,11 @@ class SqliteBackend(Moving, Backend):
         if mode.writes and self.options.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         checkout = checkout or Checkout(mode, self)
+        if tracing.waits is None or not mode.writes:
+            return self._acquired(mode, checkout)
+        return tracing.timed("file", partial(self._acquired, mode, checkout))
+
+    def _acquired(self, mode: Mode, checkout: Checkout) -> Checkout:
         try:
             if mode.writes:
                 self._connections.writer(checkout)
