@@ -162,7 +162,7 @@ def test_waits_for_a_connection_and_for_locks_are_histograms(database: Database,
     """house H-117: in seconds, with bounds that tell milliseconds apart."""
     store = database.open(settings=Settings(pool_size=1))
     backend: Any = store.backend
-    line = (backend._pool if database.name == "postgresql" else backend._connections)._line
+    line = (backend._pool if database.name == "postgresql" else backend)._line
     entered, never = threading.Event(), threading.Event()
 
     def hold() -> None:

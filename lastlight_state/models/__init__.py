@@ -11,10 +11,11 @@ from lastlight_state.lazy import public
 public(
     globals(),
     {
-        "mapped": "BranchModel CronFireModel CronOverrideModel CronScheduleModel ExecutionModel HumanRequestModel "
-        "MessageModel MessageTypeModel MessagingMessageModel MessagingSessionModel ProgressionLinkModel "
-        "ProgressionModel RunEventModel RunFrameModel RunInputModel RunLoopModel RunNodeModel RunSignalModel "
-        "RunTransitionModel SandboxModel ScoreModel SessionModel SessionTransitionModel ToolCallModel "
-        "WorkflowApprovalModel WorkflowOverrideModel WorkflowRunModel",
+        "mapped": "BranchModel CheckpointModel CheckpointThreadModel CronFireModel CronOverrideModel "
+        "CronScheduleModel ExecutionModel HumanRequestModel MessageModel MessageTypeModel "
+        "MessagingMessageModel MessagingSessionModel ProgressionLinkModel ProgressionModel RunEventModel "
+        "RunFrameModel RunInputModel RunLoopModel RunNodeModel RunSignalModel RunTransitionModel "
+        "SandboxModel ScoreModel SessionModel SessionTransitionModel ToolCallModel WorkflowApprovalModel "
+        "WorkflowOverrideModel WorkflowRunModel",
     },
 )

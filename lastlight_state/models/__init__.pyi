@@ -2,6 +2,7 @@
 
 from sqlalchemy.orm import Mapped
 
+from lastlight_state.checkpoints import models as _checkpoints
 from lastlight_state.conversations import models as _conversations
 from lastlight_state.journal import models as _journal
 from lastlight_state.messaging import models as _messaging
@@ -84,6 +85,12 @@ class CronOverrideModel(_schedules.CronOverrideModel):
 class CronFireModel(_schedules.CronFireModel):
     cron: Mapped[CronScheduleModel | None]
 
+class CheckpointThreadModel(_checkpoints.CheckpointThreadModel):
+    checkpoints: Mapped[list[CheckpointModel]]
+
+class CheckpointModel(_checkpoints.CheckpointModel):
+    thread: Mapped[CheckpointThreadModel]
+
 class SessionModel(_conversations.SessionModel):
     branches: Mapped[list[BranchModel]]
     messages: Mapped[list[MessageModel]]
@@ -109,6 +116,8 @@ class ProgressionLinkModel(_conversations.ProgressionLinkModel): ...
 
 __all__ = [
     "BranchModel",
+    "CheckpointModel",
+    "CheckpointThreadModel",
     "CronFireModel",
     "CronOverrideModel",
     "CronScheduleModel",

@@ -6,6 +6,7 @@ program asks for a model: a store does without.
 
 from __future__ import annotations
 
+from lastlight_state.checkpoints.models import CheckpointModel, CheckpointThreadModel
 from lastlight_state.conversations.models import (
     BranchModel,
     MessageModel,
@@ -64,6 +65,8 @@ owns("fires", CronFireModel, "cron", CronScheduleModel.name, CronFireModel.cron_
 leads_to("override", CronOverrideModel, CronScheduleModel.name == CronOverrideModel.name, at=CronScheduleModel)
 leads_to("cron", CronScheduleModel, CronScheduleModel.name == CronOverrideModel.name, at=CronOverrideModel)
 
+owns("checkpoints", CheckpointModel, "thread", CheckpointThreadModel.id, CheckpointModel.thread_id, CheckpointModel.seq)
+
 owns("branches", BranchModel, "session", SessionModel.id, BranchModel.session_id, BranchModel.created_at)
 owns("transitions", SessionTransitionModel, "session", SessionModel.id, SessionTransitionModel.session_id)
 owns("forks", BranchModel, "parent", BranchModel.id, BranchModel.parent_branch_id, BranchModel.created_at)
@@ -121,6 +124,9 @@ only_read(MessagingMessageModel, "messaging.messages.append", None, _prune)
 only_read(CronScheduleModel, "schedules.crons.put", "schedules.crons.put", "schedules.crons.retire")
 only_read(CronOverrideModel, "schedules.overrides.put", "schedules.overrides.put", "schedules.overrides.clear")
 only_read(CronFireModel, "schedules.fires.create", "schedules.fires.finish", _prune)
+
+only_read(CheckpointThreadModel, "checkpoints.put", "checkpoints.expire", "checkpoints.delete")
+only_read(CheckpointModel, "checkpoints.put", None, "checkpoints.keep_latest checkpoints.delete_runs")
 
 only_read(
     SessionModel,

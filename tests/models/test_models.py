@@ -25,6 +25,7 @@ from lastlight_state.db.base import Base, table_of
 from lastlight_state.db.statements import Statement
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import MisuseError
+from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.models.reading import Deed, calls_of
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger, Usage
@@ -34,10 +35,10 @@ RELATIONS = [(model, name) for model in MODELS for name in sa.inspect(model).rel
 STUB = Path(str(models.__file__)).with_suffix(".pyi")
 #: Mapped classes that are the library's own business.
 INTERNAL = {
-    "CheckpointModel",
-    "CheckpointThreadModel",
     "CheckpointValueModel",
     "CheckpointWriteModel",
+    "CheckpointModel",
+    "CheckpointThreadModel",
     "CopyProgressModel",
     "ExchangeDeliveryModel",
     "ExchangeInboxModel",
@@ -76,10 +77,9 @@ def filled(database: Database) -> StateStore:
 
 def test_every_model_is_public_or_named_here() -> None:
     """house H-110."""
-    mapped = {
-        mapper.class_.__name__ for mapper in Base.registry.mappers if "lastlight_state" in mapper.class_.__module__
-    }
-    assert mapped == {*models.__all__, *INTERNAL}
+    of_table = {table_of(mapper.class_).name: mapper.class_.__name__ for mapper in Base.registry.mappers}
+    ours = {of_table[name] for name in METADATA.tables if name in of_table}
+    assert ours == {*models.__all__, *INTERNAL}
 
 
 def test_type_checkers_see_the_relationships_that_there_are() -> None:
