@@ -94,6 +94,10 @@ class Screen:
         """Return a text whole, in indented lines as wide as the terminal, or in one where there is none."""
         return tables.wrapped(Text(printable(text)), self.width, tables.INDENT)
 
+    def filled(self, text: str) -> Iterator[Text]:
+        """Return a text whole, in lines as wide as the terminal, or in one where there is none."""
+        return tables.wrapped(Text(printable(text)), self.width, 0)
+
     def fields(self, values: dict[str, Any]) -> Iterator[Text]:
         """Return one line for each name and value, values aligned."""
         width = max((len(name) for name in values), default=0)

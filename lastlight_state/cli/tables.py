@@ -94,7 +94,8 @@ def _fitted(screen: Screen, columns: Sequence[Column], items: Sequence[Any], who
             if row[i].plain != "-":
                 yield from wrapped(row[i], room, INDENT)
     if left:
-        yield Text(f"(no room for {', '.join(reversed(left))}: a wider terminal, a pipe or --json has them)", "dim")
+        told = f"(no room for {', '.join(reversed(left))}: a wider terminal, a pipe or --json has them)"
+        yield from wrapped(Text(told, "dim"), room, 0)
 
 
 def blocks(screen: Screen, columns: Sequence[Column], rows: Rows, room: int) -> Iterator[Text]:

@@ -19,9 +19,9 @@ from lastlight_state.maintenance.backup.records import LINES
 from lastlight_state.store import StateStore
 
 FILES = (
-    Column("FILE", lambda file: file.path),
+    Column("FILE", lambda file: file.path, keep=True),
     Column("BYTES", lambda file: file.size_bytes, right=True),
-    Column("SHA-256", lambda file: file.sha256[:16]),
+    Column("SHA-256", lambda file: file.sha256[:16], rank=1),
 )
 
 
@@ -55,7 +55,8 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
 def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
     """Return the manifest, for people."""
     revision = manifest.revision or "no version"
-    yield f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
+    told = f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
+    yield from screen.filled(told)
     yield from screen.table(FILES, manifest.files)
     for path, reason in manifest.left_out.items():
         kind = "" if path.startswith(LINES) else "mailbox "

@@ -66,7 +66,8 @@ def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:
             yield f"    It goes on: lastlight-state show {one.id} --full"
         for title, value in _more(one):
             yield from screen.wrapped(f"{title}: {screen.shown(value)}")
-        yield f"    id {one.id}, run {one.run_id}"
+        yield f"    id {one.id}"
+        yield f"    run {one.run_id}"
 
 
 def _more(one: Waiting) -> Iterator[tuple[str, Any]]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lastlight_state.workflows import PendingApproval, PendingRequest
 
 Waiting: TypeAlias = "PendingApproval | PendingRequest"
+#: So many of each list are shown on a terminal.
+FEW = 5
 #: Of so many, those that are off are looked for.
 _MOST_SWITCHES = 500
 
@@ -98,7 +100,7 @@ def lines(found: Attention, screen: Screen) -> Iterator[Any]:
     """Return a table of each list that has anything, and what to call next."""
     parts = (
         ("waits for a person", QUESTIONS, found.questions, "answer: lastlight-state inbox"),
-        ("runs that are not well", UNHEALTHY, found.unhealthy, "more: lastlight-state show run ID --history"),
+        ("runs that are not well", UNHEALTHY, found.unhealthy, "look at one: lastlight-state show ID"),
         ("switched off", SWITCHES, found.switched_off, "all changes: lastlight-state override"),
     )
     is_first = True
@@ -106,9 +108,10 @@ def lines(found: Attention, screen: Screen) -> Iterator[Any]:
         if items:
             if not is_first:
                 yield ""
+            shown = items if screen.width is None else items[:FEW]
             yield screen.heading(f"{title} ({len(items)})")
-            yield from screen.table(columns, items)
-            yield hint
+            yield from screen.table(columns, shown)
+            yield f"and {len(items) - len(shown)} more; {hint}" if len(items) > len(shown) else hint
             is_first = False
     if is_first:
         yield "(nothing needs attention)"
