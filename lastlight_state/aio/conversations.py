@@ -83,6 +83,7 @@ class AsyncSessions(Face[Sessions]):
     merge_metadata = writing(Sessions.merge_metadata)
     touch = writing(Sessions.touch)
     hold = writing(Sessions.hold)
+    delete = writing(Sessions.delete)
 
 
 class AsyncBranches(Face[Branches]):
@@ -98,6 +99,7 @@ class AsyncBranches(Face[Branches]):
     append = writing(Branches.append)
     pop = writing(Branches.pop)
     truncate = writing(Branches.truncate)
+    delete = writing(Branches.delete)
     replace_system = writing(Branches.replace_system)
     history = reading(Branches.history)
     order = reading(Branches.order)

@@ -30,6 +30,7 @@ ChangeKind = Literal[
     "branch.created",
     "branch.forked",
     "branch.updated",
+    "branch.deleted",
     "status.changed",
 ]
 Health = Literal["unknown", "ok", "running", "idle", "stalled", "process_dead", "orphaned"]
@@ -121,5 +122,7 @@ DELIVERY: Literal["delivery"] = "delivery"
 
 #: The code of a `Conflict` about what forks have inherited.
 FORK_PREFIX = "fork_prefix"
+#: The codes of a `Conflict` about a session or branch that stays: it is under way, held, or others have forked it.
+NOT_ENDED, HELD, FORKED = "not_ended", "held", "forked"
 #: The code of a `Conflict` about a feed of which the rows asked for are gone.
 FEED_TRIMMED = "feed_trimmed"

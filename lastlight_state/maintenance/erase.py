@@ -16,13 +16,15 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel import references
+from lastlight_state.conversations.kernel.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db import columns, valid
 from lastlight_state.db.declarations import contents, emptied, forgotten
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.statements import Family, RowT, Statement, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance import references, work
+from lastlight_state.maintenance import work
 from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
 from lastlight_state.maintenance.redact import (
     chunks as texts,
@@ -34,7 +36,6 @@ from lastlight_state.maintenance.redact import (
     transitions,
 )
 from lastlight_state.maintenance.redact.records import ErasePlan
-from lastlight_state.maintenance.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
 from lastlight_state.messaging.tables import MESSAGES as SAID, SESSIONS as CHATS
 from lastlight_state.receipts import Receipt, Receipts, steps
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import CountOf, family, rows
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
 from lastlight_state.jsonl import places
-from lastlight_state.maintenance.references import CountOf, family, rows
 from lastlight_state.messaging.tables import SESSIONS
 from lastlight_state.workflows.tables import EXECUTIONS
 

@@ -129,6 +129,8 @@ LOOKS = {
         _talk, lambda s, b: s.conversations.progressions.truncate(b.progression_id, 1), _fork, since=3
     ),
     "Branches.pop": Look(_talk, _pop, _append, since=3),
+    "Branches.delete": Look(_talk, lambda s, _: s.conversations.branches.delete("main"), _append, since=3),
+    "Sessions.delete": Look(_talk, lambda s, b: s.conversations.sessions.delete(b.session_id), _append),
     "Branches.truncate": Look(_talk, lambda s, _: s.conversations.branches.truncate("main", 1), _fork, since=3),
     "Lineage.fork": Look(_talk, _fork, _append, since=3),
     "Sessions.merge_metadata": Look(

@@ -19,7 +19,7 @@ from lastlight_state.errors import BackendBusy, Conflict
 from lastlight_state.testing import Database, racing
 
 #: No call sends more statements.
-MOST = 20
+MOST = 30
 
 Act = Callable[[Any, Any], object]
 

@@ -13,7 +13,7 @@ from lastlight_state import codec
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewMessage
 from lastlight_state.conversations.branches import appending, making, statements as sql
-from lastlight_state.conversations.kernel import branching, cutting, lineage, sessions, storing
+from lastlight_state.conversations.kernel import branching, cutting, deleting, lineage, sessions, storing
 from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
@@ -175,6 +175,16 @@ class Branches(Repository):
             return branching.get(unit, found)
 
         return storing.settled(lambda: self._writing(truncate))
+
+    def delete(self, branch_id: str) -> bool:
+        """Delete a branch, and its order unless another branch or a session has it, for good.
+
+        Its messages stay in the session's pool; those that nothing has go. False where there is no such branch. Raises
+        `Conflict`: ``not_ended`` while it is pending or running, ``held`` for one of a held session, or ``forked``
+        while it has forks.
+        """
+        found, now = valid.sought("branch_id", branch_id), self._now()
+        return self._writing(lambda unit: deleting.branch(unit, self._listeners, found, now))
 
     def replace_system(self, branch_id: str, message: NewMessage | str) -> Branch:
         """Give a branch another system message, stored or to store; the former one stays stored, and in the pool.

@@ -142,7 +142,9 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
         raise InvalidValue("parent_branch_id", f"has {words.FORK_DEPTH} ancestors, which is the most")
     session_id = row["session_id"] or parent.session_id
     sessions.locked(unit, session_id)
-    length = int(unit.value(_LENGTH_LOCKED, {"id": parent.progression_id}))
+    length: int | None = unit.value(_LENGTH_LOCKED, {"id": parent.progression_id})
+    if length is None:  # the parent is gone meanwhile
+        raise valid.not_found(words.BRANCH, parent.id)
     start = length if at is None else valid.number(where, at, most=length)
     progression_id = new_id()
     orders.create(unit, orders.fresh(progression_id, (row["created_at"], row["created_at_unix"]), start=start))

@@ -10,7 +10,7 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
-from lastlight_state.conversations.kernel import orders, sessions, statuses
+from lastlight_state.conversations.kernel import deleting, orders, sessions, statuses
 from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
@@ -150,6 +150,17 @@ class Sessions(Repository):
         chain = sql.update(_HOLD, versioned=False)
         self._chained(lambda unit: feed(unit, self._listeners, chain, values, _UPDATED), repeatable=True)
         return self.get(session_id)
+
+    def delete(self, session_id: str) -> bool:
+        """Delete a session with its branches, its feed, the orders and the messages that nothing else has, for good.
+
+        What others share stays: an order of another session, a message that another order holds, that a pointer names,
+        or of which a delivery is open. The history of its status stays, and so do chunks, which are derived data; an
+        import does not bring it back. False where there is no such session. Raises `Conflict`: ``not_ended`` while it
+        is pending or running, ``held``, or ``forked`` while another session has forks of its branches.
+        """
+        found, now = valid.sought("session_id", session_id), self._now()
+        return self._writing(lambda unit: deleting.session(unit, found, now))
 
 
 def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> ConversationSession:

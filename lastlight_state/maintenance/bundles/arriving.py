@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.exchange.sending import ordered
+from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.conversations.tables import (
     DELIVERIES,
     INBOXES,
@@ -28,7 +29,6 @@ from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal.tables import SEQUENCES
 from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.counters.counted import COUNTERS
-from lastlight_state.maintenance.references import family, rows
 from lastlight_state.workflows.tables import RUNS
 
 _d, _i, _n, _p, _t = DELIVERIES.c, INBOXES.c, NAMESPACES.c, PROGRESSIONS.c, TRANSITIONS.c

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.db.declarations import vocabularies
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
@@ -19,7 +20,6 @@ from lastlight_state.maintenance.bundles.lines import CLASS, Row
 from lastlight_state.maintenance.bundles.opened import damaged
 from lastlight_state.maintenance.bundles.selection import TABLES
 from lastlight_state.maintenance.copy.contents import shown
-from lastlight_state.maintenance.references import family, rows
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.workflows.tables import RUNS
 

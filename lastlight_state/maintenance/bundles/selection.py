@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel import references
 from lastlight_state.conversations.rows import MessageTypeRow
 from lastlight_state.conversations.tables import (
     BRANCHES,
@@ -30,7 +31,7 @@ from lastlight_state.db import reconcile
 from lastlight_state.db.statements import Family, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.maintenance import references, unknown_columns
+from lastlight_state.maintenance import unknown_columns
 from lastlight_state.maintenance.bundles import around, lines
 from lastlight_state.maintenance.copy.subjects import Subject, batches, subjects
 from lastlight_state.maintenance.copy.transfer import output_tables

@@ -8,10 +8,10 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from lastlight_state.agent_log.paths import is_safe_id
+from lastlight_state.conversations.kernel.references import IdRow
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.maintenance.doctor.check import MOST, Fault, Look, Snapshot, found, named
 from lastlight_state.maintenance.doctor.records import Finding
-from lastlight_state.maintenance.references import IdRow
 from lastlight_state.messaging.tables import MESSAGES, SESSIONS, is_active
 
 LOGS, STUCK, AGREEMENT = "DOC-10", "DOC-15", "DOC-16"

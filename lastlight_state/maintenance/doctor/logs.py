@@ -9,9 +9,10 @@ import sqlalchemy as sa
 
 from lastlight_state.agent_log import paths
 from lastlight_state.agent_log.tree import PROJECTS
+from lastlight_state.conversations.kernel import references
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family, Statement, constant, number, prepared
-from lastlight_state.maintenance import log_names, references
+from lastlight_state.maintenance import log_names
 from lastlight_state.maintenance.doctor import chats, talks
 from lastlight_state.maintenance.doctor.check import MOST, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files

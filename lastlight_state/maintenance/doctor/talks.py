@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.arguments import Limits
+from lastlight_state.conversations.kernel.references import OWNING, REFERRING
 from lastlight_state.conversations.kernel.statuses import Signs, last_sign
 from lastlight_state.conversations.state import derived
 from lastlight_state.conversations.tables import (
@@ -25,7 +26,6 @@ from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.maintenance.doctor.check import MOST, Fault, Look, Snapshot, found
 from lastlight_state.maintenance.doctor.records import Finding
 from lastlight_state.maintenance.prune.sweeps.orphans import LEAST_DAYS
-from lastlight_state.maintenance.references import OWNING, REFERRING
 from lastlight_state.workflows.tables import RUNS
 
 ORPHANS, POINTERS, SEQUENCE, STUCK, AGREEMENT = "DOC-08", "DOC-09", "DOC-12", "DOC-15", "DOC-16"

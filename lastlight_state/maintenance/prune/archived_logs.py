@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from lastlight_state.agent_log import paths, raw_files, removal
 from lastlight_state.agent_log.tree import PROJECTS
+from lastlight_state.conversations.kernel.references import CountOf, family, rows
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import UnsafePath
@@ -28,7 +29,6 @@ from lastlight_state.maintenance.backup.records import LINES
 from lastlight_state.maintenance.bundles import logs
 from lastlight_state.maintenance.bundles.opened import opened
 from lastlight_state.maintenance.prune.records import LINE_BYTES, LINE_FILES
-from lastlight_state.maintenance.references import CountOf, family, rows
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS
 

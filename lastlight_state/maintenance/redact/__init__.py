@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.clock import exact_iso_text, iso_text
+from lastlight_state.conversations.kernel.references import ORDERS, POINTED, IdRow, family, links, rows
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import valid
@@ -23,7 +24,6 @@ from lastlight_state.maintenance import work
 from lastlight_state.maintenance.redact import chunks, messages
 from lastlight_state.maintenance.redact.arguments import RedactPolicy
 from lastlight_state.maintenance.redact.records import RedactPlan
-from lastlight_state.maintenance.references import ORDERS, POINTED, IdRow, family, links, rows
 from lastlight_state.receipts import Receipt, Receipts, steps
 
 _MOST = limits_of(MESSAGES)

@@ -7,10 +7,10 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import IdRow, chunks as some, family, rows
 from lastlight_state.conversations.tables import BRANCHES, NAMESPACES, VECTORS
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import IdRow, chunks as some, family, rows
 
 
 class Space(TypedDict):

@@ -6,12 +6,12 @@ from collections import Counter
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import KeyRow
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import forgotten, names
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import KeyRow
 
 _d = DELIVERIES.c
 _other = DELIVERIES.alias("other")

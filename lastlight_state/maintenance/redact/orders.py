@@ -7,12 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import PROTECTIONS, chunks, family
 from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS, SESSIONS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import PROTECTIONS, chunks, family
 
 _p, _s, _b = PROGRESSIONS.c, SESSIONS.c, BRANCHES.c
 _person = sa.bindparam("person", type_=columns.Text)

@@ -6,12 +6,12 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import PROTECTIONS, KeyRow, chunks, family
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import PROTECTIONS, KeyRow, chunks, family
 
 _t, _s, _b = TRANSITIONS.c, SESSIONS.c, BRANCHES.c
 _person = sa.bindparam("person", type_=columns.Text)

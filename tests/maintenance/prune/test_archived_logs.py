@@ -21,8 +21,9 @@ from support.maintenance.rows import insert
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Slug, removal
 from lastlight_state.conversations import NewSession
+from lastlight_state.conversations.kernel import references
 from lastlight_state.errors import BackendUnavailable, InvalidValue
-from lastlight_state.maintenance import PrunePolicy, references
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.testing import Database

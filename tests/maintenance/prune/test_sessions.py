@@ -14,11 +14,11 @@ from support.workflows.plans import plan_of
 from support.workflows.steps import Raw, wait_until_blocked
 
 from lastlight_state.conversations import NewBranch, NewSession
+from lastlight_state.conversations.kernel import threads as sql
+from lastlight_state.conversations.kernel.references import LINKED
 from lastlight_state.db.statements import Family
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune.kinds import threads as sql
-from lastlight_state.maintenance.references import LINKED
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from lastlight_state.agent_log import paths, removal
 from lastlight_state.agent_log.tree import LogTree
 from lastlight_state.clock import of_file
+from lastlight_state.conversations.kernel.references import PROTECTIONS, family, rows
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.statements import Family, among
 from lastlight_state.db.unit import Unit
@@ -26,7 +27,6 @@ from lastlight_state.errors import BackendBusy, UnsafePath
 from lastlight_state.jsonl import places
 from lastlight_state.maintenance.prune.files.tree import Seen, Size
 from lastlight_state.maintenance.prune.places import Place
-from lastlight_state.maintenance.references import PROTECTIONS, family, rows
 from lastlight_state.messaging.tables import SESSIONS, is_active
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS

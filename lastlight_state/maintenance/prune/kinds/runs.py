@@ -6,11 +6,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import IdRow
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, among, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune.kinds.kind import Kind
-from lastlight_state.maintenance.references import IdRow
 from lastlight_state.maintenance.run_tables import RUN_TABLES
 from lastlight_state.workflows.executions.outputs import POINTER
 from lastlight_state.workflows.indexes import EXECUTION_ENDED_AT, RUN_ENDED_AT

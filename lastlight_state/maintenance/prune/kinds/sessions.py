@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import PROTECTIONS
+from lastlight_state.conversations.kernel.threads import Threads
 from lastlight_state.conversations.tables import BRANCHES, CHANGES, SESSIONS
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.maintenance.prune.kinds.kind import Kind
-from lastlight_state.maintenance.prune.kinds.threads import Threads
-from lastlight_state.maintenance.references import PROTECTIONS
 
 SESSIONS_KIND = Kind(
     name="sessions",

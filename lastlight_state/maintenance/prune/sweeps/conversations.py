@@ -6,14 +6,22 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import (
+    HOLDERS,
+    POINTING,
+    PROTECTIONS,
+    REFERRED,
+    OwnerOf,
+    family,
+    rows,
+)
+from lastlight_state.conversations.kernel.threads import removed_unused
 from lastlight_state.conversations.tables import CHANGES, DELIVERIES, INBOXES, MESSAGES, SESSIONS
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db.statements import bind
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.counters.counted import CHANGES_COUNTER, INBOX_COUNTER
-from lastlight_state.maintenance.prune.kinds.threads import removed_unused
 from lastlight_state.maintenance.prune.sweeps.heads import Freed, Heads
-from lastlight_state.maintenance.references import HOLDERS, POINTING, PROTECTIONS, REFERRED, OwnerOf, family, rows
 
 _d, _c = DELIVERIES.c, CHANGES.c
 

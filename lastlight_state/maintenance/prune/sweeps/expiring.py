@@ -12,12 +12,12 @@ import sqlalchemy as sa
 
 from lastlight_state.checkpoints.statements import TABLES
 from lastlight_state.checkpoints.tables import THREADS
+from lastlight_state.conversations.kernel.references import KeyRow, family, rows
 from lastlight_state.db.indexes import through
 from lastlight_state.db.statements import Family, Row, Statement, bind, exactly, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import places
 from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, OneStage, Removal, Tally, Terms, cutoff
-from lastlight_state.maintenance.references import KeyRow, family, rows
 from lastlight_state.outputs.tables import CACHE
 
 

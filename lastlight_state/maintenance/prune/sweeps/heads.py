@@ -10,13 +10,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.db.indexes import unindexed
 from lastlight_state.db.statements import Family, Statement, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.counters.counted import Counter as Numbering
 from lastlight_state.maintenance.prune.sweeps.keys import Keys
 from lastlight_state.maintenance.prune.sweeps.sweep import Look, OneStage, Removal, Tally, Terms, cutoff
-from lastlight_state.maintenance.references import family, rows
 
 #: How many rows of a prefix one statement reads.
 _READ = 2_000

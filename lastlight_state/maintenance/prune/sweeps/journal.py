@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.db.indexes import AmongFew, Leading
 from lastlight_state.db.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
@@ -29,7 +30,6 @@ from lastlight_state.maintenance.prune.places import START
 from lastlight_state.maintenance.prune.statements import LOOK, STATEMENTS
 from lastlight_state.maintenance.prune.sweeps.sweep import Look, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.maintenance.prune.walk import Range
-from lastlight_state.maintenance.references import family, rows
 from lastlight_state.workflows.tables import RUNS
 
 _ALL = 2**62

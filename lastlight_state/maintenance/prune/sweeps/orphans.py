@@ -13,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.kernel.references import HOLDERS, OWNING, REFERRING, family, links, rows
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS
 from lastlight_state.conversations.words import MESSAGE, PROGRESSION
 from lastlight_state.db.indexes import unindexed
@@ -20,7 +21,6 @@ from lastlight_state.db.statements import Family, bind, number
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune.sweeps.keys import Keys
 from lastlight_state.maintenance.prune.sweeps.sweep import Look, Removal, Tally, Terms, cutoff
-from lastlight_state.maintenance.references import HOLDERS, OWNING, REFERRING, family, links, rows
 
 #: The days after which a writer is not expected to refer to what it has stored.
 LEAST_DAYS = 1

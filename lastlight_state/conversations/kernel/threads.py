@@ -13,10 +13,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, MESSAGES, PROGRESSIONS
-from lastlight_state.db.statements import Family
-from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.references import (
+from lastlight_state.conversations.kernel.references import (
     HOLDERS,
     ORDERS,
     OWNERS,
@@ -30,6 +27,9 @@ from lastlight_state.maintenance.references import (
     links,
     rows,
 )
+from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, MESSAGES, PROGRESSIONS
+from lastlight_state.db.statements import Family
+from lastlight_state.db.unit import Unit
 
 _b, _p, _l, _m, _d = BRANCHES.c, PROGRESSIONS.c, LINKS.c, MESSAGES.c, DELIVERIES.c
 

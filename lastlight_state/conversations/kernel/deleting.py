@@ -1,0 +1,115 @@
+"""Deleting a session or a branch, as a prune removes a session: what others share stays.
+
+Everything that refuses is asked before anything is deleted. Locks are taken in the order of all units.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypedDict
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.kernel import orders, sessions
+from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.kernel.threads import Held, Threads
+from lastlight_state.conversations.tables import BRANCHES, CHANGES, SESSIONS
+from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.permits import bury, permitted
+from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.unit import Unit
+from lastlight_state.errors import Conflict
+
+
+class Standing(TypedDict):
+    """What may keep a session or a branch."""
+
+    status: str | None
+    hold_reason: str | None
+
+
+class BranchParts(TypedDict):
+    """What a branch has, and the session that it is in."""
+
+    session_id: str
+    progression_id: str
+    system_msg_id: str | None
+
+
+class Key(TypedDict):
+    """The id of a row."""
+
+    id: str
+
+
+_THREADS = Threads()
+_s, _b = SESSIONS.c, BRANCHES.c
+_IT = _s.id == bind("session_id", _s.id)
+_BRANCH = _b.id == bind("branch_id", _b.id)
+
+_LOCK = prepared(sa.select(_s.status, _s.hold_reason).where(_IT).with_for_update(), Standing)
+_PARTS = prepared(sa.select(_b.session_id, _b.progression_id, _b.system_msg_id).where(_BRANCH), BranchParts)
+_STANDING = prepared(
+    sa.select(_b.status, _s.hold_reason).select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id)).where(_BRANCH),
+    Standing,
+)
+_FORK = prepared(sa.select(_b.id).where(_b.parent_branch_id == bind("branch_id", _b.id)).limit(number(1)), Key)
+_REMOVALS = [
+    prepared(sa.delete(BRANCHES).where(_b.session_id == bind("session_id", _s.id))),
+    prepared(sa.delete(CHANGES).where(CHANGES.c.session_id == bind("session_id", _s.id))),
+    prepared(sa.delete(SESSIONS).where(_IT)),
+]
+_REMOVE_BRANCH = prepared(sa.delete(BRANCHES).where(_BRANCH))
+
+
+def session(unit: Unit, session_id: str, now: datetime) -> bool:
+    """Delete a session with all that only it has. False where it is not there. Raises `Conflict`."""
+    stored = unit.row(_LOCK, {"session_id": session_id})
+    if stored is None:
+        return False
+    _refuse_kept(words.SESSION, session_id, stored)
+    _THREADS.lock(unit, [session_id])
+    others = _THREADS.waits(unit, [session_id]).get(session_id)
+    if others:
+        _refuse_forked(words.SESSION, session_id, f"a branch of session {min(others)!r}")
+    held = _THREADS.held(unit, [session_id])
+    with permitted(unit) as permit:
+        bury(unit, words.SESSION, session_id, permit, now)
+        for removal in _REMOVALS:
+            unit.change(removal, {"session_id": session_id})
+        _THREADS.release(unit, held)
+    return True
+
+
+def branch(unit: Unit, listeners: Listeners, branch_id: str, now: datetime) -> bool:
+    """Delete a branch, and its order where nobody else has it. False where it is not there. Raises `Conflict`."""
+    found = unit.row(_PARTS, {"branch_id": branch_id})
+    if found is None:
+        return False
+    sessions.locked(unit, found["session_id"])
+    stored = unit.row(_STANDING, {"branch_id": branch_id})
+    if stored is None:  # somebody else was first
+        return False
+    _refuse_kept(words.BRANCH, branch_id, stored)
+    orders.locked(unit, [found["progression_id"]])  # whoever forks the branch waits for it, or is seen
+    fork = unit.row(_FORK, {"branch_id": branch_id})
+    if fork is not None:
+        _refuse_forked(words.BRANCH, branch_id, f"branch {fork['id']!r}")
+    pointed = {one for one in (found["system_msg_id"],) if one is not None}
+    with permitted(unit):
+        unit.change(_REMOVE_BRANCH, {"branch_id": branch_id})
+        _THREADS.release(unit, Held({found["progression_id"]}, pointed))
+    sessions.move(unit, listeners, found["session_id"], now, news("branch.deleted", branch_id=branch_id))
+    return True
+
+
+def _refuse_kept(kind: str, key: str, stored: Standing) -> None:
+    if stored["status"] in ("running", "pending"):
+        raise Conflict(f"{kind} {key!r} is {stored['status']}: end it first", code=words.NOT_ENDED)
+    if stored["hold_reason"] is not None:
+        raise Conflict(f"{kind} {key!r} is held", code=words.HELD)
+
+
+def _refuse_forked(kind: str, key: str, by: str) -> None:
+    raise Conflict(f"{kind} {key!r} has inherited messages in {by}: delete that first", code=words.FORKED)
