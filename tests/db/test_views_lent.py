@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, selectinload
 from support.callers import engine_on
 
 from lastlight_state import AsyncStateStore, StateStore, View
+from lastlight_state.backends.base import Mode
 from lastlight_state.errors import MisuseError
 from lastlight_state.models import WorkflowRunModel
 from lastlight_state.testing import Database
@@ -101,6 +102,15 @@ def test_a_database_in_memory_writes_again_after_a_view() -> None:
         create(store)
         with pytest.raises(ZeroDivisionError), store.view() as view:
             fail(view)
+        create(store)
+
+
+def test_a_view_that_was_cut_off_leaves_a_database_in_memory_that_writes() -> None:
+    """backends B-140: whoever comes next makes the connection what it was."""
+    with StateStore.open(":memory:") as store:
+        checkout = store.backend.acquire(Mode.SNAPSHOT)
+        store.backend.connection(checkout).execute(sa.text("SELECT 1"))
+        store.backend.recover(checkout)
         create(store)
 
 
