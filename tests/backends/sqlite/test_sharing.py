@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -235,6 +237,63 @@ def test_an_interrupt_in_one_thread_leaves_the_others_unharmed(crowd: Crowd, sql
     assert isinstance(a, KeyboardInterrupt)
     assert (b, c) == ("b", "c")
     assert stored(sqlite_database) == ["b", "c"]
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """The main thread, where `SIGUSR1` raises `Interrupted`, as Ctrl-C would."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_who_is_interrupted_while_another_makes_its_unit_harms_nobody(crowd: Crowd, sqlite_database: Database) -> None:
+    """backends GC-5, B-87: the main thread goes on at once, and those of the group are stored."""
+    scope, main = crowd.store._scope, threading.main_thread()
+    held, release, left = threading.Event(), threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def begin(work: Callable[[], object]) -> None:
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+
+    def hold() -> None:
+        with crowd.store.transaction():
+            held.set()
+            release.wait(30)
+
+    def interrupting(unit: Unit) -> str:
+        signal.pthread_kill(main.ident or 0, signal.SIGUSR1)
+        assert left.wait(30)
+        return put("b")(unit)
+
+    def last() -> None:
+        wait_for(crowd.store, 2)
+        begin(writes(crowd.store, "c")[0])
+        wait_for(crowd.store, 3)
+        release.set()
+
+    begin(hold)
+    assert held.wait(30)
+    begin(writes(crowd.store, "a")[0])
+    wait_for(crowd.store, 1)
+    begin(last)
+    with pytest.raises(Interrupted):
+        scope.writing(interrupting)
+    left.set()
+    assert scope.writing(put("d")) == "d"
+    for thread in threads:
+        thread.join(30)
+    assert sorted(stored(sqlite_database)) == ["a", "b", "c", "d"]
 
 
 def test_a_call_that_is_cancelled_while_it_waits_is_not_made(crowd: Crowd, sqlite_database: Database) -> None:
