@@ -126,7 +126,7 @@ def test_one_thread_is_started_for_a_place_of_a_lane() -> None:
 
 def test_a_store_has_one_watch_of_a_name_whoever_asks_first() -> None:
     """house H-43."""
-    scope: Any = SimpleNamespace(before_close=[], after_commits=[])
+    scope: Any = SimpleNamespace(before_close=[], after_commits=[], watches={})
 
     def of(name: str) -> object:
         found: object = watches.watch_of(scope, name, dict)
