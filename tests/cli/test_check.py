@@ -95,7 +95,7 @@ def test_a_schema_is_chosen_by_name_on_postgres(postgres_url: str) -> None:
     words = ("--url", postgres_url, "--schema", 'Ana\'s "own"', "--json")
     assert lastlight_state("migrate", *words).code == 0
     assert lastlight_state("check", *words).code == 0
-    assert lastlight_state("ls", *words).data == {"items": [], "next_page_token": None, "damaged": []}
+    assert lastlight_state("ls", "runs", *words).data == {"items": [], "next_page_token": None, "damaged": []}
     assert lastlight_state("stats", *words).data["schema_name"] == 'Ana\'s "own"'
     assert lastlight_state("check", "--url", postgres_url, "--json").data["state"] == "empty"
 
