@@ -11,8 +11,9 @@ from sqlalchemy.engine import make_url
 from support.migrations.support import Place
 
 from lastlight_state import StateStore
+from lastlight_state.conversations import NewBranch
 from lastlight_state.db.base import VERSION_TABLE
-from lastlight_state.errors import InvalidValue, NotMigrated, NotSupported
+from lastlight_state.errors import BackendError, InvalidValue, NotMigrated, NotSupported
 from lastlight_state.migrations import grants, migrate
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.roles import rights
@@ -115,6 +116,18 @@ def test_switches_are_the_only_rows_that_it_deletes(store: StateStore) -> None:
     store.workflows.overrides.put("release", enabled=False)
     store.workflows.overrides.clear("release")
     assert store.workflows.overrides.is_enabled("release")
+
+
+def test_it_deletes_no_session_of_conversations(store: StateStore) -> None:
+    """conversations CV-47: the verb needs the rights of maintenance, and leaves all as it was."""
+    talks = store.conversations
+    session = talks.sessions.create()
+    talks.branches.create(session.id, NewBranch("branch"))
+    with pytest.raises(BackendError, match="lacks a right"):
+        talks.branches.delete("branch")
+    with pytest.raises(BackendError, match="lacks a right"):
+        talks.sessions.delete(session.id)
+    assert talks.sessions.get(session.id).branch_count == 1
 
 
 def test_it_can_look_at_everything(store: StateStore) -> None:
