@@ -34,7 +34,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick server servers soak lint types bench docs site record build clean
+.PHONY: demo test quick server servers soak frameworks lint types bench docs site record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -69,6 +69,10 @@ servers: $(VENV)/.test
 # The rounds, rows and seconds that the behaviours name: an hour rather than minutes.
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak --timeout=3600 $(ARGS)
+
+# What other frameworks say of our stores for them: their suites, in an environment that has them.
+frameworks: $(VENV)/frameworks/.made
+	$(VENV)/frameworks/bin/python -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal tests/frameworks $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -120,6 +124,12 @@ $(VENV)/.runtime: $(VENV)/.python pyproject.toml
 $(VENV)/.test: $(VENV)/.python pyproject.toml
 	$(install) '.[test]'
 	@touch $(VENV)/.runtime $@
+
+$(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requirements.txt
+	$(BIN)/python -m venv $(VENV)/frameworks
+	$(VENV)/frameworks/bin/python -m pip install --quiet --disable-pip-version-check \
+		--requirement tests/frameworks/requirements.txt --editable '.[test,langgraph]'
+	@touch $@
 
 $(VENV)/.site: $(VENV)/.python pyproject.toml
 	$(install) '.[site]'

@@ -192,22 +192,25 @@ class Checkpoints(Repository):
 
         return self._writing(work, repeatable=True)
 
-    def delete_runs(self, run_refs: Collection[str]) -> int:
-        """Remove the checkpoints that these runs made, in all threads, with their writes; how many there were.
+    def delete_runs(self, run_refs: Collection[str], *, scope: str | None = None) -> int:
+        """Remove the checkpoints that these runs made, in all threads or in those of a scope, with their writes.
 
-        Values that other checkpoints name stay.
+        Returns how many there were. Values that other checkpoints name stay.
         """
         refs = checks.run_refs(run_refs)
         if not refs:
             return 0
         wanted = {"runs": as_list([{"id": one} for one in refs])}
+        if scope is not None:
+            wanted["scope"] = valid.sought("scope", scope)
+        of_runs = sql.OF_RUNS[scope is not None]
 
         def work(unit: Unit) -> int:
-            threads = sorted({row["thread_id"] for row in unit.rows(sql.OF_RUNS, wanted)})
+            threads = sorted({row["thread_id"] for row in unit.rows(of_runs, wanted)})
             for at in range(0, len(threads), 500):
                 unit.rows(*sql.LOCK_MANY.of(threads[at : at + 500]))
             places: dict[str, set[removing.Place]] = {}
-            for row in unit.rows(sql.OF_RUNS, wanted):
+            for row in unit.rows(of_runs, wanted):
                 places.setdefault(row["thread_id"], set()).add((row["namespace"], row["id"]))
             return sum(removing.checkpoints(unit, one, places[one]) for one in threads if one in places)
 

@@ -119,14 +119,20 @@ _FILTERS = {
 LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=CheckpointSummaryRow)
 HISTORY = Listing("checkpoints.history", _WHOLE, order=(_c.seq,), filters=_FILTERS, row=WholeRow)
 
-#: The checkpoints that runs made.
 _PLACED = (_c.thread_id, _c.namespace, _c.id, _c.seq)
-OF_RUNS = prepared(
-    sa.select(*_PLACED)
-    .where(_c.run_ref.is_not(None), _c.run_ref.in_(sa.select(member_of(listed("runs").c.value, "id"))))
-    .order_by(_c.thread_id, _c.namespace, _c.seq),
-    PlaceRow,
-)
+
+
+def _of_runs(*conditions: sa.ColumnElement[bool]) -> Statement[PlaceRow]:
+    among = _c.run_ref.in_(sa.select(member_of(listed("runs").c.value, "id")))
+    found = sa.select(*_PLACED).where(_c.run_ref.is_not(None), among, *conditions)
+    return prepared(found.order_by(_c.thread_id, _c.namespace, _c.seq), PlaceRow)
+
+
+#: The checkpoints that runs made, by whether a scope is named.
+OF_RUNS = {
+    False: _of_runs(),
+    True: _of_runs(sa.exists().where(_t.id == _c.thread_id, _t.scope == bind("scope", _t.scope))),
+}
 
 
 class LineRow(TypedDict):

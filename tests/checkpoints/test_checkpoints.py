@@ -230,6 +230,15 @@ def test_the_checkpoints_of_a_run_go_and_values_that_others_name_stay(store: Any
         assert [len(one.writes) for one in found] == [1, 1]
 
 
+def test_the_checkpoints_of_a_run_go_in_one_scope_alone(store: Any) -> None:
+    """checkpoints CK-13."""
+    c = store.checkpoints
+    for scope in ("", "other"):
+        c.put("t", step(1, {"a": "one"}, run_ref="run"), scope=scope)
+    assert (c.delete_runs(["run"], scope="other"), c.delete_runs(["run"], scope="nobody")) == (1, 0)
+    assert (c.find("t", scope="other"), c.get("t").id) == (None, "step-1")
+
+
 def test_the_latest_of_each_namespace_stay(store: Any) -> None:
     """checkpoints CK-14."""
     c = store.checkpoints

@@ -1,0 +1,281 @@
+"""A checkpointer for LangGraph over ``store.checkpoints`` (extra ``langgraph``).
+
+::
+
+    from lastlight_state import StateStore
+    from lastlight_state.integrations.langgraph import LangGraphSaver
+
+    with StateStore.open("state/lastlight.db") as store:
+        graph = builder.compile(checkpointer=LangGraphSaver(store))
+
+A thread of LangGraph is a thread of the scope, a channel a channel, and a namespace a namespace. Values are what the
+serializer of the saver makes of them. Methods from coroutines run on the worker threads of an `AsyncStateStore`: a
+call that is cancelled learns the outcome of its write first.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial, wraps
+from itertools import islice
+from math import isfinite
+from typing import Any, TypeAlias
+
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.checkpoints import Checkpoint as Stored, Content, NewCheckpoint, NewWrite
+from lastlight_state.db.iterating import iterate
+from lastlight_state.errors import MisuseError, NotFound
+from lastlight_state.store import StateStore
+
+try:
+    from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
+        BaseCheckpointSaver,
+        Checkpoint,
+        CheckpointTuple,
+        get_checkpoint_metadata,
+    )
+except ImportError:  # the module can be looked at without the framework; a saver cannot be made
+    BaseCheckpointSaver = object
+
+#: The channels that are rebuilt from writes of ancestors, as metadata count them.
+_REBUILT = "counters_since_delta_snapshot"
+#: Of metadata, what lists can be filtered by: flags, numbers, and texts of at most so many characters.
+_MOST_TEXT, _MOST_NUMBER = 1_024, 2**63
+#: How many checkpoints a list reads at once.
+_PAGE = 20
+
+Config: TypeAlias = Mapping[str, Any]
+
+
+def _awaited(method: Callable[..., Any], *, writes: bool = True) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return a method of a saver for coroutines."""
+
+    @wraps(method)
+    async def call(self: LangGraphSaver, *given: Any, **named: Any) -> Any:
+        made = partial(getattr(self, method.__name__), *given, **named)
+        return await (self._runner.write(made) if writes else self._runner.read(made))
+
+    return call
+
+
+class LangGraphSaver(BaseCheckpointSaver):
+    """A checkpointer, sync and async. The store stays the caller's, who closes it.
+
+    ``scope`` keeps its threads apart from others. ``ttl`` is how long a thread lives after each checkpoint, until a
+    prune removes it. The user of a thread, for erasure, is the text that ``configurable`` has under ``user_key``.
+    Raises `MisuseError` without LangGraph.
+    """
+
+    def __init__(
+        self,
+        store: StateStore | AsyncStateStore,
+        *,
+        serde: Any = None,
+        scope: str = "langgraph",
+        ttl: timedelta | None = None,
+        user_key: str = "user_id",
+    ) -> None:
+        if BaseCheckpointSaver is object:
+            raise MisuseError.missing_extra("langgraph", what="a checkpointer for LangGraph")
+        super().__init__(serde=serde)
+        behind = store if isinstance(store, AsyncStateStore) else AsyncStateStore(store)
+        self._runner = behind._runner
+        self._checkpoints = behind._store.checkpoints
+        self._scope = scope
+        self._ttl = ttl
+        self._user_key = user_key
+
+    # From threads.
+
+    def get_tuple(self, config: Config) -> CheckpointTuple | None:
+        """Return the checkpoint of the config, the latest of its thread and namespace without an id, or None."""
+        asked = config["configurable"]
+        one = asked.get("checkpoint_id") or None
+        space = asked.get("checkpoint_ns") or ""
+        thread = str(asked["thread_id"])
+        found = self._checkpoints.find(thread, one, namespace=space, scope=self._scope)
+        return None if found is None else self._tuple(thread, found)
+
+    def list(
+        self,
+        config: Config | None,
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the interface calls it so
+        before: Config | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Return checkpoints, newest first; without a config those of all threads, thread by thread."""
+        wanted = filter or {}
+        found = (one for one in self._found(config, wanted, before) if _passes(one.metadata, wanted))
+        return islice(found, limit)
+
+    def put(
+        self, config: Config, checkpoint: Checkpoint, metadata: Mapping[str, Any], new_versions: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Store a checkpoint with the values of its new versions, whole or not at all."""
+        asked = config["configurable"]
+        thread, space = str(asked["thread_id"]), asked.get("checkpoint_ns") or ""
+        told = dict(get_checkpoint_metadata(config, metadata))
+        values = checkpoint["channel_values"]
+        kept = {name: value for name, value in checkpoint.items() if name != "channel_values"}
+        run = told.get("run_id")
+        user = asked.get(self._user_key)
+        new = NewCheckpoint(
+            checkpoint["id"],
+            self._content({"checkpoint": kept, "metadata": told}),
+            {name: str(version) for name, version in checkpoint["channel_versions"].items()},
+            {name: self._content(values[name]) for name in new_versions if name in values},
+            space,
+            asked.get("checkpoint_id") or None,
+            run if isinstance(run, str) and run else None,
+            _listed(told),
+        )
+        whose = user if isinstance(user, str) and user else None
+        self._checkpoints.put(thread, new, scope=self._scope, user=whose, ttl=self._ttl, other="keep")
+        return _config(thread, space, checkpoint["id"])
+
+    def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
+        """Store what a task wrote. The first of a place stays, but for errors, interrupts and the like."""
+        asked = config["configurable"]
+        given = {
+            (idx := WRITES_IDX_MAP.get(name, at)): NewWrite(idx, name, self._content(value), task_path)
+            for at, (name, value) in enumerate(writes)
+        }
+        self._checkpoints.put_writes(
+            str(asked["thread_id"]),
+            asked["checkpoint_id"],
+            task_id,
+            [*given.values()],
+            namespace=asked.get("checkpoint_ns") or "",
+            scope=self._scope,
+            taken="replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep",
+        )
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread with everything of it."""
+        self._checkpoints.delete(str(thread_id), scope=self._scope)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints that these runs made, and their writes."""
+        self._checkpoints.delete_runs([*run_ids], scope=self._scope)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread whole. Raises `Conflict` where the target has checkpoints, `NotFound` without a source."""
+        self._checkpoints.copy(str(source_thread_id), str(target_thread_id), scope=self._scope)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Leave the latest checkpoint of each namespace, with the ancestors that its channels are rebuilt from.
+
+        With ``strategy="delete"`` nothing is left.
+        """
+        for thread in map(str, thread_ids):
+            if strategy == "delete":
+                self.delete_thread(thread)
+            elif strategy == "keep_latest":
+                self._keep_latest(thread)
+            else:
+                raise ValueError(f"unknown strategy {strategy!r:.80}")
+
+    def get_next_version(self, current: Any, channel: None) -> str:
+        """Return the version after this one: a counter, with a random part that tells forks apart."""
+        counted = 0 if current is None else int(str(current).split(".")[0])
+        return f"{counted + 1:032}.{random.random():016}"  # noqa: S311 - tells apart, and keeps no secret
+
+    # From coroutines, on the worker threads of the store.
+
+    aget_tuple = _awaited(get_tuple, writes=False)
+    aput = _awaited(put)
+    aput_writes = _awaited(put_writes)
+    adelete_thread = _awaited(delete_thread)
+    adelete_for_runs = _awaited(delete_for_runs)
+    acopy_thread = _awaited(copy_thread)
+    aprune = _awaited(prune)
+
+    async def alist(
+        self,
+        config: Config | None,
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - as above
+        before: Config | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        found = self.list(config, filter=filter, before=before, limit=limit)
+        while some := await self._runner.read(lambda: [*islice(found, _PAGE)]):
+            for one in some:
+                yield one
+
+    # What both do.
+
+    def _content(self, value: Any) -> Content:
+        return Content(*self.serde.dumps_typed(value))
+
+    def _tuple(self, thread: str, found: Stored) -> CheckpointTuple:
+        load, space = self.serde.loads_typed, found.namespace
+        own = load(found.content)
+        values = {name: load(value) for name, value in found.values.items()}
+        return CheckpointTuple(
+            _config(thread, space, found.id),
+            {**own["checkpoint"], "channel_values": values},
+            own["metadata"],
+            None if found.parent_id is None else _config(thread, space, found.parent_id),
+            [(one.task, one.channel, load(one.content)) for one in found.writes],
+        )
+
+    def _found(self, config: Config | None, wanted: Config, before: Config | None) -> Iterator[CheckpointTuple]:
+        if config is None:
+            for thread in iterate(self._checkpoints.threads, scope=self._scope, limit=500):
+                yield from self._of_thread(thread.key, None, wanted, before)
+        elif config["configurable"].get("checkpoint_id"):
+            one = self.get_tuple(config)
+            yield from () if one is None else (one,)
+        else:
+            asked = config["configurable"]
+            yield from self._of_thread(str(asked["thread_id"]), asked.get("checkpoint_ns"), wanted, before)
+
+    def _of_thread(
+        self, thread: str, space: str | None, wanted: Config, before: Config | None
+    ) -> Iterator[CheckpointTuple]:
+        found = iterate(
+            self._checkpoints.history,
+            thread,
+            namespace=space,
+            before=None if before is None else before["configurable"]["checkpoint_id"],
+            where={name: value for name, value in wanted.items() if _is_listed(value)},
+            scope=self._scope,
+            limit=_PAGE,
+        )
+        with suppress(NotFound):  # before a checkpoint that is not of this thread
+            yield from (self._tuple(thread, stored) for stored in found)
+
+    def _keep_latest(self, thread: str) -> None:
+        listed = iterate(self._checkpoints.list, thread, scope=self._scope, limit=500)
+        channels = {name for one in listed for name in (one.metadata or {}).get(_REBUILT, ())}
+        with suppress(NotFound):  # a thread that is not there has nothing to lose
+            self._checkpoints.keep_latest(thread, from_ancestors=sorted(channels), scope=self._scope)
+
+
+def _config(thread: str, space: str, one: str) -> dict[str, Any]:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": space, "checkpoint_id": one}}
+
+
+def _listed(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of metadata what lists can be filtered by, and the names of channels that are rebuilt."""
+    found = {name: value for name, value in metadata.items() if _is_listed(value)}
+    rebuilt = metadata.get(_REBUILT)
+    return {**found, _REBUILT: sorted(rebuilt)} if rebuilt else found
+
+
+def _is_listed(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _MOST_TEXT and "\0" not in value and value.encode(errors="ignore").decode() == value
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or (isinstance(value, int) and -_MOST_NUMBER <= value < _MOST_NUMBER)
+
+
+def _passes(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(name in metadata and metadata[name] == value for name, value in wanted.items())

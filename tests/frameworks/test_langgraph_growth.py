@@ -1,0 +1,50 @@
+"""What a thread of LangGraph takes, beside the shipped SQLite saver in the same run."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import string
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from lastlight_state.integrations.langgraph import LangGraphSaver
+from lastlight_state.testing import Database
+
+STEPS, KB = 300, 1_000
+
+
+def drive(saver: Any) -> Any:
+    """A constant channel of 50 KB, and a list that grows by 1 KB a step; the last checkpoint."""
+    source = random.Random(1)
+    constant, *items = ("".join(source.choices(string.ascii_letters, k=size)) for size in [50 * KB, *[KB] * STEPS])
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    versions: dict[str, Any] = {}
+    for number in range(STEPS):
+        new = {"list": saver.get_next_version(versions.get("list"), None)}
+        if number == 0:
+            new["constant"] = saver.get_next_version(None, None)
+        versions = {**versions, **new}
+        values = {"constant": constant, "list": items[: number + 1]}
+        checkpoint: Any = {
+            "v": 4, "id": str(uuid6(clock_seq=number)), "ts": "2026-01-01T00:00:00+00:00", "channel_values": values,
+            "channel_versions": versions, "versions_seen": {"node": versions}, "updated_channels": None,
+        }  # fmt: skip
+        config = saver.put(config, checkpoint, {"source": "loop", "step": number, "parents": {}}, new)
+        saver.put_writes(config, [("list", items[number])], f"task-{number}")
+    return saver.get_tuple(config)
+
+
+def test_a_thread_takes_a_tenth_of_what_the_shipped_saver_takes(sqlite_database: Database, tmp_path: Path) -> None:
+    """checkpoints CK-44: after the same steps, the file's own schema included."""
+    shipped = sqlite3.connect(tmp_path / "shipped.db", check_same_thread=False)
+    theirs = drive(SqliteSaver(shipped))
+    shipped.close()
+    with sqlite_database.open() as store:
+        ours = drive(LangGraphSaver(store))
+    assert ours.checkpoint["channel_values"] == theirs.checkpoint["channel_values"]
+    size = sum(file.stat().st_size for file in Path(sqlite_database.url).parent.glob("lastlight.db*"))
+    assert 10 * size <= (tmp_path / "shipped.db").stat().st_size
