@@ -52,9 +52,8 @@ FIRST_PAGES = (
 )
 
 
-#: Pages that need an empty place: one moves into an empty database, one fills tables of its own with known rows, and
-#: one stores a checkpoint only after the one before it.
-ONCE = {"docs/moving-to-postgres.md", "docs/guides/your-own-queries.md", "docs/guides/checkpoints.md"}
+#: Pages that need an empty place: one moves into an empty database, one fills tables of its own with known rows.
+ONCE = {"docs/moving-to-postgres.md", "docs/guides/your-own-queries.md"}
 
 
 def run_programs(name: str) -> None:
