@@ -23,7 +23,6 @@ REFUSED = {
     "copied and replaced": (("repair", "--out", "x", "--replace"), "--seal, --out, --replace, --counters: one"),
     "counters and sealed": (("repair", "--seal", "--counters"), "--seal, --out, --replace, --counters: one at a time"),
     "unknown target of an override": (("override", "run", "x", "--on"), "workflow|cron: "),
-    "an override of nothing": (("override", "cron", "x"), "override: expected --on"),
     "an override on and cleared": (("override", "cron", "x", "--on", "--clear"), "override: expected --on"),
     "a schedule of a cleared one": (("override", "cron", "x", "--schedule", "* * * * *", "--clear"), "override: "),
     "the schedule of a workflow": (("override", "workflow", "x", "--schedule", "* * * * *"), "--schedule: only a cron"),
