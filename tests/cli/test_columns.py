@@ -26,6 +26,7 @@ WHOLE = """
     RECEIVED REVISION RUN SCORED SEEN SEQ SESSION SINCE STARTED UPDATED WRITTEN
 """.split()
 WHOLE_HERE = {
+    "commands.backup.FILES FILE",
     "commands.import.KEPT UNIT",
     "commands.repair.FILES FILE",
     "commands.run_log.FINDINGS CODE",
