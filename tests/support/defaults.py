@@ -70,7 +70,7 @@ def _named(lines: list[ast.stmt]) -> Iterator[str]:
 
 def _asks_the_system(line: ast.stmt) -> bool:
     asked = (node.value for node in ast.walk(line) if isinstance(node, ast.Attribute))
-    return any(isinstance(one, ast.Name) and one.id in ("os", "signal") for one in asked)
+    return any(isinstance(one, ast.Name) and one.id in ("os", "signal", "sqlite3") for one in asked)
 
 
 def _of_class(where: str, kind: Any) -> Iterator[tuple[str, str]]:
