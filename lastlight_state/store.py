@@ -113,7 +113,7 @@ class View(Domains):
 
     @cached_property
     def connection(self) -> Connection:
-        """A SQLAlchemy connection that reads this moment, for statements and sessions of your own.
+        """Return a SQLAlchemy connection that reads this moment, for statements and sessions of your own.
 
         The database refuses to write through it. ``Session(bind=view.connection)`` reads the models and your own tables
         as they were in this moment. After a rollback nothing more is read.

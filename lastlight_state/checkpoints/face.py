@@ -102,7 +102,7 @@ class Checkpoints(Repository):
             self._writing(work, repeatable=True)
 
     def get(self, thread: str, checkpoint_id: str | None = None, *, namespace: str = "", scope: str = "") -> Checkpoint:
-        """The whole checkpoint, the latest of the namespace without an id. Raises `NotFound`, and `CorruptData`."""
+        """Return the whole checkpoint, without an id the latest of the namespace. Raises `NotFound`, `CorruptData`."""
         found = self.find(thread, checkpoint_id, namespace=namespace, scope=scope)
         if found is None:
             raise valid.not_found(words.CHECKPOINT, (scope, thread, namespace, checkpoint_id or "latest"))
@@ -111,7 +111,7 @@ class Checkpoints(Repository):
     def find(
         self, thread: str, checkpoint_id: str | None = None, *, namespace: str = "", scope: str = ""
     ) -> Checkpoint | None:
-        """The whole checkpoint, or None. As `get`."""
+        """Return the whole checkpoint, or None. As `get`."""
         given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
         if checkpoint_id is None:
             return self._whole(sql.LATEST, given)
@@ -128,7 +128,7 @@ class Checkpoints(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CheckpointSummary]:
-        """A page of a thread's checkpoints, newest first, of one namespace or of all. An unknown thread has none.
+        """Return a page of a thread's checkpoints, newest first, of one namespace or all. An unknown thread has none.
 
         ``before`` is the id of a checkpoint, of the namespace "" if none is named: those that were stored before it.
         ``where`` are members that the metadata must have, with texts, numbers, flags or None: a walk along the list.
@@ -148,7 +148,7 @@ class Checkpoints(Repository):
         limit: int = 20,
         page_token: str | None = None,
     ) -> Page[Checkpoint]:
-        """A page of whole checkpoints, as `list`, in four statements. Raises `CorruptData` as `get`."""
+        """Return a page of whole checkpoints, as `list`, in four statements. Raises `CorruptData` as `get`."""
         given = self._filters(thread, scope, namespace, before, where)
         valid.page_limit(limit)
 
@@ -241,12 +241,12 @@ class Checkpoints(Repository):
         return found
 
     def thread(self, thread: str, *, scope: str = "") -> CheckpointThread:
-        """The thread itself. Raises `NotFound`."""
+        """Return the thread itself. Raises `NotFound`."""
         given = checks.sought(thread, scope)
         return self._one(CheckpointThread.of, sql.GET_THREAD, given, kind=words.THREAD, key=(scope, thread))
 
     def thread_of(self, thread_id: str) -> CheckpointThread:
-        """The thread of an ``id``, as receipts and plans name it. Raises `NotFound`."""
+        """Return the thread of an ``id``, as receipts and plans name it. Raises `NotFound`."""
         given = {"thread_id": valid.sought("thread_id", thread_id)}
         return self._one(CheckpointThread.of, sql.THREAD_OF, given, kind=words.THREAD, key=thread_id)
 
@@ -258,7 +258,7 @@ class Checkpoints(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CheckpointThread]:
-        """A page of threads, those first that changed last."""
+        """Return a page of threads, those first that changed last."""
         given = {
             "scope": None if scope is None else valid.sought("scope", scope),
             "user": None if user is None else valid.sought("user", user),
@@ -266,7 +266,7 @@ class Checkpoints(Repository):
         return self._page(sql.THREAD_LIST, CheckpointThread.of, given, limit, page_token)
 
     def _place(self, thread: str, scope: str, now: datetime, user: str | None, ttl: timedelta | None) -> Row:
-        """The row of a thread that may be new."""
+        """Return the row of a thread that may be new."""
         return {
             **checks.place(thread, scope),
             "id": new_id(),

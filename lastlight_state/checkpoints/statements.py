@@ -75,7 +75,7 @@ THREAD_LIST = Listing(
 
 
 def _of_thread(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """The rows of the thread with the parameter ``thread_id``."""
+    """Return the rows of the thread with the parameter ``thread_id``."""
     column = table.c.thread_id
     return column == bind("thread_id", column)
 
@@ -164,7 +164,7 @@ _named = [_v[name] for name in NamedRow.__annotations__]
 
 
 def _wanted(*members: str) -> Any:
-    """The rows of the parameter ``wanted``, with these members as texts.
+    """Return the rows of the parameter ``wanted``, with these members as texts.
 
     Where rows of a table are looked up for them, each names the thread: a condition of its own on the thread would have
     SQLite walk all rows of the thread, and look for each among the wanted ones.

@@ -176,7 +176,7 @@ class ExecutionModel(Base):
 
     @property
     def cost(self) -> Decimal | None:
-        """The exact cost in dollars, as a record has it."""
+        """Return the exact cost in dollars, as a record has it."""
         return stored_cost(self.cost_micros, self.cost_picos, self.cost_usd)
 
 

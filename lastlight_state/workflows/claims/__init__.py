@@ -215,7 +215,7 @@ class Claims(Repository, Generic[W]):
         self._writing(lambda unit: takes.release(unit, held, now, retry_at))
 
     def driving(self, claim: Claim) -> AbstractContextManager[DrivenRun[W]]:
-        """A block that drives the run: a thread renews the lease while it runs, and the run is released at its end.
+        """Return a block that drives the run: a thread renews the lease meanwhile, and the run is released at its end.
 
         ``with claims.driving(claim) as driven``: engine writes by ``driven.workflows`` present the claim by themselves,
         and are `ClaimLost` after it was lost; ``driven.lost`` tells during the block, ``driven.cancel_requested`` that

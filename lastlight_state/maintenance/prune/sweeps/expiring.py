@@ -38,17 +38,17 @@ class Source:
 
     @property
     def expired(self) -> sa.ColumnElement[bool]:
-        """Whether a record has expired."""
+        """True if a record has expired."""
         return sa.and_(self.expires_at.is_not(None), self.expires_at <= bind("now", self.expires_at))
 
     @property
     def valid(self) -> sa.ColumnElement[bool]:
-        """Whether it has not."""
+        """True if it has not."""
         return sa.or_(self.expires_at.is_(None), self.expires_at > bind("now", self.expires_at))
 
     @property
     def old(self) -> sa.ColumnElement[bool]:
-        """Whether a record is old enough, and not among the newest."""
+        """True if a record is old enough, and not among the newest."""
         until_age, until_key = exactly("until_age", self.age), bind("until_key", self.key)
         return sa.and_(self.age <= until_age, sa.tuple_(self.age, self.key) < sa.tuple_(until_age, until_key))
 
@@ -134,7 +134,7 @@ class Expiring(OneStage):
         return {row["key"] for row in rows(unit, self.statements.known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """The terms with the place before which records are old enough, and not among the newest valid ones."""
+        """Return the terms with the place before which records are old enough, and not among the newest valid ones."""
         return places.bounded(unit, self.statements.boundary, terms, now=_now(terms))
 
     def look(self, unit: Unit, terms: Terms, _after: Any) -> Look:
