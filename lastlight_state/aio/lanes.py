@@ -149,14 +149,10 @@ class Waiting(Generic[T]):
 
     def get(self, seconds: float = _HEAL) -> T:
         """Wait for an item. Raises `TimeoutError` if none comes within these seconds. Only after `soon`."""
-        items, gates, soon = self._items, self._gates, self._soon
-        try:
-            item = items.popleft()
-        except IndexError:
-            soon.pop()
-        else:
-            soon.pop()
-            return item
+        items, gates = self._items, self._gates
+        self._soon.pop()  # before it takes an item: else it would be counted for another one, too
+        with suppress(IndexError):
+            return items.popleft()
         while True:
             gate = patience.closed_gate()
             gates.append(gate)

@@ -87,3 +87,34 @@ def test_a_thread_waits_for_an_item_no_longer_than_it_says() -> None:
     with pytest.raises(TimeoutError):
         queue.get(0.01)
     assert queue._gates == []
+
+
+def test_a_thread_that_takes_an_item_is_not_counted_on_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-173: an item that comes in that very moment wakes a thread that sleeps."""
+    queue: Waiting[str] = Waiting()
+    got: list[str] = []
+
+    def sleep() -> None:
+        queue.soon()
+        got.append(queue.get())
+
+    class Counted(list[None]):
+        """Puts an item while a thread gives up its place among those that are about to come."""
+
+        def pop(self, *_: object) -> None:
+            monkeypatch.setattr(queue, "_soon", [*self])
+            queue.put("third")
+            queue._soon.pop()
+
+    sleeper = threading.Thread(target=sleep, daemon=True)
+    sleeper.start()
+    while not queue._gates:
+        time.sleep(0.001)
+    queue.soon()
+    queue.soon()
+    queue.put("first")
+    queue.put("second")
+    monkeypatch.setattr(queue, "_soon", Counted(queue._soon))
+    assert queue.get() == "first"
+    sleeper.join(5)
+    assert got == ["second"]
