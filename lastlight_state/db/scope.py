@@ -214,7 +214,7 @@ class StoreScope(Scope):
                     hooks, result = call.hooks, call.result
         except BackendUnavailable as error:
             if error.outcome == "unknown":
-                in_doubt[:] = hooks or call.hooks
+                in_doubt[:] = hooks if call.group is None else call.hooks
             raise
         if self.after_commits:
             self.committed()

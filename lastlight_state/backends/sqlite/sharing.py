@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextvars import Context
 
 from lastlight_state.backends.base import Checkout
 from lastlight_state.backends.line import Group, Line, Parted, Turn
@@ -24,7 +25,7 @@ _SAVEPOINT = "lastlight_unit"
 
 
 def leads(checkout: Checkout) -> bool:
-    """Return whether this one may take others along.
+    """Return whether this unit may take others along.
 
     Not in the main thread: what a signal's handler raises there would come in the middle of somebody else's unit.
     """
@@ -32,10 +33,11 @@ def leads(checkout: Checkout) -> bool:
 
 
 def commit(line: Line, leader: Checkout, commit_alone: Callable[[], object]) -> None:
-    """Commit, with all that could be taken along. Raises `Parted` where only the group failed."""
+    """Commit a unit, with all that could be taken along. Raises `Parted` where only the group failed."""
     shared = _Shared(line, leader)
     try:
-        shared.gather()
+        if leader.driver.in_transaction:  # else a savepoint would be a transaction, and its RELEASE a commit
+            shared.gather()
         if shared.members:
             shared.group.state = "committing"
         commit_alone()
@@ -63,7 +65,7 @@ def refuse_unknown(checkout: Checkout) -> None:
 
 
 class _Shared:
-    """The units that one takes along."""
+    """The units that one unit takes along."""
 
     def __init__(self, line: Line, leader: Checkout) -> None:
         self.group = Group()
@@ -87,7 +89,7 @@ class _Shared:
             turn.group = None
 
     def _takes(self, turn: Turn) -> bool:
-        """Make a unit, or undo what it did; whether it was there to be made."""
+        """Make a unit, or undo what it did. Return whether it was there to be made."""
         offered = turn.offered
         if not offered or turn.gone or not isinstance(turn, Checkout):
             return False
@@ -97,29 +99,32 @@ class _Shared:
         except IndexError:  # it has gone, or will not wait any more
             turn.group = None
             return False
-        execute = self._leader.driver.execute
-        execute(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            self._make(turn, context)
+        except BaseException:
+            turn.group = None
+            raise
+        return True
+
+    def _make(self, turn: Checkout, context: Context) -> None:
+        """Make a unit in a savepoint. One that fails is undone and left to its own turn, which shows what is wrong."""
+        self._execute("SAVEPOINT")
         try:
             turn.lend(self._leader.driver)
             context.run(turn.make)
         except Exception:  # noqa: BLE001 - its own turn will show whose it is
-            self._undo(turn)
-        except BaseException:
             turn.group = None
-            raise
+            self._leader.broken |= turn.broken
+            self._execute("ROLLBACK TO")
         else:
-            execute(f"RELEASE {_SAVEPOINT}")
             self.members.append(turn)
         finally:
             turn.driver = turn.execute = None
-        return True
+        self._execute("RELEASE")
 
-    def _undo(self, turn: Checkout) -> None:
-        turn.group = None
-        self._leader.broken |= turn.broken
-        execute = self._leader.driver.execute
+    def _execute(self, verb: str) -> None:
+        """Execute a statement about the savepoint. Raises `Parted` if the transaction has ended, as by a full disk."""
         try:
-            execute(f"ROLLBACK TO {_SAVEPOINT}")
-            execute(f"RELEASE {_SAVEPOINT}")
-        except sqlite3.Error as error:  # such as a full disk, which ends the whole transaction
+            self._leader.driver.execute(f"{verb} {_SAVEPOINT}")
+        except sqlite3.Error as error:
             raise Parted("a unit that was to be committed together ended the transaction") from error

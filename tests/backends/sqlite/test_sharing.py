@@ -25,7 +25,7 @@ from lastlight_state.backends.patience import Patience
 from lastlight_state.db import calls as units
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict
+from lastlight_state.errors import BackendError, Conflict
 from lastlight_state.testing import Database
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
@@ -483,3 +483,69 @@ def test_a_call_leaves_nothing_to_the_garbage_collector(shared: StateStore) -> N
         assert [call for call in left if call.backend is shared.backend] == []
     finally:
         gc.enable()
+
+
+def test_a_group_that_takes_along_what_ended_the_transaction_unseen_is_made_again(
+    crowd: Crowd, sqlite_database: Database
+) -> None:
+    """backends GC-3: a unit that keeps such an error to itself harms no other either."""
+    attempts = iter((True, False))
+
+    def silent(unit: Unit) -> str:
+        if next(attempts):
+            unit.checkout.driver.execute("ROLLBACK")
+            return "lost"
+        return put("b")(unit)
+
+    second: Call = partial(crowd.store._scope.writing, silent)
+    calls = [*writes(crowd.store, "a"), second, *writes(crowd.store, "c")]
+    assert crowd.calls(calls) == [*"abc"]
+    assert sorted(stored(sqlite_database)) == [*"abc"]
+
+
+def test_a_leader_without_its_transaction_takes_nobody_along(crowd: Crowd, sqlite_database: Database) -> None:
+    """backends GC-3: a savepoint outside a transaction is one, so each unit would be stored before it is made again."""
+    made: list[str] = []
+
+    def silent(unit: Unit) -> None:
+        unit.checkout.driver.execute("ROLLBACK")
+
+    def counted(unit: Unit) -> str:
+        made.append("b")
+        return put("b")(unit)
+
+    calls: list[Call] = [partial(crowd.store._scope.writing, work) for work in (silent, counted)]
+    failed, second = crowd.calls(calls)
+    assert (type(failed), second, made) == (BackendError, "b", ["b"])
+    assert stored(sqlite_database) == ["b"]
+
+
+def test_hooks_of_an_attempt_that_was_undone_in_a_group_never_run(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-47, GC-3: not even where the unit's own commit leaves its outcome unknown."""
+    backend: Any = crowd.store.backend
+    commit = backend._commit
+    told: list[str] = []
+    attempts = iter((True, False, False))
+
+    def failing_once(unit: Unit) -> str:
+        if next(attempts):
+            unit.after_commit(lambda: told.append("undone"))
+            raise ZeroDivisionError
+        return "b"
+
+    def lost(checkout: Any) -> None:
+        commit(checkout)
+        if checkout.thread == second_thread[0]:
+            monkeypatch.setattr(backend, "_commit", commit)
+            raise BackendUnavailable("the answer was lost", outcome="unknown", repeats=1)
+
+    def second() -> object:
+        second_thread.append(threading.get_ident())
+        return crowd.store._scope.writing(failing_once, repeatable=True)
+
+    second_thread: list[int] = []
+    calls = [*writes(crowd.store, "a"), second]
+    assert crowd.calls(calls, lambda: monkeypatch.setattr(backend, "_commit", lost)) == ["a", "b"]
+    assert told == []
