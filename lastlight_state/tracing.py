@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: What is waited for: a connection of the pool, the write lock of a SQLite file, a named lock of Postgres.
@@ -26,13 +27,16 @@ current_span: Callable[[], tuple[str, str] | None] | None = None
 waits: Callable[[Awaited, float], None] | None = None
 
 
-def timed(awaited: Awaited, call: Callable[[], T]) -> T:
-    """Make a call that may wait, and tell how long it took, also where it failed."""
+def timed(awaited: Awaited, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Make a call that may wait, and tell how long it took, also where it failed.
+
+    What each unit waits for looks for `waits` first, so that a store without telemetry does not come here.
+    """
     told = waits
     if told is None:
-        return call()
+        return call(*given, **named)
     began = time.perf_counter()
     try:
-        return call()
+        return call(*given, **named)
     finally:
         told(awaited, time.perf_counter() - began)

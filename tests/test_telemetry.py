@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.callers import engine_on
 from support.docs.pages import ROOT, blocks
 
 from lastlight_state import AsyncStateStore, Settings, StateStore, telemetry, tracing
@@ -193,11 +194,29 @@ def test_waits_for_named_locks_are_told(postgres_database: Database, exported: E
     assert [dict(point.attributes) for point in points] == [{"lastlight.lock": "named"}]
 
 
-def test_without_telemetry_nobody_is_told_of_waits(database: Database) -> None:
-    """house H-117."""
+@pytest.mark.parametrize("has_engine", [False, True])
+def test_without_telemetry_no_unit_is_timed(
+    database: Database, exported: Exported, monkeypatch: pytest.MonkeyPatch, *, has_engine: bool
+) -> None:
+    """house H-117: also on a caller's engine."""
+    timed: list[str] = []
+
+    def noted(awaited: str, call: Callable[..., Any], *given: Any) -> Any:
+        timed.append(awaited)
+        return call(*given)
+
+    monkeypatch.setattr(tracing, "timed", noted)
+    engine = engine_on(database) if has_engine else None
+    store = database.open(engine=engine) if engine is not None else database.open()
+    begun(store)
+    assert timed
+    timed.clear()
     telemetry.uninstrument()
-    assert tracing.waits is None
-    begun(database.open())
+    begun(store)
+    assert timed == []
+    store.close()
+    if engine is not None:
+        engine.dispose()
 
 
 def test_the_recipe_for_prometheus_runs(sqlite_database: Database) -> None:

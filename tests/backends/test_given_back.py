@@ -26,7 +26,7 @@ IMPATIENT = Settings(pool_size=1, pool_timeout=0.05, queue_timeout=0.05, busy_ti
 
 @pytest.fixture(params=["own", "engine"])
 def backend(request: pytest.FixtureRequest, fresh_database: Database) -> Iterator[Backend]:
-    """That of a store, over connections of its own and over a caller's."""
+    """Give the backend of a store, over connections of its own and over a caller's."""
     if request.param == "own":
         yield fresh_database.open(settings=IMPATIENT).backend
         return
@@ -38,7 +38,7 @@ def backend(request: pytest.FixtureRequest, fresh_database: Database) -> Iterato
 
 @pytest.fixture(params=["own", "engine"])
 def in_memory(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """That of a store in memory, where everybody shares one connection."""
+    """Give the backend of a store in memory, where everybody shares one connection."""
     if request.param == "own":
         with StateStore.open("sqlite:///:memory:", settings=IMPATIENT) as store:
             yield store.backend
@@ -51,7 +51,7 @@ def in_memory(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 
 def works(backend: Backend, mode: Mode = Mode.WRITE) -> None:
-    """A unit gets a connection that is in no transaction but its own."""
+    """Check that a unit gets a connection that is in no transaction but its own."""
     checkout = backend.acquire(mode)
     try:
         assert checkout.driver.execute("SELECT 1").fetchone()[0] == 1
@@ -156,13 +156,13 @@ def test_a_unit_in_memory_that_a_signal_cut_off_as_it_began_is_not_left_open(in_
     works(in_memory)
 
 
-@pytest.mark.parametrize(("called", "within"), [("_enter", "timed"), ("_idle", "take")])
+@pytest.mark.parametrize("called", ["_enter", "_idle"])
 def test_a_place_in_the_pool_is_free_again_when_no_connection_was_lent(
-    postgres_database: Database, called: str, within: str
+    postgres_database: Database, called: str
 ) -> None:
     """backends B-32, B-87."""
     backend = postgres_database.open(settings=IMPATIENT).backend
-    with cut_off_after(called, within=within), pytest.raises(Interrupted):
+    with cut_off_after(called, within="take"), pytest.raises(Interrupted):
         backend.acquire(Mode.READ)
     works(backend)
 

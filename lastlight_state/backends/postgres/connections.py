@@ -61,7 +61,7 @@ def checked_out(engine: Engine) -> Any:
     """A live connection of a caller's engine. Raises `BackendUnavailable` when all stay in use, or none can be made."""
     while True:
         try:
-            owner = tracing.timed("pool", engine.raw_connection)
+            owner = engine.raw_connection() if tracing.waits is None else tracing.timed("pool", engine.raw_connection)
         except PoolTimeout as error:
             raise BackendUnavailable("all connections of the pool stayed in use", reason="pool") from error
         except psycopg.Error as error:

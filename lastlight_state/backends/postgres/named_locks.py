@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import psycopg
@@ -27,12 +26,12 @@ class PostgresLocks(NamedLocks):
 
     def named_lock(self, checkout: Any, name: str) -> None:
         try:
-            tracing.timed("named", partial(checkout.driver.execute, _LOCK, (self.schema, name)))
+            tracing.timed("named", checkout.driver.execute, _LOCK, (self.schema, name))
         except psycopg.Error as error:
             raise translate(error) from error
 
     def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
-        return tracing.timed("named", partial(self._locked, checkout, name, sql, parameters))
+        return tracing.timed("named", self._locked, checkout, name, sql, parameters)
 
     def _locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
         driver = checkout.driver

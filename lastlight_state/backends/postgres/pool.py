@@ -9,7 +9,6 @@ from __future__ import annotations
 import select
 import time
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import psycopg
@@ -67,7 +66,10 @@ class Pool:
         if self._lent:
             self._close_the_gone()
         try:
-            tracing.timed("pool", partial(self._enter, checkout))
+            if tracing.waits is None:
+                self._enter(checkout)
+            else:
+                tracing.timed("pool", self._enter, checkout)
             pooled = self._idle(checkout) or self._open(checkout)
             checkout.lend(pooled.driver, owner=pooled)
         except BaseException:
@@ -161,7 +163,7 @@ def cancel(driver: Any) -> None:
 
 
 def socket_of(driver: Any) -> Any:
-    """What asks the operating system about the connection's socket."""
+    """Return what asks the operating system about the connection's socket."""
     waiting = select.poll()  # not select(), which knows no file beyond the 1,024th
     if not driver.closed:
         waiting.register(driver.pgconn.socket, select.POLLIN)
@@ -169,7 +171,7 @@ def socket_of(driver: Any) -> Any:
 
 
 def is_alive(driver: Any, waiting: Any) -> bool:
-    """False when the server has hung up. A silent socket is a live one, as far as anybody can tell without asking."""
+    """Return whether the server has not hung up. A silent socket counts as live: nobody can tell without asking."""
     if driver.closed:
         return False
     if not waiting.poll(0):

@@ -108,7 +108,7 @@ class SqliteBackend(Moving, Backend):
         checkout = checkout or Checkout(mode, self)
         if tracing.waits is None or not mode.writes:
             return self._acquired(mode, checkout)
-        return tracing.timed("file", partial(self._acquired, mode, checkout))
+        return tracing.timed("file", self._acquired, mode, checkout)
 
     def _acquired(self, mode: Mode, checkout: Checkout) -> Checkout:
         try:
