@@ -90,7 +90,7 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
 
 
 def _on_each(databases: Sequence[str], group: Callable[[Side], Iterator[Result]]) -> Iterator[Result]:
-    """The group on databases of its own, so that no group meets what another one left."""
+    """Yield the group's results on databases of its own, so that no group meets what another one left."""
     with tempfile.TemporaryDirectory() as folder, sides(databases, Path(folder)) as opened:
         for side in opened:
             yield from group(side)

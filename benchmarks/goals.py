@@ -84,5 +84,5 @@ GOALS: dict[tuple[str, str], float] = {
 
 
 def goal(path: str, database: str) -> float | None:
-    """The goal of a path, None where none is set."""
+    """Return the goal of a path, None where none is set."""
     return GOALS.get((path, database))

@@ -20,7 +20,7 @@ CROWDS = (1, 16, 64)
 
 
 def results() -> Iterator[Result]:
-    """One column of a run is written, each time by a call of its own."""
+    """Yield the cost of writing one column of a run, each time by a call of its own."""
     for durability in ("full", "normal"):
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder) / "bench.db")

@@ -46,14 +46,14 @@ class Outcome(asyncio.Future[Any]):
         self._call = [call]
 
     def take(self) -> Call | None:
-        """The call for the first thread that asks; None for all others."""
+        """Return the call to the first thread that asks, and None to all others."""
         try:
             return self._call.pop()
         except IndexError:
             return None
 
     def cancel(self, msg: Any = None) -> bool:
-        """Whether the call will never be made."""
+        """Cancel the call. Return whether it will never be made."""
         if self.on_cancel is not None:
             self.on_cancel()
         if self.patience is None:
@@ -71,7 +71,7 @@ class Completions:
         self._woken = False
 
     def put(self, outcome: Outcome, result: Any, error: BaseException | None) -> None:
-        """From a worker thread. An outcome for a loop that was closed meanwhile has nobody to tell."""
+        """Add an outcome, from a worker thread. Nobody is told where the loop was closed meanwhile."""
         if isinstance(error, StopIteration):  # no future takes one
             error = RuntimeError("the call raised StopIteration").with_traceback(error.__traceback__)
         self._done.append((outcome, result, error))
@@ -81,18 +81,18 @@ class Completions:
 
     @property
     def waiting(self) -> bool:
-        """Whether the loop has outcomes to hand out."""
+        """Return whether the loop has outcomes to hand out."""
         return bool(self._done)
 
     @property
     def is_over(self) -> bool:
-        """Whether the loop is closed: none of its tasks will go on."""
+        """Return whether the loop is closed: none of its tasks will go on."""
         loop = self._loop()
         return loop is None or loop.is_closed()
 
     @property
     def is_running(self) -> bool:
-        """Whether the loop runs at this moment."""
+        """Return whether the loop runs at this moment."""
         loop = self._loop()
         return loop is not None and loop.is_running()
 
@@ -270,7 +270,7 @@ class Lane:
         return self._queued(outcome)
 
     def finish(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """The same for a call that ends something: it is made and awaited, even if the task is cancelled."""
+        """Run a call that ends something: it is made and awaited, even if the task is cancelled."""
         return self._queued(self._outcome(call))
 
     def post(self, call: Callable[[], object]) -> None:
@@ -298,7 +298,7 @@ class Lane:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are still taken."""
+        """Return whether calls are still taken."""
         return self._end.alive
 
     def close(self) -> None:

@@ -177,7 +177,7 @@ class _FileRunner:
         return self._writers.finish(call)
 
     def refuse_closed(self) -> None:
-        """Nothing to refuse."""
+        """Do nothing: there is nothing to refuse."""
 
 
 class AsyncStateStore(AsyncDomains):
@@ -211,7 +211,7 @@ class AsyncStateStore(AsyncDomains):
 
     @property
     def metrics(self) -> Metrics:
-        """The counters of this store."""
+        """Return the counters of this store."""
         return self._store.metrics
 
     def transaction(

@@ -24,13 +24,13 @@ Opener = Callable[..., Backend]
 
 
 def open_backend(url: str | Path, options: Options) -> Backend:
-    """The backend of a URL or path, not connected yet. Raises `InvalidValue` naming the schemes that are known."""
+    """Return the backend of a URL or path, not yet connected. Raises `InvalidValue` with the schemes that are known."""
     parsed = urls.parse(url)
     return _opener(urls.scheme(parsed))(parsed, options)
 
 
 def backend_of_engine(engine: Engine, options: Options) -> Backend:
-    """The backend over a caller's engine, which stays the caller's. Raises `NotSupported`, `InvalidValue`."""
+    """Return the backend over a caller's engine, which stays the caller's. Raises `NotSupported`, `InvalidValue`."""
     dialect = getattr(engine, "dialect", None)
     expected = {"sqlite": "pysqlite", "postgresql": "psycopg"}.get(getattr(dialect, "name", ""))
     if expected is not None and dialect is not None and (dialect.driver != expected or dialect.is_async):

@@ -67,7 +67,7 @@ class Checkout(Turn):
 
     @classmethod
     def of(cls, driver: Any, mode: Mode, owner: Any = None) -> Checkout:
-        """A connection that is not the backend's to give."""
+        """Return a connection that is not the backend's to give."""
         checkout = cls(mode)
         checkout.lend(driver, owner)
         return checkout
@@ -173,7 +173,7 @@ class Backend(NamedLocks, Upkeep, ABC):
 
     @property
     def schema(self) -> str | None:
-        """The schema of all tables, None for the default one."""
+        """Return the schema of all tables, None for the default one."""
         return self.options.schema
 
     @cached_property
@@ -183,17 +183,17 @@ class Backend(NamedLocks, Upkeep, ABC):
 
     @property
     def exists(self) -> bool:
-        """False for a file that does not exist. A server counts as existing until it is first used."""
+        """Return False for a file that does not exist. A server counts as existing until it is first used."""
         return True
 
     @property
     def disturbed(self) -> bool:
-        """Whether another process wrote while ``glance`` read the file as unchanging: look again without it."""
+        """Return whether another process wrote while ``glance`` read the file as unchanging: look again without it."""
         return False
 
     @abstractmethod
     def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
-        """A connection for a unit, with ``mode``'s transaction begun: the checkout that is given, or a new one.
+        """Return a connection for a unit, with ``mode``'s transaction begun: the checkout that is given, or a new one.
 
         Writers of one SQLite file queue here. Raises `BackendBusy` or `BackendUnavailable`; then nothing is held.
         """
@@ -225,7 +225,7 @@ class Backend(NamedLocks, Upkeep, ABC):
 
     @abstractmethod
     def translate(self, error: Exception) -> StateError:
-        """The library's error for a driver's error, judged by its code, never by its text.
+        """Return the library's error for a driver's error, judged by its code, never by its text.
 
         `BackendUnavailable` says in ``repeats`` how often the unit may be tried again, and by `LOST` that the answer
         to its last statement may have been lost.
@@ -236,16 +236,16 @@ class Backend(NamedLocks, Upkeep, ABC):
         return self.translate(error)
 
     def fetched(self, cursor: Any) -> list[Any]:
-        """All rows of a cursor; a value that the driver cannot read is `lastlight_state.backends.cells.Unreadable`."""
+        """Return all rows of a cursor. A value that cannot be read is a `lastlight_state.backends.cells.Unreadable`."""
         return list(cursor.fetchall())
 
     @abstractmethod
     def connection(self, checkout: Checkout) -> Connection:
-        """A SQLAlchemy connection over the driver connection that is checked out, for callers' own statements."""
+        """Return a SQLAlchemy connection over the checkout's driver connection, for callers' own statements."""
 
     @abstractmethod
     def join(self, connection: Connection) -> Checkout:
-        """A checkout on a caller's connection, which is inside the caller's own transaction. Never committed by us."""
+        """Return a checkout on a caller's connection, inside the caller's transaction, which we never commit."""
 
     def refuse_foreign(self, connection: Connection) -> None:
         """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""
@@ -259,7 +259,7 @@ class Backend(NamedLocks, Upkeep, ABC):
         """End what `join` began: the connection is as it was, and its transaction stays open."""
 
     def alive(self, checkout: Checkout) -> bool:
-        """Whether the unit's transaction is still open and has not failed."""
+        """Return whether the unit's transaction is still open and has not failed."""
         return True
 
     @abstractmethod
@@ -272,20 +272,20 @@ class Backend(NamedLocks, Upkeep, ABC):
         """
 
     def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any] | None:
-        """The columns as one list of texts, so that rows of different tables travel in one statement.
+        """Return the columns as one list of texts, so that rows of different tables travel in one statement.
 
         None where a statement for each table costs no round trip.
         """
         return None
 
     def packed_size(self, packed: ColumnElement[Any]) -> ColumnElement[int]:
-        """About how many bytes a list of `packed` takes."""
+        """Return about how many bytes a list of `packed` takes."""
         raise NotSupported(f"{self.name} packs no columns")
 
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        """Column names and at most ``limit`` rows of one statement of a person's own, in a unit that reads.
+        """Return column names and at most ``limit`` rows of one statement of a person's own, in a unit that reads.
 
         ``plan``: how the database would find the rows, instead of them.
         The database itself refuses to write: `ReadOnlyTransaction`. What it does not understand is `InvalidValue`.
@@ -293,38 +293,38 @@ class Backend(NamedLocks, Upkeep, ABC):
         raise NotSupported(f"{self.name} cannot refuse writes of a query")
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
-        """Statements of this unit that change tables give up soon when others hold the table, as `BackendBusy`."""
+        """Let statements of this unit that change tables give up soon, as `BackendBusy`, when others hold the table."""
 
     @abstractmethod
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> AbstractContextManager[Connection]:
-        """A connection that no other migration shares: locked, in one transaction that commits on leaving.
+        """Return a connection that no other migration shares: locked, in one transaction that commits on leaving.
 
         ``rebuilds``: a table may be replaced in it, so that foreign keys are not enforced meanwhile. Raises
         `BackendBusy` when another holds the lock for longer than ``lock_timeout`` seconds.
         """
 
     def scratch(self) -> AbstractContextManager[Connection]:
-        """A connection to an empty place in which revisions can be tried. It is removed afterwards."""
+        """Return a connection to an empty place in which revisions can be tried. It is removed afterwards."""
         raise NotSupported(f"{self.name} has no place to try revisions in")
 
     def as_script(self, body: str, lock_timeout: float) -> str:
-        """The statements of an upgrade as a script that does what `migration` does, for whoever runs it by hand."""
+        """Return the statements of an upgrade as a script that does what `migration` does, to be run by hand."""
         raise NotSupported(f"upgrades of {self.name} cannot be written as a script")
 
     def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
-        """The statements that give a role the rights to each of these tables. Asks where the tables are."""
+        """Return the statements that give a role the rights to each of these tables. Asks where the tables are."""
         raise NotSupported(f"{self.name} has no roles: whoever may write the file may do everything with it")
 
     def original(self, connection: Connection) -> Original | None:
-        """The database as a file that another program has made; None where there is no such program."""
+        """Return the database as a file that another program has made; None where there is no such program."""
         return None
 
     @abstractmethod
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
-        """The rows of one SELECT, or None where its table (or the database itself) does not exist. Creates nothing."""
+        """Return the rows of one SELECT, or None where its table (or the database) does not exist. Creates nothing."""
 
     def enter(self, checkout: Checkout) -> None:
-        """Names without a schema in statements of this unit's transaction mean tables of this backend's schema."""
+        """Let names without a schema, in this unit's transaction, mean tables of this backend's schema."""
 
     @abstractmethod
     def catalogue(self, connection: Connection) -> Catalogue:
@@ -335,15 +335,15 @@ class Backend(NamedLocks, Upkeep, ABC):
         return {entry: text for entry, text in self.catalogue(connection).items() if entry[0] != "order"}
 
     def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
-        """The columns of a table, of a file that another program may have made; none where there is no such table."""
+        """Return the columns of a table of a file that another program may have made; none if there is no table."""
         raise NotSupported(f"{self.name} has no files of other programs")
 
     @abstractmethod
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
-        """Size and settings of the database, and which of these tables there are. Reads no table of ours."""
+        """Return size and settings of the database, and which of these tables there are. Reads no table of ours."""
 
     def forked(self) -> None:
-        """In a child process: the connections are the parent's, and are neither used nor closed here."""
+        """Leave the connections alone in a child process: they are the parent's."""
 
     @abstractmethod
     def close(self) -> None:

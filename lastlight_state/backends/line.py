@@ -38,18 +38,18 @@ class Turn(Held):
     #: Where its thread waits, if it had to.
     gate: threading.Lock | None = None
     thread: int = 0
-    #: Whether whoever has the place may do what this one waits for (`lastlight_state.backends.sqlite.sharing`).
+    #: Whether the one that has the place may do what this one waits for (`lastlight_state.backends.sqlite.sharing`).
     shares = False
     #: The context to do it in, while it waits and nobody has taken it over: who pops it does it.
     offered: list[Context] | None = None
-    #: Who has taken it over.
+    #: What it was taken over by.
     group: Group | None = None
 
     def make(self) -> None:
-        """Do what it waits for. Only where it `shares`."""
+        """Do what the caller waits for. Only where it `shares`."""
 
     def withdraw(self) -> bool:
-        """Have nobody else do it from now on. False if somebody has begun to, whose outcome is to be waited for."""
+        """Let nobody else do what the caller waits for. False if somebody has begun: wait for the outcome."""
         if self.offered:
             with suppress(IndexError):
                 self.offered.pop()
@@ -58,7 +58,7 @@ class Turn(Held):
 
 
 class Group:
-    """Turns that one of them does together, while the others wait."""
+    """Several turns that the first of them does together, while the others wait."""
 
     state: Literal["open", "committing", "committed"] = "open"
 
@@ -74,7 +74,7 @@ class Line:
         return len(self._turns)
 
     def enter(self, turn: Turn, timeout: float) -> bool:
-        """Wait for at most ``timeout`` seconds; whether it has a place now, or needs none because its group is done.
+        """Wait for at most ``timeout`` seconds. Return whether the caller has a place, or needs none any more.
 
         `leave` in any case that raises.
         """
@@ -83,7 +83,7 @@ class Line:
         return len(self._turns) <= self._places or self._wait(turn, timeout)
 
     def leave(self, turn: Turn) -> None:
-        """Give up the place, or waiting for one. Whoever is not in the line, is not in it afterwards either."""
+        """Give up the place, or waiting for one. Does nothing if the caller is not in the line."""
         turns = self._turns
         if turn.offered:
             turn.withdraw()
@@ -95,11 +95,11 @@ class Line:
             self._call_forward()
 
     def waiting(self) -> list[Turn]:
-        """Return those who wait, in their order."""
+        """Return the callers that wait, in their order."""
         return list(islice(self._turns.copy(), self._places, None))
 
     def dismiss(self, turns: Sequence[Turn]) -> None:
-        """Let those go who wait, and need no place any more."""
+        """Wake callers that wait and need no place any more, and take them out of the line."""
         for turn in turns:
             with suppress(ValueError):  # it has gone
                 self._turns.remove(turn)
@@ -107,7 +107,7 @@ class Line:
                 patience.wake(turn.gate)
 
     def serves(self, turn: Turn) -> bool:
-        """Whether it has a place."""
+        """Return whether the caller has a place."""
         return turn in self._served()
 
     def _wait(self, turn: Turn, timeout: float) -> bool:
@@ -137,7 +137,7 @@ class Line:
                 self.leave(turn)
 
     def _refuse_itself(self, turn: Turn, served: list[Turn]) -> None:
-        """A thread that waited for itself would wait for ever: in a signal's handler, or in a finalizer."""
+        """Raise where a thread would wait for itself for ever: in a signal's handler, or in a finalizer."""
         if self._places == 1 and any(first.thread == turn.thread for first in served):
             raise NestedTransaction("this call came in the middle of another one of its own thread, and waits for it")
 
@@ -147,12 +147,12 @@ class Line:
                 patience.wake(turn.gate)
 
     def _served(self) -> list[Turn]:
-        """Those who have a place."""
+        """Return the callers that have a place."""
         return list(islice(self._turns.copy(), self._places))
 
 
 def _wait_at(gate: threading.Lock, turn: Turn, seconds: float) -> None:
-    """Wait for a moment. What somebody has begun to do for this turn is waited for without any limit."""
+    """Wait for a moment. There is no limit where somebody has begun to do what the caller waits for."""
     if turn.group is not None:
         gate.acquire(timeout=LOOK_SECONDS)
         return

@@ -115,10 +115,10 @@ def roomy(fillfactor: int) -> dict[str, int]:
 
 
 def table_of(model: type[Base]) -> Table:
-    """The table of a model, for Core statements."""
+    """Return the table of a model, for Core statements."""
     return cast(Table, model.__table__)
 
 
 def later_of(column: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The later of two times in SQL, so that a stored time never moves back. ``column`` is not NULL."""
+    """Return the later of two times in SQL, so that a stored time never moves back. ``column`` is not NULL."""
     return case((column < value, value), else_=column)

@@ -13,7 +13,7 @@ Work = Callable[[Unit], T]
 
 
 class Call(Checkout, Generic[T]):
-    """A unit that is one call, which whoever has the writer's turn may make with its own."""
+    """A unit that is one call, which another thread that has the writer's turn may make with its own."""
 
     shares = True
     hooks: Sequence[Callable[[], object]] = ()

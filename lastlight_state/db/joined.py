@@ -133,7 +133,7 @@ class _Watch(Held, AbstractContextManager["_Watch"]):
     __exit__ = Exit(_leave)
 
     def abandoned(self, handle: object) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._end()
 
     def _end(self) -> None:
@@ -224,7 +224,7 @@ _followers: WeakKeyDictionary[Connection, _Follower] = WeakKeyDictionary()
 
 
 def _savepoints(connection: Connection) -> set[str]:
-    """The names of the savepoints that the connection is in."""
+    """Return the names of the savepoints that the connection is in."""
     found: set[str] = set()
     nested: Any = connection.get_nested_transaction()
     while nested is not None:

@@ -38,7 +38,7 @@ class Loan:
         self._over: str | None = None
 
     def connection(self) -> Connection:
-        """A connection to hand out."""
+        """Return a connection to hand out."""
         if self.unit.checkout.is_awaited:
             raise MisuseError(
                 "inside an asynchronous transaction of yours: use the connection or session that it is of"
@@ -47,12 +47,12 @@ class Loan:
 
     @property
     def is_over(self) -> bool:
-        """Whether the block has ended, or was undone."""
+        """Return whether the block has ended, or was undone."""
         return self._over is not None
 
     @property
     def driver(self) -> Any:
-        """The driver's connection. Raises `MisuseError` when the block is over."""
+        """Return the driver's connection. Raises `MisuseError` when the block is over."""
         if self._over:
             raise MisuseError(self._over)
         return self.unit.checkout.driver
@@ -256,7 +256,7 @@ class _Cursor:
 
 
 def _text(sql: Any, driver: Any) -> str:
-    """The words of a statement in any form that a driver takes."""
+    """Return the words of a statement in any form that a driver takes."""
     if isinstance(sql, bytes):
         return sql.decode(errors="replace")
     composed = getattr(sql, "as_string", None)

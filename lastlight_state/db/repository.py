@@ -58,11 +58,11 @@ class Context:
         self.remembered: dict[type[Any], Any] = {} if remembered is None else remembered
 
     def within(self, scope: Scope) -> Context:
-        """The same store, with calls running in another scope."""
+        """Return the same store, with calls running in another scope."""
         return Context(scope, self.clock, self.settings, self.listeners, self.remembered)
 
     def remember(self, kind: type[K]) -> K:
-        """The store's one object of this class, made at its first use."""
+        """Return the store's one object of this class, made at its first use."""
         found = self.remembered.get(kind)
         return found if found is not None else cast("K", self.remembered.setdefault(kind, kind()))
 
@@ -116,22 +116,22 @@ class Repository:
         return self._scope.metrics
 
     def _find(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> R | None:
-        """The first row as a record, or None."""
+        """Return the first row as a record, or None."""
         return self._reading(lambda unit: unit.find(read, statement, values))
 
     def _one(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> R:
-        """The row as a record. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
+        """Return the row as a record. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
         found = self._find(read, statement, values)
         if found is None:
             raise valid.not_found(kind, key)
         return found
 
     def _all(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
-        """All rows as records. For statements that limit their result themselves."""
+        """Return all rows as records. For statements that limit their result themselves."""
         return self._reading(lambda unit: unit.all(read, statement, values))
 
     def _value(self, statement: Statement[Any], values: Values = NO_VALUES) -> Any:
-        """The first column of the first row, or None without a row."""
+        """Return the first column of the first row, or None without a row."""
         return self._reading(lambda unit: unit.value(statement, values))
 
     def _changed(

@@ -84,7 +84,7 @@ class Scope(ABC):
 
     @property
     def chained(self) -> Way:
-        """For a work that is one `Chain`: one statement where the database can, else a transaction."""
+        """Return how a work runs that is one `Chain`: one statement where the database can, else a transaction."""
         return self.once if self.backend.writes_in_ctes else self.writing
 
 
@@ -129,7 +129,7 @@ class StoreScope(Scope):
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are taken: not after `close`, nor in a child process."""
+        """Return whether calls are taken: not after `close`, nor in a child process."""
         return self._unusable is None
 
     def inside_block(self) -> bool:
@@ -141,19 +141,19 @@ class StoreScope(Scope):
         return self.blocks.entered(by_task=by_task)
 
     def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
-        """A checkout to be entered, whose transaction is then begun with retries."""
+        """Return a checkout to be entered, whose transaction is then begun with retries."""
         self.refuse_closed()
         return _Retried(mode, self, label)
 
     def close(self) -> bool:
-        """Refuse every later call; whether it was open until now."""
+        """Refuse every later call. Return whether the scope was open until now."""
         first = self._unusable is None
         if first:
             self._unusable = StoreClosed("the store is closed")
         return first
 
     def forked(self) -> None:
-        """In a child process: its copy of the connections belongs to the parent."""
+        """Refuse calls in a child process, whose connections belong to the parent."""
         self._unusable = MisuseError("this store was opened before fork(): open one in the child")
         self.backend.forked()
 
@@ -198,7 +198,7 @@ class StoreScope(Scope):
         return result
 
     def _together(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
-        """Make a unit of a call that writes. While it waits for its turn, whoever has one may make it with its own."""
+        """Make a unit of a call that writes. While it waits for its turn, another thread may make it with its own."""
         backend = self.backend
         call = Call(mode, backend, work)
         hooks: Sequence[Callable[[], object]] = ()

@@ -80,7 +80,7 @@ class Watch(Generic[K]):
             self._news.set()
 
     def look(self, keys: Collection[K]) -> Mapping[K, int]:
-        """The values of these keys at this moment."""
+        """Return the values of these keys at this moment."""
         return self._read(keys)
 
     def grown(self, known: Mapping[K, int], timeout: float) -> dict[K, int]:
@@ -134,7 +134,7 @@ class Watch(Generic[K]):
                 self._rest()
 
     def _rest(self) -> None:
-        """Nobody waits any more: forget what was read, and end the thread."""
+        """Forget what was read, and end the thread, as nobody waits any more."""
         self._values.clear()
         self._thread = None
         self._stop()
@@ -198,7 +198,7 @@ class Watch(Generic[K]):
             return min(due, default=0.0)
 
     def _wanted(self, idle: threading.Event) -> list[K]:
-        """What is waited for now. Blocks that were cut off are forgotten; with the last of them the thread ends."""
+        """Return the keys that somebody waits for. Forgets blocks that were cut off; with the last the thread ends."""
         with self._lock:
             if idle.is_set():
                 return []
@@ -244,7 +244,7 @@ _making_lock = threading.Lock()
 
 
 def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K, int]]) -> Watch[K]:
-    """The one watch of this name in a store's scope, which ends with it."""
+    """Return the one watch of this name in a store's scope, which ends with it."""
     with _making_lock:
         watches: dict[str, Watch[Any]] = scope.watches
         if name not in watches:

@@ -190,7 +190,7 @@ def test_a_task_that_is_cancelled_while_it_waits_gives_up_nothing(
 
 
 def _until_somebody_waits(store: StateStore) -> None:
-    """Until a call waits for a connection, or for its turn to write."""
+    """Wait until a call waits for a connection, or for its turn to write."""
     backend: Any = store.backend
     line = backend._connections.line if backend.name == "sqlite" else backend._pool._line
     while not any(turn.gate for turn in list(line._turns)):
@@ -672,6 +672,6 @@ def test_a_loop_that_is_closed_before_it_was_told_leaves_its_lane_to_others() ->
 
 
 def _descriptors() -> int:
-    """How many files this process has open, where the system tells."""
+    """Return how many files this process has open, where the system tells."""
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.is_dir() else 0

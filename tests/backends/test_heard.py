@@ -56,7 +56,7 @@ class Heard:
 
 @pytest.fixture
 def engine(database: Database) -> Iterator[sa.Engine]:
-    """An engine of the caller's."""
+    """Give an engine of the caller's."""
     made = engine_on(database)
     yield made
     database.close()

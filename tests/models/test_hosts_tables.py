@@ -41,7 +41,7 @@ class Bill(Theirs):
 
 @pytest.fixture
 def engine(fresh_database: Database) -> Iterator[sa.Engine]:
-    """An engine of the caller's, whose tables are made beside ours."""
+    """Give an engine of the caller's, whose tables are made beside ours."""
     made = engine_on(fresh_database)
     Theirs.metadata.create_all(made)
     yield made

@@ -63,7 +63,7 @@ INTERNAL = {
 
 @pytest.fixture
 def engine(database: Database) -> Iterator[sa.Engine]:
-    """An engine of the caller's."""
+    """Give an engine of the caller's."""
     made = engine_on(database)
     yield made
     made.dispose()
@@ -71,7 +71,7 @@ def engine(database: Database) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def filled(database: Database) -> StateStore:
-    """A store with rows of every kind."""
+    """Return a store with rows of every kind."""
     return scene(database)[0]
 
 

@@ -61,7 +61,7 @@ class Damage:
 
 
 def damages(store: StateStore, tables: list[sa.Table]) -> Iterator[Damage]:
-    """Every column of every table with every value that it may not hold."""
+    """Yield every column of every table with every value that it may not hold."""
     name = store._context.scope.backend.dialect.name
     for table in tables:
         for column in table.columns:
@@ -92,7 +92,7 @@ class Attack:
         self.refused = self.named = 0
 
     def problems(self, damage: Damage) -> list[str]:
-        """What does not hold: one row is not shown, or named as damaged; all others are as before."""
+        """Return what does not hold: one row is not shown, or named as damaged; all others are as before."""
         before = self.store.metrics.damaged_rows
         found = self._shown(damage)
         refused = any(isinstance(now, CorruptData) for now in found.values())
@@ -163,7 +163,7 @@ class Attack:
 
 
 def outcome(look: Callable[[], Any]) -> Any:
-    """What it gives, or what it raises."""
+    """Return what it gives, or what it raises."""
     try:
         return look()
     except Exception as error:  # noqa: BLE001 - which the attack judges
@@ -171,7 +171,7 @@ def outcome(look: Callable[[], Any]) -> Any:
 
 
 def all_keys(page: Callable[..., Page[Any]], key: Callable[[Any], Any], limit: int = 2) -> list[Any]:
-    """The names of all items, page after page."""
+    """Return the names of all items, page after page."""
     found: list[Any] = []
     token = None
     for _ in range(100):

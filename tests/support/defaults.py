@@ -29,12 +29,12 @@ LITERALS = (bool, int, float, timedelta)
 
 
 def found() -> dict[str, str]:
-    """All defaults by the name of what has them."""
+    """Return all defaults by the name of what has them."""
     return dict(sorted(_all()))
 
 
 def recorded() -> dict[str, str]:
-    """As they were written down."""
+    """Return the defaults as they were written down."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     return {name: value for name, _, value in (line.partition(" = ") for line in lines)}
 
@@ -52,13 +52,13 @@ def _all() -> Iterator[tuple[str, str]]:
 
 
 def _limits(where: str, module: ModuleType) -> Iterator[tuple[str, str]]:
-    """The numbers that a module names, not those that it imports."""
+    """Yield the numbers that a module names, not those that it imports."""
     own = set(_named(ast.parse(Path(str(module.__file__)).read_bytes()).body))
     yield from _literal(where, ((name, value) for name, value in vars(module).items() if name in own))
 
 
 def _named(lines: list[ast.stmt]) -> Iterator[str]:
-    """The names in capitals that these lines give values to, several of one line too. Not those that a system gives."""
+    """Yield the names in capitals that these lines give values to, several of one line too, but not a system's."""
     for line in lines:
         if not isinstance(line, ast.Assign | ast.AnnAssign) or _asks_the_system(line):
             continue

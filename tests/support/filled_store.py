@@ -39,7 +39,7 @@ class Report(BaseModel):
 
 
 def scene(database: Database) -> tuple[StateStore, list[sa.Table]]:
-    """A store with rows of every kind that a list or sweep shows, and its tables, an output table among them."""
+    """Return a store with rows of every kind that a list or sweep shows, and its tables, an output table among them."""
     store = database.open(migrate=True)
     table, *_ = [store.outputs.catalog.define(key, Report) for key in REPORTS]
     _fill(store, database.clock.now())

@@ -40,12 +40,12 @@ class Look:
 
 
 def parameters(looks: dict[str, Look]) -> pytest.MarkDecorator:
-    """The looks of a room as parameters of a test."""
+    """Return the looks of a room as parameters of a test."""
     return pytest.mark.parametrize("look", looks.values(), ids=list(looks))
 
 
 def check(database: Database, look: Look) -> None:
-    """The rival, who does not wait for locks, tries before each statement, and is refused each time."""
+    """Check that the rival, which does not wait for locks, is refused before each statement."""
     store, other = database.open(migrate=True), shut_out(database)
     known = look.given(store)
     database.clock.advance(look.later)
@@ -66,7 +66,7 @@ def check(database: Database, look: Look) -> None:
 
 
 def shut_out(database: Database) -> StateStore:
-    """A store that gives up at the first lock that another holds."""
+    """Return a store that gives up at the first lock that another holds."""
     store = database.open(migrate=True, settings=Settings(lock_timeout=0.001, busy_timeout=0.001))
     scope: Any = store._scope
     scope.retry = Retry(store.metrics, limit=0)
@@ -83,7 +83,7 @@ class Wait:
 
 
 def after_waiting(database: Database, wait: Wait) -> Any:
-    """What the call returns or raises that had to wait for the rival's commit. For Postgres: it locks rows."""
+    """Return what the call returns or raises that had to wait for the rival's commit. For Postgres: it locks rows."""
     store, other = database.open(migrate=True), database.open(migrate=True)
     known = wait.given(store)
     with ThreadPoolExecutor(1) as pool:

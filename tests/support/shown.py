@@ -19,7 +19,7 @@ Listed = tuple[Callable[..., Page[Any]], Callable[[Any], Any]]
 
 
 def lists(store: Any) -> dict[str, Listed]:
-    """Every list of pages, by its name."""
+    """Return every list of pages, by its name."""
     w, j, o, m, s = store.workflows, store.journal, store.outputs, store.messaging, store.schedules
     home = "home"
     by_id = lambda item: item.id  # noqa: E731
@@ -95,7 +95,7 @@ def lists(store: Any) -> dict[str, Listed]:
 
 
 def bundles(store: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """What gives several rows without pages: lists of messages, sweeps, sums by key. Damaged rows are left out."""
+    """Return what gives several rows without pages: lists of messages, sweeps, sums by key. No damaged rows."""
     w, m, s = store.workflows, store.messaging, store.schedules
     return {
         "history": (partial(m.messages.history, "ms-0"), lambda item: item.id),
@@ -122,7 +122,7 @@ def bundles(store: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], An
 
 
 def looks(store: Any, n: int) -> dict[str, Callable[[], Any]]:
-    """What looks at the rows of a number."""
+    """Return what looks at the rows of a number."""
     w, j, o, m, s = store.workflows, store.journal, store.outputs, store.messaging, store.schedules
     return {
         "run": lambda: w.runs.get(f"run-{n}"),

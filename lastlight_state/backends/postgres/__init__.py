@@ -297,14 +297,14 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         self._server_checked = True
 
     def _spoken(self, checkout: Checkout) -> Connection:
-        """The connection as SQLAlchemy speaks to it."""
+        """Return the connection as SQLAlchemy speaks to it."""
         if self._pool is None:
             return Connection(self._engine, connection=checkout.owner)
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
         return Connection(self._engine, connection=lent)
 
     def _place(self) -> tuple[str, bool, str]:
-        """The schema, whether it exists, and the database."""
+        """Return the schema, whether it exists, and the database."""
         named = literal(self.schema) if self.schema else "current_schema()"
         [(schema, exists, database)] = self.peek(
             f"SELECT {named}, to_regnamespace(quote_ident({named})) IS NOT NULL, current_database()"
@@ -339,7 +339,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
 
 
 def _as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The column as text that is the same whatever the session's settings are: times as JSON says them."""
+    """Return the column as text that is the same whatever the session's settings are: times as JSON says them."""
     kind = getattr(column.type, "impl_instance", column.type)
     return cast(func.to_json(column) if isinstance(kind, DateTime) else column, Text)
 

@@ -32,7 +32,7 @@ _JSONB = 3802
 
 
 def maker(url: URL, options: Options) -> Engine:
-    """An engine that makes autocommit connections; `Pool` keeps them. Raises `InvalidValue`."""
+    """Return an engine that makes autocommit connections; `Pool` keeps them. Raises `InvalidValue`."""
     arguments: dict[str, Any] = {"application_name": url.query.get("application_name", "lastlight-state")}
     if options.pooler == "transaction":
         for name in ("statement_timeout", "lock_timeout"):
@@ -58,7 +58,7 @@ def maker(url: URL, options: Options) -> Engine:
 
 
 def checked_out(engine: Engine) -> Any:
-    """A live connection of a caller's engine. Raises `BackendUnavailable` when all stay in use, or none can be made."""
+    """Return a live connection of a caller's engine. Raises `BackendUnavailable` when there is none to be had."""
     while True:
         try:
             owner = engine.raw_connection() if tracing.waits is None else tracing.timed("pool", engine.raw_connection)

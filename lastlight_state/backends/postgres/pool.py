@@ -39,7 +39,7 @@ class Pooled:
 
     @property
     def usable(self) -> bool:
-        """Whether it is young enough, and the server has not hung up."""
+        """Return whether the connection is young enough, and the server has not hung up."""
         return time.monotonic() - self.opened_at < RECYCLE_SECONDS and is_alive(self.driver, self._ask)
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Pool:
         self._close_idle()
 
     def forked(self) -> None:
-        """In a child process: whoever leaves its block there must not speak to the parent's server process."""
+        """Take the connections from their users in a child process: none may speak to the parent's server process."""
         for checkout in list(self._lent.values()):
             checkout.driver = None
         self._kept_open, self._all, self._lent = [*self._all, *self._lent], [], {}

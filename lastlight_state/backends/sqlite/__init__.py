@@ -173,7 +173,7 @@ class SqliteBackend(Moving, Backend):
                 pass
 
     def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
-        """A statement waits for the file's lock in pieces, so that a wait can be given up in between."""
+        """Wait for the file's lock in pieces, so that a wait can be given up in between."""
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY_SNAPSHOT":
             checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that
         if checkout.backend is not self or not isinstance(error, sqlite3.Error):
@@ -341,7 +341,7 @@ class SqliteBackend(Moving, Backend):
         return FileConnections(self._path, self.options, lambda: self.metrics.count("mailbox_copies"))
 
     def _lent_dialect(self) -> Engine:
-        """An engine that lends callers its dialect. Initialised on a connection of its own, because that rolls back."""
+        """Return an engine that lends its dialect. It has a connection of its own, as the first one is rolled back."""
         if self._dialect_engine is None:
             engine = create_engine("sqlite://", poolclass=NullPool)
             engine.connect().close()

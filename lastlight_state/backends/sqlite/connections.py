@@ -46,17 +46,17 @@ class Connections(ABC):
 
     @property
     def disturbed(self) -> bool:
-        """Whether a file that was read as unchanging has changed after all."""
+        """Return whether a file that was read as unchanging has changed after all."""
         return False
 
     @property
     def journal_mode(self) -> str | None:
-        """The file's journal mode where a connection cannot tell it."""
+        """Return the file's journal mode where a connection cannot tell it."""
         return None
 
     @property
     def unfinished(self) -> bool:
-        """Whether the writer's connection was left in the middle of something, and nobody is coming to end that."""
+        """Return whether the writer's connection was left in the middle of something, and nobody waits to end that."""
         return self._user is not None and not self.line
 
     def writer(self, checkout: Checkout) -> None:
@@ -110,7 +110,7 @@ class Connections(ABC):
     def close(self) -> None: ...
 
     def forked(self) -> None:  # noqa: B027 - only files have locks that a child would mistake for its own
-        """In a child process: leave the parent's connections alone."""
+        """Leave the parent's connections alone in a child process."""
 
     @abstractmethod
     def _lend_writer(self, checkout: Checkout) -> None: ...
@@ -158,7 +158,7 @@ class SharedConnection(Connections):
             self._discard(checkout)
 
     def _discard(self, cut_off: Checkout) -> None:
-        """Undone and kept: the database is this connection. What is left of the unit must not touch it any more."""
+        """Undo the unit and keep the connection, which is the database. The unit must not touch it any more."""
         undo(self._connection)
         permit_writes(cut_off)
         cut_off.driver = None
@@ -199,7 +199,7 @@ class EngineConnections(Connections):
             self._take_back_writer(checkout)
 
     def close(self) -> None:
-        """The engine is the caller's."""
+        """Leave the engine to the caller."""
 
     def _lend_writer(self, checkout: Checkout) -> None:
         owner = self._checkout()
@@ -253,7 +253,7 @@ class EngineConnections(Connections):
 
 
 def _file_of(engine: Engine) -> Path | None:
-    """The file that an engine connects to, None for a database in memory."""
+    """Return the file that an engine connects to, None for a database in memory."""
     name = (engine.url.database or "").removeprefix("file:").partition("?")[0]
     in_memory = name in ("", ":memory:") or engine.url.query.get("mode") == "memory"
     return None if in_memory else Path(name)

@@ -178,20 +178,20 @@ class FileConnections(Connections):
         return self._abandoned.connected(self._held, self._read)
 
     def _glanced(self, path: Path, access: str) -> sqlite3.Connection:
-        """A connection that reads a file, or our private copy of it, through the door if another party writes it."""
+        """Return a connection that reads a file or our private copy, through the door if another party writes it."""
         options, is_copy = self._options, path.parent != files.real(self._path.parent)
         if (options.foreign or options.across_mounts) and not is_copy:
             return door.opened(path, lambda: self._opened(path, access), lambda made: self._set_up(made, writes=False))
         return self._connected(path, access, writes=False)
 
     def _held(self) -> sqlite3.Connection | None:
-        """A connection to a file of another party that is not written meanwhile; None where its writer died."""
+        """Return a connection to a file of another party that is not written meanwhile; None where its writer died."""
         unchanging = partial(_opened, self._path, _UNCHANGING, held.Connection)
         connection = held.opened(self._path, unchanging, self._options.busy_timeout)
         return None if connection is None else self._set_up(connection, writes=False)
 
     def _read(self, path: Path) -> sqlite3.Connection:
-        """A connection with locks of SQLite's own to a file of another party, or to our private copy of it."""
+        """Return a connection with locks of SQLite's own to a file of another party, or to our private copy of it."""
         if path != self._path:
             return self._connected(path, _READS, writes=False)
         return door.opened(path, lambda: self._opened(path, _READS), lambda made: self._set_up(made, writes=False))
@@ -206,7 +206,7 @@ class FileConnections(Connections):
         return _opened(path, access, door.Watched if self._options.foreign else sqlite3.Connection)
 
     def _size(self) -> int:
-        """The bytes of the file and what lies beside it."""
+        """Return the bytes of the file and what lies beside it."""
         return files.size(self._path, *files.beside(self._path))
 
     def _set_up(self, connection: sqlite3.Connection, *, writes: bool) -> sqlite3.Connection:

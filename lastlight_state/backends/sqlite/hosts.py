@@ -159,7 +159,7 @@ class Guarded:
             self._switch_foreign_keys(on=False)
 
     def _switch_foreign_keys(self, *, on: bool) -> bool:
-        """Switch them, and return whether foreign keys are as asked now."""
+        """Switch foreign keys, and return whether foreign keys are as asked now."""
         if SWITCHES_INSIDE:
             self._driver.setconfig(_FOREIGN_KEYS, on)
         else:

@@ -30,7 +30,7 @@ _log = logging.getLogger("lastlight_state.backends")
 
 
 def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
-    """The settings in the order they must be given. ``carrier`` names the file system, None is for memory.
+    """Yield the settings in the order they must be given. ``carrier`` names the file system, None is for memory.
 
     On a network or VM-mounted one, WAL's shared memory cannot be trusted, and a mapped page may vanish under us.
     """
@@ -56,7 +56,7 @@ def piece(options: Options, *, writes: bool) -> float:
 
 
 def busy_timeout(seconds: float) -> str:
-    """The setting for how long SQLite itself waits."""
+    """Return the setting for how long SQLite itself waits."""
     return f"PRAGMA busy_timeout = {int(seconds * 1000)}"
 
 
@@ -121,12 +121,12 @@ def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
 
 
 def _left(seconds: float) -> float:
-    """So many seconds, or what is left of them until the call's deadline."""
+    """Return these seconds, or what is left of them until the call's deadline."""
     return max(0.0, min(seconds, patience.until(seconds) - time.monotonic()))
 
 
 def _answer(connection: sqlite3.Connection, pragma: str, end: float) -> tuple[str, ...]:
-    """The row that the pragma answers with."""
+    """Return the row that the pragma answers with."""
 
     def asked() -> Any:
         return connection.execute(pragma).fetchone() or ("",)

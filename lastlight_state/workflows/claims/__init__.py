@@ -66,7 +66,7 @@ class Claims(Repository, Generic[W]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ClaimableRun]:
-        """A page of runs that may be taken, of all or of these workflows, the oldest sign of life first.
+        """Return a page of runs that may be taken, of all or of these workflows, the oldest sign of life first.
 
         *Offered* runs are running and held by nobody; those that were not created as offered, after the 30 seconds that
         their creator has to claim them. *Abandoned* runs are running with a lease that is over, by more than ``grace``
@@ -279,7 +279,7 @@ class Claims(Repository, Generic[W]):
         return tuple(run_id for run_id, failed in swept if failed)
 
     def find(self, run_id: str) -> ClaimHolder | None:
-        """The holder of a run. None if nobody holds it, or there is no such run."""
+        """Return the holder of a run. None if nobody holds it, or there is no such run."""
         values = {"run_id": valid.sought("run_id", run_id)}
         return self._find(ClaimHolder.of, sql.FIND, values)
 
@@ -303,7 +303,7 @@ class Claims(Repository, Generic[W]):
         return why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)
 
     def _ended_by_holder(self, claim: Claim) -> bool:
-        """Whether the holder itself has paused, ended, requeued or released the run."""
+        """Return whether the holder itself has paused, ended, requeued or released the run."""
         values = {"run_id": claim.run_id, "epoch": claim.epoch}
         return self._reading(lambda unit: unit.row(sql.ENDED_BY_HOLDER, values)) is not None
 

@@ -43,12 +43,12 @@ class DrivenRun(Held[Claim], Generic[W]):
 
     @property
     def run_id(self) -> str:
-        """The run."""
+        """Return the run."""
         return self.claim.run_id
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether somebody had asked to cancel the run when the lease was last renewed."""
+        """Return whether somebody had asked to cancel the run when the lease was last renewed."""
         return self.claim.cancel_requested
 
 
@@ -78,7 +78,7 @@ class Reins:
     ended_by_holder: Callable[[Claim], bool]
 
     def renew(self, claim: Claim) -> Claim | None:
-        """The renewed claim; None where its holder has ended it. Raises `ClaimLost`."""
+        """Return the renewed claim; None where its holder has ended it. Raises `ClaimLost`."""
         try:
             return self.heartbeat(claim)
         except ClaimLost:

@@ -74,7 +74,7 @@ class Overdue:
         self._expire = expire
 
     def expire_at_once(self, names: Names) -> bool:
-        """The same as `expire`, for who looks: waits for nobody who writes, and leaves it to the next look then."""
+        """Expire what is overdue as `expire` does, but wait for nobody who writes: the next look does it then."""
         try:
             with patience.none():
                 return self.expire(names)
@@ -94,7 +94,7 @@ class Overdue:
         return bool(self._expire(names))
 
     def expire_of(self, run_id: str) -> None:
-        """The same for the workflow of this run, if a question is overdue for which it is paused."""
+        """Expire what is overdue in the workflow of this run, if a question is overdue for which it is paused."""
         workflow_name = self._value(WORKFLOW, {"run_id": run_id})
         if workflow_name is not None:
             self._expire([workflow_name])

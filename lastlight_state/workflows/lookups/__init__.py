@@ -49,7 +49,7 @@ class Lookups(Repository):
         statuses: Sequence[RunStatus] | None = None,
         order: Order = "newest",
     ) -> RunSummary | None:
-        """The newest run of a trigger, or None. With ``"oldest"`` and the live statuses: the run that came first.
+        """Return the newest run of a trigger, or None. With ``"oldest"`` and the live statuses: the first run.
 
         Reads all runs of the trigger that have these statuses.
         """
@@ -64,7 +64,7 @@ class Lookups(Repository):
     def latest_by_workflow(
         self, trigger_id: str, names: Sequence[str], *, statuses: Sequence[RunStatus] | None = None
     ) -> dict[str, RunSummary]:
-        """The newest run of a trigger in each of these workflows (at most 50). Those without a run are left out."""
+        """Return the newest run of a trigger in each of these workflows (at most 50), if there is one."""
         found = filters.filled(filters.of_trigger(trigger_id, names, statuses))
         if found is None:
             return {}
@@ -73,7 +73,7 @@ class Lookups(Repository):
         return {run.workflow_name: run for run in runs}
 
     def list_children(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
-        """A page of the children of a run, newest first. Raises `NotFound` for an unknown run."""
+        """Return a page of the children of a run, newest first. Raises `NotFound` for an unknown run."""
         read = rows.page_of(sql.CHILDREN, lambda row: row, limit, page_token, run_id=run_id)
 
         def work(unit: Unit) -> Page[RunSummary]:
@@ -83,7 +83,7 @@ class Lookups(Repository):
         return self._viewing(work)
 
     def list_ancestors(self, run_id: str, *, limit: int = 1_000) -> tuple[RunAncestor, ...]:
-        """The run itself, its parent, and so on: at most ``limit`` runs (1 to 1,000).
+        """Return the run itself, its parent, and so on: at most ``limit`` runs (1 to 1,000).
 
         The chain ends at a missing parent, or where a cycle would begin again. Raises `NotFound`.
         """
@@ -100,12 +100,12 @@ class Lookups(Repository):
     def list_transitions(
         self, run_id: str, *, order: Order = "newest", limit: int = 50, page_token: str | None = None
     ) -> Page[RunTransition]:
-        """A page of the changes of a run's status, by number. Raises `NotFound` for an unknown run."""
+        """Return a page of the changes of a run's status, by number. Raises `NotFound` for an unknown run."""
         listing = sql.TRANSITION_ORDERS[valid.word("order", order, sql.ORDERS)]
         return self._reading(rows.page_of(listing, RunTransition.of, limit, page_token, run_id=run_id))
 
     def count(self, which: RunFilter = NO_FILTER, *, at_most: int = 10_000) -> Count:
-        """How many runs pass the filter, counted up to ``at_most`` (1 to 1,000,000), which bounds the cost."""
+        """Return how many runs pass the filter, counted up to ``at_most`` (1 to 1,000,000), which bounds the cost."""
         found = filters.filled(filters.counted(which))
         valid.number("at_most", at_most, least=1, most=filters.MOST_COUNTED)
         if found is None:
@@ -115,7 +115,7 @@ class Lookups(Repository):
         return Count(value=min(runs, at_most), exact=runs <= at_most)
 
     def names(self, *, limit: int = 500, page_token: str | None = None) -> Page[str]:
-        """A page of the names of workflows that have runs, ascending. The cost does not grow with their number."""
+        """Return a page of names of workflows that have runs, ascending. The cost does not grow with their number."""
         valid.page_limit(limit)
         [after] = pages.key(_NAMES, page_token, (str,)) or [""]
 
@@ -129,7 +129,7 @@ class Lookups(Repository):
         return Page(items=items, next_page_token=token, damaged=damaged)
 
     def repos(self, *, limit: int = 500, page_token: str | None = None) -> Page[RepoRuns]:
-        """A page of repositories that have runs, by owner and name; those without an owner come first.
+        """Return a page of repositories that have runs, by owner and name; those without an owner come first.
 
         Foreign rows that hold ``owner/name`` as one text count with the others of that repository. Each call reads an
         index of all runs, because it counts them. Repositories that cannot be read are on the first page.
@@ -144,7 +144,7 @@ class Lookups(Repository):
         return Page(items=tuple(page[:limit]), next_page_token=token, damaged=() if page_token else damaged)
 
     def activity(self, owner: str | None, repo: str, *, since: datetime) -> tuple[RunActivity, ...]:
-        """The runs of a repository that started at ``since`` or later, counted by workflow and status.
+        """Return the runs of a repository that started at ``since`` or later, counted by workflow and status.
 
         Runs of which neither can be read are logged and left out.
         """
@@ -159,7 +159,7 @@ class Lookups(Repository):
         return {row["id"]: row["status"] in TERMINAL for row in found}
 
     def get_task(self, run_id: str, node: NodeRef) -> TaskStory:
-        """The history of a node in one iteration: its attempts, and the questions that it waited for.
+        """Return the history of a node in one iteration: its attempts, and the questions that it waited for.
 
         Raises `NotFound` for an unknown run, and for a node that has neither a row nor an attempt.
         """
@@ -169,7 +169,7 @@ class Lookups(Repository):
     def search_errors(
         self, text: str, *, since: datetime, limit: int = 50, page_token: str | None = None
     ) -> Page[ExecutionSummary]:
-        """A page of executions from ``since`` on whose error or skill contains the text, newest first.
+        """Return a page of executions from ``since`` on whose error or skill contains the text, newest first.
 
         The text has no wildcards; ASCII letters match in both cases. Reads all executions from ``since`` on.
         """

@@ -68,7 +68,7 @@ _TRIGGERED = Finding(COVERED, Narrow("ix_workflow_runs_trigger_started", ("trigg
 
 
 def _of_trigger(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
-    """The runs of one trigger, by its index. Only these are sorted."""
+    """Return the runs of one trigger, by its index. Only these are sorted."""
     return sa.select(*shown).where(*conditions(shape))
 
 

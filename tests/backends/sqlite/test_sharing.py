@@ -39,7 +39,7 @@ Call = Callable[[], object]
 
 @pytest.fixture
 def shared(sqlite_database: Database) -> Iterator[StateStore]:
-    """A store on a file, with tables of its own."""
+    """Give a store on a file, with tables of its own."""
     with sqlite_database.open(durability="full") as store, scratch_tables(store):
         yield store
 
@@ -60,12 +60,12 @@ def put(name: str) -> Callable[[Unit], str]:
 
 
 def writes(store: StateStore, *names: str) -> list[Callable[[], object]]:
-    """One call for each of these ids."""
+    """Return one call for each of these ids."""
     return [partial(store._scope.writing, put(name)) for name in names]
 
 
 def stored(database: Database) -> list[str]:
-    """The ids that another connection sees, in the order in which they were written."""
+    """Return the ids that another connection sees, in the order in which they were written."""
     return [name for (name,) in database.raw().execute("SELECT id FROM scratch_things ORDER BY rowid")]
 
 
@@ -155,7 +155,7 @@ def test_a_unit_that_fails_keeps_no_other_from_being_stored(crowd: Crowd, sqlite
 
 
 def ending(name: str) -> Callable[[Unit], str]:
-    """As a full disk does: end the whole transaction, at the first attempt."""
+    """End the whole transaction at the first attempt, as a full disk does."""
     attempts = iter((True, False))
 
     def work(unit: Unit) -> str:
@@ -245,7 +245,7 @@ class Interrupted(Exception):
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """The main thread, where `SIGUSR1` raises `Interrupted`, as Ctrl-C would."""
+    """Let `SIGUSR1` raise `Interrupted` in the main thread, as Ctrl-C would."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted

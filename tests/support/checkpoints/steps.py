@@ -14,7 +14,7 @@ def content(data: bytes | str) -> Content:
 
 
 def step(number: int, values: dict[str, str] | None = None, **more: Any) -> NewCheckpoint:
-    """The step of a number, which gives these channels new values under that number."""
+    """Return the step of a number, which gives these channels new values under that number."""
     given = values or {}
     versions = {**more.pop("versions", {}), **dict.fromkeys(given, str(number))}
     new = {channel: content(value) for channel, value in given.items()}
@@ -26,7 +26,7 @@ def write(idx: int, data: str, **more: Any) -> NewWrite:
 
 
 def texts(checkpoint: Any) -> dict[str, str]:
-    """The values of a checkpoint as texts."""
+    """Return the values of a checkpoint as texts."""
     return {channel: value.data.decode() for channel, value in checkpoint.values.items()}
 
 

@@ -27,7 +27,7 @@ FORKS.set_forkserver_preload([__name__])
 
 
 def record(n: int, *, text: str = "", writer: str = "a") -> dict[str, Any]:
-    """A record as an agent's log has them, with a nested object that must never pass for one."""
+    """Return a record as an agent's log has them, with a nested object that must never pass for one."""
     return {
         "type": "user",
         "message": {"role": "user", "content": text},
@@ -39,7 +39,7 @@ def record(n: int, *, text: str = "", writer: str = "a") -> dict[str, Any]:
 
 
 def is_record(value: dict[str, Any]) -> bool:
-    """The test that an owner of line files makes on what is recovered."""
+    """Return the test that an owner of line files makes on what is recovered."""
     return all(isinstance(value.get(key), str) for key in ("type", "timestamp", "sessionId"))
 
 
@@ -60,14 +60,14 @@ class Reading:
 
 
 def read(path: Path, **options: Any) -> Reading:
-    """The whole file."""
+    """Return the whole file."""
     with opened(path) as descriptor:
         return Reading(LineReader(descriptor, path, KIND, **options))
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """A descriptor to read from."""
+    """Give a descriptor to read from."""
     descriptor = files.open_to_read(path)
     try:
         yield descriptor
@@ -76,7 +76,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType | type, *names: str) -> list[str]:
-    """Names of the calls that are made from now on, in order. They are made all the same."""
+    """Note the names of the calls that are made from now on, in order. They are made all the same."""
     calls: list[str] = []
 
     def count(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,7 +92,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType | type, *names: 
 
 
 def child(work: Callable[..., None], *arguments: Any) -> ForkServerProcess:
-    """A started process that does the work."""
+    """Return a started process that does the work."""
     process = FORKS.Process(target=work, args=arguments, daemon=True)
     process.start()
     return process

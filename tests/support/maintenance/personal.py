@@ -57,7 +57,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 def reached() -> set[str]:
-    """The tables in which `erase` empties or removes rows."""
+    """Return the tables in which `erase` empties or removes rows."""
     return {name for name, table in METADATA.tables.items() if facts_of(table).erased in ("emptied", "removed")}
 
 
@@ -74,7 +74,7 @@ def fill(database: Database) -> None:
 
 
 def left(database: Database, *, said: str = PERSON) -> set[str]:
-    """The columns, of all tables, in which something of the person stands."""
+    """Return the columns, of all tables, in which something of the person stands."""
     raw, found = database.raw(), set()
     for name, table in METADATA.tables.items():
         for column in table.columns:

@@ -29,17 +29,17 @@ PRODUCTS = ("sqlite", "postgresql")
 
 
 def files() -> list[Path]:
-    """All golden databases that there are."""
+    """Return all golden databases that there are."""
     return sorted(FOLDER.glob("*/*.sql"))
 
 
 def schema_of(dump: str) -> str:
-    """The part of a dump before its rows."""
+    """Return the part of a dump before its rows."""
     return dump.partition("-- Rows\n")[0]
 
 
 def dump(backend: Backend, revision: str) -> str:
-    """The dump of a database at the revision, for the product and place of an empty ``backend``."""
+    """Return the dump of a database at the revision, for the product and place of an empty ``backend``."""
     schema = script(backend, revision) or ""
     body, _, end = schema.rpartition("COMMIT;")
     rows = "\n".join(statements(columns_at(revision), revision, backend.name))
@@ -47,7 +47,7 @@ def dump(backend: Backend, revision: str) -> str:
 
 
 def columns_at(revision: str) -> dict[str, set[str]]:
-    """The columns of each table at the revision, the same on every product."""
+    """Return the columns of each table at the revision, the same on every product."""
     backend = open_backend(":memory:", Options())
     migrate(backend, revision)
     found: dict[str, set[str]] = {}
@@ -60,7 +60,7 @@ def columns_at(revision: str) -> dict[str, set[str]]:
 
 
 def statements(columns: dict[str, set[str]], revision: str, product: str) -> Iterator[str]:
-    """The rows of the story, as far as there are tables and columns for them."""
+    """Yield the rows of the story, as far as there are tables and columns for them."""
     for table, rows in STORY.items():
         for row in rows if table in columns else ():
             if row.get(UNTIL, "9999") > revision:

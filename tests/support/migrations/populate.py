@@ -22,14 +22,14 @@ NUMBERED = "message_types"
 
 
 def fill(connection: Connection, label: str) -> None:
-    """Three rows in every table, with a value in every column; ids begin with ``label``."""
+    """Insert three rows into every table, with a value in every column; ids begin with ``label``."""
     for table in reflected(connection):
         if table.name not in (PERMITS, NUMBERED):  # a permit at rest would open every guard
             connection.execute(insert(table), [_row(table, label, number) for number in range(ROWS)])
 
 
 def contents(connection: Connection, columns: dict[str, list[str]] | None = None) -> dict[str, list[Any]]:
-    """The rows of every table in the order of their keys, or of the given columns of the given tables alone."""
+    """Return the rows of every table in the order of their keys, or of the given columns of the given tables alone."""
     found = {}
     for table in reflected(connection):
         if columns is not None and table.name not in columns:
@@ -41,12 +41,12 @@ def contents(connection: Connection, columns: dict[str, list[str]] | None = None
 
 
 def layout(connection: Connection) -> dict[str, list[str]]:
-    """The columns of every table."""
+    """Return the columns of every table."""
     return {table.name: list(table.c.keys()) for table in reflected(connection)}
 
 
 def reflected(connection: Connection) -> list[Table]:
-    """The tables as the database describes them, owners first."""
+    """Return the tables as the database describes them, owners first."""
     names = [name for name in inspect(connection).get_table_names() if name != VERSION_TABLE]
     metadata = MetaData()
     with warnings.catch_warnings():

@@ -19,7 +19,7 @@ DAY = "2026-06-30T"
 
 
 def at(clock: str) -> str:
-    """A moment of the day."""
+    """Return a moment of the day."""
     return f"{DAY}{clock}Z"
 
 
