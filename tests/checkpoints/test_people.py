@@ -8,7 +8,7 @@ from support.checkpoints.steps import step, write
 from support.cli.calls import lastlight_state
 from support.maintenance.rows import counts, difference
 
-from lastlight_state.testing import Database
+from lastlight_state.testing import Database, racing
 
 
 def test_the_threads_of_a_person_go_whole_and_no_others(store: Any, database: Database) -> None:
@@ -21,6 +21,16 @@ def test_the_threads_of_a_person_go_whole_and_no_others(store: Any, database: Da
     gone = {"checkpoint_threads": 2, "checkpoint_values": 2, "checkpoint_writes": 2, "checkpoints": 2}
     assert plan.counts == receipt.counts == difference(before, counts(database)) == gone
     assert {one.key for one in database.open().checkpoints.threads()} == {"his", "nobody's"}
+
+
+def test_a_thread_that_becomes_another_persons_meanwhile_stays(database: Database) -> None:
+    """checkpoints CK-31: its user is looked at again under its lock."""
+    store, rival = database.open(), database.open()
+    store.checkpoints.put("t", step(1), user="zoe")
+    with racing(store) as race:
+        race.before_unit(3, lambda: rival.checkpoints.put("t", step(2), user="bob"))
+        receipt = store.maintenance.erase.run("zoe")
+    assert (race.left, receipt.counts, store.checkpoints.thread("t").user) == (0, {}, "bob")
 
 
 def test_threads_are_listed_and_one_is_shown_with_its_newest_checkpoints(database: Database) -> None:
