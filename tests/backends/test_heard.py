@@ -26,6 +26,7 @@ class Heard:
         self.begun: list[str] = []
         self.ended: list[str] = []
         self.failed: list[str] = []
+        self.errors: list[BaseException | None] = []
         self.engine = engine
         self._events = (
             ("before_cursor_execute", self._before),
@@ -51,7 +52,7 @@ class Heard:
 
     def _error(self, failed: Any) -> None:
         self.failed.append(failed.execution_context._span)
-        assert failed.original_exception is not None
+        self.errors.append(failed.original_exception)
 
 
 @pytest.fixture
@@ -120,7 +121,8 @@ def test_a_statement_that_fails_is_told_with_its_error(database: Database, engin
     sa.event.listen(engine, "handle_error", lambda _: 1 / 0)
     with pytest.raises(Conflict), store.transaction() as tx:
         tx._scope.unit.plain("INSERT INTO workflow_overrides (name) VALUES ('w')")
-    [failed] = heard.failed
+    [failed], [error] = heard.failed, heard.errors
+    assert isinstance(error, store.backend.driver_errors)
     assert failed.startswith("INSERT INTO workflow_overrides")
     assert failed not in heard.ended
 

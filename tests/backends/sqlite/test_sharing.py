@@ -19,9 +19,12 @@ import sqlalchemy as sa
 from support.crowd import Crowd, line_of, wait_for
 from support.scratch import NOTES, THINGS, scratch_tables
 
-from lastlight_state import AsyncStateStore, BackendBusy, BackendUnavailable, InvalidValue, StateStore
+from lastlight_state import AsyncStateStore, BackendBusy, BackendUnavailable, InvalidValue, StateStore, Transaction
 from lastlight_state.backends import patience
+from lastlight_state.backends.base import Options
 from lastlight_state.backends.patience import Patience
+from lastlight_state.backends.sqlite import SqliteBackend, files
+from lastlight_state.backends.sqlite.file_connections import SHARING_WRITERS
 from lastlight_state.db import calls as units
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
@@ -389,16 +392,21 @@ def test_a_unit_is_made_in_the_context_of_its_caller(crowd: Crowd) -> None:
     assert crowd.calls([partial(named, "first"), partial(named, "second")]) == ["first", "second"]
 
 
-def test_a_block_is_alone_and_nobody_overtakes_it(crowd: Crowd, sqlite_database: Database) -> None:
+@pytest.mark.parametrize("is_block", [True, False])
+def test_a_block_is_alone_and_nobody_overtakes_it(crowd: Crowd, sqlite_database: Database, *, is_block: bool) -> None:
     """backends B-22, B-171: a group ends before the first in line that must be alone."""
     store = crowd.store
 
-    def block() -> str:
-        with store.transaction() as tx:
-            tx.connection.exec_driver_sql("INSERT INTO scratch_things (id, at) VALUES ('block', '')")
+    def insert(tx: Transaction) -> str:
+        tx.connection.exec_driver_sql("INSERT INTO scratch_things (id, at) VALUES ('block', '')")
         return "block"
 
-    calls = [*writes(store, "a", "b"), block, *writes(store, "c", "d")]
+    def block() -> str:
+        with store.transaction() as tx:
+            return insert(tx)
+
+    alone: Call = block if is_block else partial(store.run, insert)
+    calls = [*writes(store, "a", "b"), alone, *writes(store, "c", "d")]
     assert crowd.calls(calls) == ["a", "b", "block", "c", "d"]
     assert stored(sqlite_database) == ["a", "b", "block", "c", "d"]
     assert crowd.commits == 3
@@ -432,7 +440,8 @@ def test_the_main_thread_takes_nobody_along(crowd: Crowd) -> None:
 
 
 def test_stores_of_others_engines_and_memory_commit_alone(sqlite_database: Database) -> None:
-    """backends B-171: a caller's engine may look at each transaction."""
+    """backends B-171: a caller's engine may look at each transaction, and a mailbox keeps no connection."""
+    assert not SqliteBackend(sqlite_database.url, Options(across_mounts=True)).shares_commits
     engine = sa.create_engine(f"sqlite:///{sqlite_database.url}")
     with sqlite_database.open(engine=engine) as hosted, StateStore.open("sqlite:///:memory:") as memory:
         assert not hosted.backend.shares_commits
@@ -471,6 +480,15 @@ def test_where_no_commit_waits_for_the_disk_one_thread_writes_for_coroutines(sql
     """backends B-172: to hand a call to another thread costs more than such a commit."""
     with sqlite_database.open(durability="normal") as store:
         assert AsyncStateStore(store)._lanes.writers._most == 1
+
+
+def test_on_a_network_file_system_writes_of_coroutines_share_commits(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-172: each commit waits for the disk there, whatever the setting is."""
+    monkeypatch.setattr(files, "file_system", lambda _: "nfs4")
+    with sqlite_database.open(durability="normal") as store:
+        assert AsyncStateStore(store)._lanes.writers._most == SHARING_WRITERS
 
 
 def test_a_call_leaves_nothing_to_the_garbage_collector(shared: StateStore) -> None:
