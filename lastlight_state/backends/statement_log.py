@@ -13,8 +13,7 @@ _log = logging.getLogger("lastlight_state.statements")
 def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
     """Return what executes statements: itself, where nobody is told of any.
 
-    A line has the milliseconds until the first row, and the
-    statement; never its values.
+    A line has the milliseconds until the first row, and the statement; never its values.
     """
     slow_seconds = backend.options.slow_statement
     if slow_seconds is None and not _log.isEnabledFor(logging.DEBUG):
