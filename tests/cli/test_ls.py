@@ -50,7 +50,7 @@ def test_the_last_line_names_the_next_page(database: Database) -> None:
         ("executions", "(no executions)"),
         ("approvals", "(no approvals)"),
         ("messaging", "(no chat sessions)"),
-        ("questions", "(no open questions; gates: ls approvals --status pending)"),
+        ("questions", "(nothing waits for a person)"),
         ("crons", "(no crons)"),
         ("mailboxes", "(no mailboxes)"),
     ],
@@ -149,14 +149,14 @@ def test_open_questions_are_listed_until_they_are_answered_and_shown_with_their_
         asked = store.workflows.human_requests.create(run.id, WHO)
     on = ("--url", database.url)
     heading, row = lastlight_state("ls", "questions", *on).out.splitlines()
-    assert heading.split() == ["ID", "RUN", "NODE", "KIND", "ASKED", "EXPIRES", "PROMPT"]
+    assert heading.split() == ["ID", "RUN", "NODE", "WHAT", "ASKED", "EXPIRES", "TEXT"]
     assert row.startswith(f"{asked.id}  {run.id}  who ")
     assert len(lastlight_state("ls", "questions", "--run", run.id, "--status", "pending", *on).out.splitlines()) == 2
     assert lastlight_state("ls", "questions", "--status", "answered", *on).code == 2
     assert "Who reviews this?" in lastlight_state("show", "question", asked.id, *on).out
     assert lastlight_state("answer", asked.id, "--reply", "Maria", *on).code == 0
     [sentence] = lastlight_state("ls", "questions", *on).out.splitlines()
-    assert sentence == "(no open questions; gates: ls approvals --status pending)"
+    assert sentence == "(nothing waits for a person)"
     assert "questions (1)" in lastlight_state("show", "run", run.id, *on).out
 
 

@@ -17,8 +17,8 @@ from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look, working
 from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.views import attention
-from lastlight_state.cli.views.attention import Waiting
+from lastlight_state.cli.views import asked
+from lastlight_state.cli.views.asked import Waiting
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.errors import StateError
@@ -50,7 +50,7 @@ def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
 
 
 def _waiting(store: StateStore, limit: int, run_id: str | None) -> list[Waiting]:
-    return attention.waiting(store, limit, None if run_id is None else ids.whole(store, run_id, "run"))
+    return asked.waiting(store, limit, None if run_id is None else ids.whole(store, run_id, "run"))
 
 
 def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from lastlight_state import iterate
 from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.views.asked import TEXT, WHAT, Waiting, waiting
 from lastlight_state.cli.views.kind import column
 from lastlight_state.cli.views.run_kinds import UNHEALTHY
 from lastlight_state.store import StateStore
 
-if TYPE_CHECKING:
-    from lastlight_state.workflows import PendingApproval, PendingRequest
-
-Waiting: TypeAlias = "PendingApproval | PendingRequest"
 #: So many of each list are shown on a terminal.
 FEW = 5
 #: Of so many, those that are off are looked for.
@@ -50,10 +46,10 @@ class Attention(NamedTuple):
 
 QUESTIONS = (
     column("ID", is_id=True),
-    Column("WHAT", lambda one: one.gate if hasattr(one, "gate") else one.kind),
+    WHAT,
     column("WORKFLOW", "workflow_name"),
     column("ASKED", "asked_at", keep=True),
-    Column("TEXT", lambda one: one.summary if hasattr(one, "summary") else one.prompt, below=True),
+    TEXT,
 )
 SWITCHES = (
     column("WHAT", "target"),
@@ -71,16 +67,6 @@ def look(store: StateStore, limit: int) -> Attention:
     off = [switch for switch in switches(store, _MOST_SWITCHES) if switch.enabled is False]
     unhealthy = _first(store.workflows.health.list_unhealthy, limit)
     return Attention(waiting(store, limit), unhealthy, off[:limit])
-
-
-def waiting(store: StateStore, limit: int, run_id: str | None = None) -> list[Waiting]:
-    """Return the gates and the requests that wait for a person, oldest first, of each so many at most."""
-    given: dict[str, Any] = {"limit": limit, "order": "oldest"}
-    if run_id is not None:
-        given["run_id"] = run_id
-    gates = store.workflows.approvals.list_pending(**given).items
-    requests = store.workflows.human_requests.list_pending(**given).items
-    return sorted((*gates, *requests), key=lambda one: (one.asked_at, one.id))
 
 
 def switches(store: StateStore, limit: int) -> list[Switch]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lastlight_state.cli.tables import Column
+from lastlight_state.cli.views import asked
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.records import Page
 from lastlight_state.errors import InvalidValue
@@ -47,10 +48,10 @@ QUESTIONS = (
     column("ID", is_id=True),
     column("RUN", "run_id", is_id=True),
     column("NODE", "node_id", rank=2),
-    column("KIND"),
+    asked.WHAT,
     column("ASKED", "asked_at", keep=True),
     column("EXPIRES", "expires_at", keep=True, rank=1),
-    column("PROMPT", below=True),
+    asked.TEXT,
 )
 #: Those of a run, in every status.
 ASKED = (
@@ -152,7 +153,7 @@ def _questions(store: Store, filters: Filters) -> Page[Any]:
         raise InvalidValue(
             "--status", f"{filters.status!r:.80} is not listed: `show run` has them", permitted=("pending",)
         )
-    return store.workflows.human_requests.list_pending(run_id=filters.run_id, **filters.paging)
+    return asked.page(store, filters.limit, filters.page_token, filters.run_id)
 
 
 def _of_run(store: Store, run: Any) -> Mapping[str, Page[Any]]:
@@ -193,7 +194,7 @@ KINDS = {
         "question",
         QUESTIONS,
         _questions,
-        "(no open questions; gates: ls approvals --status pending)",
+        "(nothing waits for a person)",
         lambda store, key: store.workflows.human_requests.get(key),
     ),
 }

@@ -1,0 +1,77 @@
+"""What waits for a person: pending gates and requests, in one list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lastlight_state.cli.tables import Column
+from lastlight_state.cli.views.kind import Store
+from lastlight_state.db import opaque
+from lastlight_state.db.records import Page
+
+if TYPE_CHECKING:
+    from lastlight_state.workflows import PendingApproval, PendingRequest
+
+Waiting: TypeAlias = "PendingApproval | PendingRequest"
+
+#: The name of a gate or the kind of a request, and what the person reads.
+WHAT = Column("WHAT", lambda one: one.gate if hasattr(one, "gate") else one.kind)
+TEXT = Column("TEXT", lambda one: one.summary if hasattr(one, "summary") else one.prompt, below=True)
+
+#: In a page token: the list has ended. None there is its start.
+_END = ""
+
+
+def waiting(store: Store, limit: int, run_id: str | None = None) -> list[Waiting]:
+    """Return the gates and the requests that wait for a person, oldest first, of each so many at most."""
+    pages = (read(limit=limit, order="oldest") for read in _lists(store, run_id))
+    return sorted((one for page in pages for one in page), key=lambda one: (one.asked_at, one.id))
+
+
+def page(store: Store, limit: int, page_token: str | None, run_id: str | None = None) -> Page[Waiting]:
+    """Return a page of the gates and the requests that wait for a person, newest first.
+
+    Each list is read to the limit. Of a list that does not fit whole, what fits is read again, for the place after it.
+    """
+    lists, places = _lists(store, run_id), _places(page_token)
+    parts = [_part(*one, limit) for one in zip(lists, places, strict=True)]
+    found = [(one.asked_at, one.id, at) for at, (items, _) in enumerate(parts) for one in items]
+    fits = Counter(at for *_, at in sorted(found, reverse=True)[:limit])
+    for at, (items, _) in enumerate(parts):
+        if fits[at] < len(items):
+            parts[at] = _part(lists[at], places[at], fits[at])
+    after = [place for _, place in parts]
+    return Page(
+        items=tuple(
+            sorted((one for items, _ in parts for one in items), key=lambda one: (one.asked_at, one.id), reverse=True)
+        ),
+        next_page_token=None if after == [_END, _END] else opaque.pack(after),
+        damaged=tuple(row for items, _ in parts for row in items.damaged),
+    )
+
+
+def _lists(store: Store, run_id: str | None) -> list[Callable[..., Page[Any]]]:
+    both = (store.workflows.approvals.list_pending, store.workflows.human_requests.list_pending)
+    return [partial(one, run_id=run_id) for one in both]
+
+
+def _places(page_token: str | None) -> list[str | None]:
+    """Return where each list goes on. Raises `InvalidValue` for a token of another list."""
+    match None if page_token is None else opaque.unpack("page_token", page_token):
+        case None:
+            return [None, None]
+        case [str() | None as gates, str() | None as requests]:
+            return [gates, requests]
+        case _:
+            raise opaque.damaged("page_token")
+
+
+def _part(read: Callable[..., Page[Any]], place: str | None, limit: int) -> tuple[Page[Any], str | None]:
+    """Return up to so many of a list from a place on, and the place after them."""
+    if place == _END or not limit:
+        return Page(items=()), place
+    found = read(limit=limit, page_token=place)
+    return found, found.next_page_token or _END
