@@ -39,9 +39,12 @@ _BURY = prepared(
 
 
 @contextmanager
-def permitted(unit: Unit) -> Iterator[str]:
-    """Let the unit delete in this block; the name of the permit. Where the block raises, the unit must be undone."""
-    permit = {"receipt_id": new_id()}
+def permitted(unit: Unit, receipt_id: str | None = None) -> Iterator[str]:
+    """Let the unit delete in this block. Gives the name of the permit: the receipt's id, a new one without a receipt.
+
+    Where the block raises, the unit must be undone: the permit is not revoked then.
+    """
+    permit = {"receipt_id": receipt_id or new_id()}
     unit.change(_GRANT, permit)
     yield permit["receipt_id"]
     unit.change(_REVOKE, permit)

@@ -21,11 +21,12 @@ from lastlight_state.conversations.kernel.references import ORDERS, POINTED, PRO
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db import columns, valid
 from lastlight_state.db.declarations import contents, emptied, forgotten
+from lastlight_state.db.permits import permitted
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.statements import Family, RowT, Statement, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.prune.statements import PERMIT, REVOKE, STATEMENTS
+from lastlight_state.maintenance.prune.statements import STATEMENTS
 from lastlight_state.maintenance.redact import (
     chunks as texts,
     executions,
@@ -192,10 +193,8 @@ class Erase(Repository):
 
 def _batch(unit: Unit, receipt: Receipt, job: Job, at: datetime) -> Receipt:
     steps.confirm(unit, receipt)
-    permit = {"receipt_id": receipt.id}
-    unit.change(PERMIT, permit)
-    counts = Counter(receipt.counts) + job(unit, receipt, at)
-    unit.change(REVOKE, permit)
+    with permitted(unit, receipt.id):
+        counts = Counter(receipt.counts) + job(unit, receipt, at)
     return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=(receipt.cursor or 0) + 1, at=at)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from lastlight_state.db.permits import permitted
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import places, statements as sql, walk
 from lastlight_state.maintenance.prune.archiving import Archiver
@@ -121,24 +122,22 @@ def _removed(
 ) -> Counter[str]:
     """Remove these records with everything that belongs to them, under a permit that ends in this transaction."""
     kind, statements = found.kind, found.statements
-    permit = {"receipt_id": receipt.id}
     counts: Counter[str] = Counter()
-    unit.change(sql.PERMIT, permit)
-    for key, digest in digests.items():
-        entry = {"kind": kind.record, "id": key, "receipt_id": receipt.id, "digest": digest, "deleted_at": at}
-        unit.change(sql.BURY_ARCHIVED, entry)
-    if kind.buried:
-        statement, values = statements.bury.of(keys)
-        unit.change(statement, {**values, "receipt_id": receipt.id, "at": at})
-    held = None if kind.shared is None else kind.shared.held(unit, keys)
-    for table in outputs:
-        counts[table] += unit.change(*sql.output_removal(table).of(keys))
-    for table, family in statements.children.items():
-        counts[table] += unit.change(*family.of(keys))
-    counts[kind.table_name] += unit.change(*statements.own.of(keys))
-    if kind.shared is not None:
-        counts += kind.shared.release(unit, held)
-    unit.change(sql.REVOKE, permit)
+    with permitted(unit, receipt.id):
+        for key, digest in digests.items():
+            entry = {"kind": kind.record, "id": key, "receipt_id": receipt.id, "digest": digest, "deleted_at": at}
+            unit.change(sql.BURY_ARCHIVED, entry)
+        if kind.buried:
+            statement, values = statements.bury.of(keys)
+            unit.change(statement, {**values, "receipt_id": receipt.id, "at": at})
+        held = None if kind.shared is None else kind.shared.held(unit, keys)
+        for table in outputs:
+            counts[table] += unit.change(*sql.output_removal(table).of(keys))
+        for table, family in statements.children.items():
+            counts[table] += unit.change(*family.of(keys))
+        counts[kind.table_name] += unit.change(*statements.own.of(keys))
+        if kind.shared is not None:
+            counts += kind.shared.release(unit, held)
     return counts
 
 

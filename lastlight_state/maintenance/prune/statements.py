@@ -17,13 +17,11 @@ from lastlight_state.maintenance.prune.kinds.kind import Kind
 from lastlight_state.maintenance.prune.places import Ended
 from lastlight_state.migrations.roles import rights
 from lastlight_state.outputs.tables import REGISTRY
-from lastlight_state.receipts.tables import PERMITS, TOMBSTONES
+from lastlight_state.receipts.tables import TOMBSTONES
 
 #: How many records one look finds.
 LOOK = 200
 
-PERMIT = prepared(sa.insert(PERMITS).values(receipt_id=bind("receipt_id", PERMITS.c.receipt_id)))
-REVOKE = prepared(sa.delete(PERMITS).where(PERMITS.c.receipt_id == bind("receipt_id", PERMITS.c.receipt_id)))
 #: The tombstone of a record with the digest of its bundle. One that is there already, of an earlier prune, stays.
 BURY_ARCHIVED = prepared(
     insert(TOMBSTONES)

@@ -6,8 +6,8 @@ from collections import Counter
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from lastlight_state.db.permits import permitted
 from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.prune import statements as sql
 from lastlight_state.maintenance.prune.checks import Terms, refuse_missing
 from lastlight_state.maintenance.prune.records import PrunePlan
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
@@ -64,10 +64,8 @@ def batch(unit: Unit, receipt: Receipt, place: Place, look: Look, at: datetime) 
     steps.confirm(unit, receipt)
     removal = Removal(Counter())
     if look.keys:
-        permit = {"receipt_id": receipt.id}
-        unit.change(sql.PERMIT, permit)
-        removal = _stage(receipt, place).remove(unit, receipt.policy, look.keys, receipt.policy["batch_rows"])
-        unit.change(sql.REVOKE, permit)
+        with permitted(unit, receipt.id):
+            removal = _stage(receipt, place).remove(unit, receipt.policy, look.keys, receipt.policy["batch_rows"])
     going_on = place.after if removal.more else look.after
     following = _following(receipt, Place(going_on, place.removed or bool(removal.counts), place.stage), removal.more)
     counts = Counter(receipt.counts) + removal.counts
