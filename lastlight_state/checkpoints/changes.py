@@ -21,7 +21,7 @@ _MOST_PIECES = 64
 
 
 def change(before: bytes, after: bytes) -> bytes:
-    """Return what makes ``after`` of ``before``."""
+    """Return the change that makes ``after`` of ``before``: pieces of ``before``, each with new bytes behind it."""
     return b"".join(_PIECE.pack(start, taken, len(new)) + new for start, taken, new in _pieces(before, after))
 
 
@@ -33,10 +33,10 @@ def changed(before: bytes, change: bytes) -> bytes:
             start, taken, new = _PIECE.unpack_from(change, at)
             at += _PIECE.size + new
             if start + taken > len(before) or at > len(change):
-                raise ValueError("takes what is not there")
+                raise ValueError("takes bytes behind the end of the value before")
             found += [before[start : start + taken], change[at - new : at]]
     except StructError as error:
-        raise ValueError("ends in the middle") from error
+        raise ValueError("ends within a piece") from error
     return b"".join(found)
 
 

@@ -60,7 +60,7 @@ class Checkpoints(Repository):
             thread_id = _touched(unit, place)
             row = {**draft.row, "thread_id": thread_id}
             if after is not UNSET:
-                _refuse_other(unit, row, (scope, thread, row["namespace"]), after)
+                _refuse_stale(unit, row, (scope, thread, row["namespace"]), after)
             values.store(unit, thread_id, row["namespace"], draft.versions, draft.values, keep=keep)
             [stored] = unit.all(CheckpointSummary.of, sql.PUT, row)
             return stored
@@ -160,9 +160,10 @@ class Checkpoints(Repository):
         return self._viewing(work)
 
     def copy(self, thread: str, target: str, *, scope: str = "", target_scope: str | None = None) -> int:
-        """Copy a thread whole under another key; how many checkpoints it has.
+        """Copy a thread whole under another key. Returns how many checkpoints it has.
 
-        Raises `NotFound`, and `Conflict` ``thread_not_empty`` if the target has checkpoints or values already.
+        The copy has the user and the expiry of the thread. Without ``target_scope`` it is in the same scope. Raises
+        `NotFound`, and `Conflict` ``thread_not_empty`` if the target has checkpoints already.
         """
         source = checks.place(thread, scope)
         now = self._now()
@@ -183,7 +184,7 @@ class Checkpoints(Repository):
         return self._writing(work, repeatable=True)
 
     def delete(self, thread: str, *, scope: str = "") -> int:
-        """Remove a thread with everything of it; how many checkpoints it had. An unknown thread had none."""
+        """Remove a thread with everything of it. Returns how many checkpoints it had: 0 for an unknown thread."""
         place = checks.sought(thread, scope)
 
         def work(unit: Unit) -> int:
@@ -217,7 +218,7 @@ class Checkpoints(Repository):
         return self._writing(work, repeatable=True)
 
     def keep_latest(self, thread: str, *, keep: int = 1, from_ancestors: Collection[str] = (), scope: str = "") -> int:
-        """Remove all checkpoints of a thread but the last ``keep`` of each namespace; how many went.
+        """Remove all checkpoints of a thread but the last ``keep`` of each namespace. Returns how many were removed.
 
         ``from_ancestors`` are channels whose values are made of the writes of ancestors: those stay as well, back to
         the nearest that has a value of each. Raises `NotFound` for an unknown thread.
@@ -258,7 +259,7 @@ class Checkpoints(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CheckpointThread]:
-        """Return a page of threads, those first that changed last."""
+        """Return a page of threads by their last change, the latest first: all, or those of a scope or user."""
         given = {
             "scope": None if scope is None else valid.sought("scope", scope),
             "user": None if user is None else valid.sought("user", user),
@@ -313,7 +314,7 @@ def _row(row: WholeRow) -> WholeRow:
     return row
 
 
-def _refuse_other(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:
+def _refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:
     found = unit.value(sql.LATEST_ID, row)
     if found != after:
         raise StaleVersion(words.CHECKPOINT, key, expected=after, found=found)

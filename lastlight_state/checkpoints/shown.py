@@ -1,4 +1,4 @@
-"""Rows as statements show them that are not whole rows of one table (`rows`): what records are made of."""
+"""Rows of statements that show some columns of a table. Whole rows are in `rows`."""
 
 from __future__ import annotations
 

@@ -70,11 +70,11 @@ def store(
     given = {"thread_id": thread_id, "namespace": namespace}
     channels = as_list([{"thread": thread_id, "namespace": namespace, "channel": channel} for _, channel, _ in named])
     last = {row["channel"]: row for row in unit.rows(sql.LASTS, {"wanted": channels})}
-    told = {channel: digest(value.data) for (_, channel, _), value in named.items()}
+    digests = {channel: digest(value.data) for (_, channel, _), value in named.items()}
     bases = {
         (namespace, channel): chain(row["anchor"], row["number"] + 1)[:-1]
         for channel, row in last.items()
-        if told[channel] != row["digest"] and not _is_full(row)
+        if digests[channel] != row["digest"] and not _is_full(row)
     }
     stored = _stored(unit, thread_id, bases)
     rows = [
@@ -84,8 +84,8 @@ def store(
             "version": version,
             "format": value.format,
             "size": len(value.data),
-            "digest": told[channel],
-            **_encoded(value.data, told[channel], last.get(channel), stored[namespace, channel]),
+            "digest": digests[channel],
+            **_encoded(value.data, digests[channel], last.get(channel), stored[namespace, channel]),
         }
         for (_, channel, version), value in named.items()
     ]
@@ -165,11 +165,11 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
     return found
 
 
-def _encoded(data: bytes, told: str, last: LastRow | None, stored: Stored) -> Row:
+def _encoded(data: bytes, sha256: str, last: LastRow | None, stored: Stored) -> Row:
     """Return how a value is stored behind the last one of its channel. ``stored`` are the rows of its base."""
     if last is None:
         return {"number": 0, "anchor": 0, "encoding": "whole", "body": data}
-    if told == last["digest"]:
+    if sha256 == last["digest"]:
         return {"number": last["number"], "anchor": last["anchor"], "encoding": "same", "body": b""}
     number, anchor = last["number"] + 1, last["anchor"]
     if not _is_full(last):

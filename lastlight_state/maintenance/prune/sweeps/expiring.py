@@ -43,7 +43,7 @@ class Source:
 
     @property
     def valid(self) -> sa.ColumnElement[bool]:
-        """True if it has not."""
+        """True if a record has not expired."""
         return sa.or_(self.expires_at.is_(None), self.expires_at > bind("now", self.expires_at))
 
     @property
@@ -62,7 +62,7 @@ class Source:
 
 
 class Statements:
-    """The statements. A record that has expired counts as such, however old it is."""
+    """The statements about one table. A record that has expired counts as such, however old it is."""
 
     def __init__(self, source: Source) -> None:
         key, age = source.key, source.age
