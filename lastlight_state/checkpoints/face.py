@@ -163,7 +163,7 @@ class Checkpoints(Repository):
         """Copy a thread whole under another key. Returns how many checkpoints it has.
 
         The copy has the user and the expiry of the thread. Without ``target_scope`` it is in the same scope. Raises
-        `NotFound`, and `Conflict` ``thread_not_empty`` if the target has checkpoints already.
+        `NotFound`, and `Conflict` ``thread_not_empty`` if the target has checkpoints or writes already.
         """
         source = checks.place(thread, scope)
         now = self._now()
@@ -174,8 +174,8 @@ class Checkpoints(Repository):
             whose = unit.find(CheckpointThread.of, sql.GET_THREAD, source)
             kept = {} if whose is None else {"user": whose.user, "expires_at": whose.expires_at}
             target_id = _touched(unit, {**place, **kept})
-            if target_id == found or unit.value(sql.COUNT, {"thread_id": target_id}):
-                raise Conflict(f"thread {target!r:.80} has checkpoints already", code="thread_not_empty")
+            if target_id == found or unit.value(sql.IS_FILLED, {"thread_id": target_id}):
+                raise Conflict(f"thread {target!r:.80} has checkpoints or writes already", code="thread_not_empty")
             *_, copied = [
                 unit.change(statement, {"thread_id": found, "target_id": target_id}) for statement in sql.COPY
             ]

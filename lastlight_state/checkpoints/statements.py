@@ -108,7 +108,10 @@ LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by
 LATEST = prepared(sa.select(*_WHOLE).where(_of_this).order_by(_c.seq.desc()).limit(number(1)), WholeRow)
 GET = prepared(sa.select(*_WHOLE).where(_of_this, _c.id == bind("id", _c.id)), WholeRow)
 SEQ = prepared(sa.select(_c.seq).where(_of_this, _c.id == bind("id", _c.id)), SeqRow)
-COUNT = prepared(sa.select(sa.func.count()).select_from(CHECKPOINTS).where(_of_thread(CHECKPOINTS)))
+#: True if a thread has checkpoints or writes.
+IS_FILLED = prepared(
+    sa.select(sa.or_(*(sa.exists().where(_of_thread(table)) for table in (CHECKPOINTS, WRITES))).label("is_filled"))
+)
 
 _FILTERS = {
     "thread": _c.thread_id == _THREAD,

@@ -164,7 +164,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         self._checkpoints.delete_runs([*run_ids], scope=self._scope)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread whole. Raises `Conflict` where the target has checkpoints, `NotFound` without a source."""
+        """Copy a thread whole. Raises `Conflict` where the target is not empty, `NotFound` without a source."""
         self._checkpoints.copy(str(source_thread_id), str(target_thread_id), scope=self._scope)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:

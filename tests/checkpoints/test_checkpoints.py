@@ -221,6 +221,19 @@ def test_a_copy_has_everything_and_goes_its_own_way(store: Any) -> None:
         c.copy("t", "v")
 
 
+def test_a_thread_is_not_copied_over_writes_that_wait_for_their_checkpoint(store: Any) -> None:
+    """checkpoints CK-11."""
+    c = store.checkpoints
+    c.put("t", step(1))
+    for thread in ("t", "u"):
+        c.put_writes(thread, "step-1", "task", [write(0, thread)])
+    with pytest.raises(Conflict) as refused:
+        c.copy("t", "u")
+    assert refused.value.code == "thread_not_empty"
+    c.put("u", step(1))
+    assert [one.content.data for one in c.get("u").writes] == [b"u"]
+
+
 def test_a_thread_is_deleted_with_everything(store: Any, database: Database) -> None:
     """checkpoints CK-12: others stay."""
     c = store.checkpoints
