@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.checkpoints import Checkpoint as Stored, Content, NewCheckpoint, NewWrite
+from lastlight_state.db import valid
 from lastlight_state.db.iterating import iterate
 from lastlight_state.errors import MisuseError, NotFound
 from lastlight_state.store import StateStore
@@ -45,6 +46,8 @@ except ImportError:  # the module can be looked at without the framework; a save
 _REBUILT = "counters_since_delta_snapshot"
 #: Of metadata, what lists can be filtered by: flags, numbers, and texts of at most so many characters.
 _MOST_TEXT, _MOST_NUMBER = 1_024, 2**63
+#: What a prune leaves of a thread.
+_STRATEGIES = frozenset({"keep_latest", "delete"})
 #: How many checkpoints a list reads at once.
 _PAGE = 20
 
@@ -119,20 +122,20 @@ class LangGraphSaver(BaseCheckpointSaver):
         """Store a checkpoint with the values of its new versions, whole or not at all."""
         asked = config["configurable"]
         thread, space = str(asked["thread_id"]), asked.get("checkpoint_ns") or ""
-        told = dict(get_checkpoint_metadata(config, metadata))
+        whole = dict(get_checkpoint_metadata(config, metadata))
         values = checkpoint["channel_values"]
         kept = {name: value for name, value in checkpoint.items() if name != "channel_values"}
-        run = told.get("run_id")
+        run = whole.get("run_id")
         user = asked.get(self._user_key)
         new = NewCheckpoint(
             checkpoint["id"],
-            self._content({"checkpoint": kept, "metadata": told}),
+            self._content({"checkpoint": kept, "metadata": whole}),
             {name: str(version) for name, version in checkpoint["channel_versions"].items()},
             {name: self._content(values[name]) for name in new_versions if name in values},
             space,
             asked.get("checkpoint_id") or None,
             run if isinstance(run, str) and run else None,
-            _listed(told),
+            _listed(whole),
         )
         whose = user if isinstance(user, str) and user else None
         self._checkpoints.put(thread, new, scope=self._scope, user=whose, ttl=self._ttl, other="keep")
@@ -170,15 +173,11 @@ class LangGraphSaver(BaseCheckpointSaver):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Leave the latest checkpoint of each namespace, with the ancestors that its channels are rebuilt from.
 
-        With ``strategy="delete"`` nothing is left.
+        With ``strategy="delete"`` nothing is left. Raises `InvalidValue` for another word, before anything is removed.
         """
+        act = self.delete_thread if valid.word("strategy", strategy, _STRATEGIES) == "delete" else self._keep_latest
         for thread in map(str, thread_ids):
-            if strategy == "delete":
-                self.delete_thread(thread)
-            elif strategy == "keep_latest":
-                self._keep_latest(thread)
-            else:
-                raise ValueError(f"unknown strategy {strategy!r:.80}")
+            act(thread)
 
     def get_next_version(self, current: Any, channel: None) -> str:
         """Return the version after this one: a counter, with a random part that tells forks apart."""
@@ -203,6 +202,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         before: Config | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
+        """Return checkpoints as `list` does."""
         found = self.list(config, filter=filter, before=before, limit=limit)
         while some := await self._runner.read(lambda: [*islice(found, _PAGE)]):
             for one in some:

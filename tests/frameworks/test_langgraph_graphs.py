@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from lastlight_state import StateStore
+from lastlight_state import InvalidValue, StateStore
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.maintenance import PrunePolicy
@@ -131,6 +131,8 @@ def test_pruning_leaves_one_checkpoint_of_a_graph_without_such_channels(database
     made = graph(saver)
     made.invoke({"log": ["in"]}, CONFIG)
     found = made.invoke(Command(resume="yes"), CONFIG)
+    with pytest.raises(InvalidValue):
+        saver.prune(["t"], strategy="keep_some")
     saver.prune(["t"])
     assert len(list(saver.list(CONFIG))) == 1
     assert made.get_state(CONFIG).values == found
