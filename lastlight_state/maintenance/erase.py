@@ -218,7 +218,7 @@ def _found(unit: Unit, person: str) -> Found:
 
 
 def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
-    """The messages that these sessions hold or point to."""
+    """Return the messages that these sessions hold or point to."""
     found = {row["key"] for row in rows(unit, POINTED, sessions)}
     for order in {row["order_id"] for row in rows(unit, ORDERS, sessions)}:
         found.update(row["message_id"] for row in links(unit, order))
@@ -276,7 +276,7 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
 
 
 def _jobs(found: Found, person: str) -> Iterator[Job]:
-    """The work in transactions. Sessions come after the messages, and are looked at again under their locks."""
+    """Return the work in transactions. Sessions come after the messages, and are looked at again under their locks."""
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
     yield from (partial(_transitions, ids) for ids in chunks(found.transitions))

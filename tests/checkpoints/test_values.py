@@ -164,7 +164,7 @@ _ACTS: tuple[Callable[[Any], object], ...] = (
 
 
 def _steps(store: Any, act: Callable[[Any], object]) -> int:
-    """How many steps of the machine a call takes."""
+    """Return how many steps of the machine a call takes."""
     steps = 0
 
     def count() -> None:

@@ -31,7 +31,7 @@ class State(TypedDict, total=False):
 
 
 def graph(saver: Any) -> Any:
-    """A graph that fans out, asks a person, and goes on."""
+    """Return a graph that fans out, asks a person, and goes on."""
     builder = StateGraph(State)
     builder.add_node("begin", lambda _: {"log": ["begin"]})
     builder.add_node("work", lambda state: {"log": [f"work {state['answer']}"]})
@@ -46,7 +46,7 @@ def graph(saver: Any) -> Any:
 
 
 def told(made: Any, config: Any = CONFIG) -> list[Any]:
-    """The history of a thread, without what differs by its nature: ids and times."""
+    """Return the history of a thread, without what differs by its nature: ids and times."""
     return [
         (dict(one.values), one.next, one.metadata["source"], one.metadata["step"], [task.name for task in one.tasks])
         for one in made.get_state_history(config)

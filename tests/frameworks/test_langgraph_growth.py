@@ -18,7 +18,7 @@ STEPS, KB = 300, 1_000
 
 
 def drive(saver: Any) -> Any:
-    """A constant channel of 50 KB, and a list that grows by 1 KB a step; the last checkpoint."""
+    """Store a constant channel of 50 KB, and a list that grows by 1 KB a step. Returns the last checkpoint."""
     source = random.Random(1)
     constant, *items = ("".join(source.choices(string.ascii_letters, k=size)) for size in [50 * KB, *[KB] * STEPS])
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}

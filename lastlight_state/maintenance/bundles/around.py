@@ -39,17 +39,17 @@ CHUNKS = family(
 
 
 def delivered(unit: Unit, owners: Iterable[str]) -> set[str]:
-    """The messages in the inboxes of these owners."""
+    """Return the messages in the inboxes of these owners."""
     return _values(unit, _DELIVERED, owners)
 
 
 def inboxes(unit: Unit, owners: Iterable[str], messages: Iterable[str]) -> set[str]:
-    """The inboxes of these owners, and those in which these messages are."""
+    """Return the inboxes of these owners, and those in which these messages are."""
     return _values(unit, _OWNERS, messages) | set(owners)
 
 
 def namespaces(unit: Unit, keys: Iterable[str]) -> set[str]:
-    """The namespaces with chunks of these messages, branches and sessions."""
+    """Return the namespaces with chunks of these messages, branches and sessions."""
     return _values(unit, _SPACES, keys)
 
 

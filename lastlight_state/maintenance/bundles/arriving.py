@@ -49,7 +49,7 @@ Row = dict[str, Any]
 
 
 def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> list[Row]:
-    """Those of these rows that can be stored.
+    """Return those of these rows that can be stored.
 
     ``keeps``: chunks of another length, and transitions with a number that another one has, are left out, not refused.
     """
@@ -69,7 +69,7 @@ def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> lis
 
 
 def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
-    """Those of these orders that are stored."""
+    """Return those of these orders that are stored."""
     return {row["id"] for row in _found(unit, _ORDERS, given, "id")}
 
 

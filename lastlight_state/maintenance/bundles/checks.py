@@ -41,7 +41,7 @@ for _column, _known in vocabularies(METADATA.sorted_tables):
 
 
 def _references(table: sa.Table) -> list[Reference]:
-    """The columns of a table that refer to rows, but for a message's class: it is made where it is unknown."""
+    """Return the columns of a table that refer to rows, but for a message's class: it is made where it is unknown."""
     return [(key.parent, key.column) for key in table.foreign_keys if key.parent is not CLASS]
 
 

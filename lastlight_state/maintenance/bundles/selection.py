@@ -152,13 +152,13 @@ def left_columns(unit: Unit, kind: str) -> list[str]:
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
-    """The number of each class, -1 for one that the database does not know."""
+    """Return the number of each class, -1 for one that the database does not know."""
     known = {row["lion_class"]: row["type_id"] for row in unit.rows(_CLASSES)}
     return {name: known.get(name, -1) for name in names}
 
 
 def registered(unit: Unit, tables: Sequence[str]) -> Iterator[bytes]:
-    """The lines of the registry's rows of these output tables."""
+    """Return the lines of the registry's rows of these output tables."""
     return rows_of(unit, Subject(REGISTRY), _reading(REGISTRY.c.table_name), tables)
 
 

@@ -73,12 +73,12 @@ _NAMING = prepared(
 
 
 def idle(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    """Active sessions in which nobody says anything."""
+    """Return active sessions in which nobody says anything."""
     yield from _IDLING.look(Look(look.backend, look.settings, look.now - _IDLE, look.deep), snapshot)
 
 
 def unsafe_names(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    """Names of agent sessions under which no log could be written."""
+    """Return names of agent sessions under which no log could be written."""
     rows = snapshot.unit.rows(_NAMING) if SESSIONS.name in snapshot.tables else []
     unsafe = [named(row) for row in rows if not is_safe_id(row["agent_session_id"])]
     if unsafe:

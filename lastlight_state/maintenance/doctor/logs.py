@@ -72,7 +72,7 @@ _PRUNED = references.family(
 
 
 def _pointers(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    """Those of live runs: nobody follows the others any more."""
+    """Return findings about the pointers of live runs: nobody follows the others any more."""
     wrong: dict[str, list[str]] = {}
     for run_id, names in pointers(snapshot.unit).items():
         targets = _targets(snapshot, names)
@@ -99,7 +99,7 @@ def _problem(target: Target | None, run_id: str) -> str | None:
 
 
 def _named_logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    """The logs that conversation sessions name."""
+    """Return the logs that conversation sessions name."""
     logs, is_all = _logs_there(look)
     if TALKS.name not in snapshot.tables or not look.settings.agent_sessions.exists() or not is_all:
         return
@@ -109,7 +109,7 @@ def _named_logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[str]) -> list[str]:
-    """The rows that name a log which is not there, but for logs that were pruned."""
+    """Return the rows that name a log which is not there, but for logs that were pruned."""
     lacking = [row for row in snapshot.unit.rows(naming) if row[column] not in logs]
     looked = {row[column] for row in lacking} if TOMBSTONES.name in snapshot.tables else set()
     pruned = {row["key"] for row in references.rows(snapshot.unit, _PRUNED, looked)}

@@ -59,7 +59,7 @@ _UNOWNED = (
 
 
 def orphans(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    """Messages and orders that nothing has, in a deep examination: every one is looked at."""
+    """Return messages and orders that nothing has, in a deep examination: every one is looked at."""
     before = Look(look.backend, look.settings, look.now - _NEW, look.deep)
     for fault in _UNOWNED if look.deep and DELIVERIES.name in snapshot.tables else ():
         yield from fault.look(before, snapshot)
@@ -169,7 +169,7 @@ STUCKS = (
 
 
 def silent(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    """Running sessions without a sign of life, by the usual limits."""
+    """Return running sessions without a sign of life, by the usual limits."""
     rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
     health = {row["id"]: derived({**row, "artifact_contract": None}, look.now, Limits())["health"] for row in rows}
     signs = {row["id"]: last_sign(row) for row in rows}
@@ -181,7 +181,7 @@ def silent(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _reaping(silence: timedelta) -> str:
-    """The command that ends sessions which have been silent for so long."""
+    """Return the command that ends sessions which have been silent for so long."""
     if silence > _REAPED:
         return "lastlight-state reap"
     return f"lastlight-state reap --older-than {max(1, int(silence.total_seconds()) // 60)}m"

@@ -108,7 +108,7 @@ class SessionPiece:
         self._fields_kept: list[str] = []
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
-        """Its outcome, the rows that are added, and what is noticed."""
+        """Return the outcome of the session, the rows that are added, and what is noticed."""
         self.digest, self.kept, self._look = self._draft.digest, (), look
         self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = ledger.outcome(look, self, is_stored=self._stored is not None)
@@ -175,7 +175,7 @@ class SessionPiece:
             raise Conflict(f"session {stored['id']!r:.80} was changed meanwhile", code="unique")
 
     def _planned(self) -> Plan:
-        """The plan with the orders and messages that are stored of it."""
+        """Return the plan with the orders and messages that are stored of it."""
         branches = [
             replace(one, order=self._found.orders[one.row["id"]], bodies=self._unless_kept(one.bodies))
             for one in self.plan.branches
@@ -216,7 +216,7 @@ class SessionPiece:
             view.change(sql.TOUCH, {"session_id": session_id, "at": max(at, self._stored["updated_at"])})
 
     def _pending(self, view: Unit) -> list[following.Checked]:
-        """The changes of the session's status that are still to be written."""
+        """Return the changes of the session's status that are still to be written."""
         if self._stored is None:
             return self._history
         if self._keeps_status(self._stored):
@@ -233,7 +233,7 @@ class SessionPiece:
         return pending
 
     def _free_ids(self, view: Unit, pending: Sequence[following.Checked]) -> list[str | None]:
-        """The ids of changes as their source has them; None for those that are taken here."""
+        """Return the ids of changes as their source has them; None for those that are taken here."""
         taken = _changes_there(view, pending)
         return [None if one.id in taken else one.id for one, _ in pending]
 
@@ -256,6 +256,6 @@ class SessionPiece:
 
 
 def _changes_there(view: Unit, changes: Iterable[following.Checked]) -> set[str]:
-    """The ids of changes under which one is stored here, of whichever session."""
+    """Return the ids of changes under which one is stored here, of whichever session."""
     ids = _ids(one.id for one, _ in changes if one.id is not None)
     return {row["id"] for row in view.rows(sql.CHANGES_THERE, {"ids": ids})}

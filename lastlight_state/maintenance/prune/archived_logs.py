@@ -44,12 +44,12 @@ class Log(NamedTuple):
 
     @classmethod
     def at(cls, name: str) -> Log:
-        """The log to which a file belongs, by its path below the directory of projects."""
+        """Return the log to which a file belongs, by its path below the directory of projects."""
         slug, file, *_ = name.split("/")
         return cls(slug, file.removesuffix(paths.LOG_SUFFIX))
 
     def path(self, settings: Settings) -> Path:
-        """Where it is."""
+        """Return the path of the log."""
         return _projects(settings) / self.slug / (self.session_id + paths.LOG_SUFFIX)
 
 
@@ -63,7 +63,7 @@ class ArchivedLogs:
 
     @classmethod
     def of(cls, folder: Path, names: Iterable[str]) -> ArchivedLogs:
-        """Those of the bundles of these names. Raises `NotFound`, and `Conflict` ``damaged_bundle``."""
+        """Return those of the bundles of these names. Raises `NotFound`, and `Conflict` ``damaged_bundle``."""
         digests: dict[str, set[str]] = {}
         sizes: dict[str, int] = {}
         for bundle in names:
@@ -75,7 +75,7 @@ class ArchivedLogs:
         return cls(digests, sizes)
 
     def free(self, unit: Unit) -> set[Log]:
-        """The logs that nothing names which is stored."""
+        """Return the logs that nothing names which is stored."""
         used = log_names.named(unit, {log.session_id for log in self._logs})
         return {log for log in self._logs if log.session_id not in used}
 
@@ -122,7 +122,7 @@ NAMED_BY = {
 
 
 def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
-    """The agents' sessions that these records name, and how often."""
+    """Return the agents' sessions that these records name, and how often."""
     found: Counter[str] = Counter()
     for row in rows(unit, NAMED_BY[kind], keys):
         found[row["key"]] += row["rows"]
@@ -130,7 +130,7 @@ def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
 
 
 def measured(unit: Unit, named: Counter[str], settings: Settings, cutoff: datetime) -> Counter[str]:
-    """The logs that would go with the records that name them so often: nothing else names them."""
+    """Return the logs that would go with the records that name them so often: nothing else names them."""
     in_all = log_names.named(unit, named)
     free = [session_id for session_id, often in named.items() if in_all[session_id] == often]
     return _counted([size for log in _there(settings, free) for size in _going(log, settings, cutoff)])
@@ -141,14 +141,14 @@ def _there(settings: Settings, session_ids: Iterable[str]) -> list[Log]:
 
 
 def _going(log: Log, settings: Settings, cutoff: datetime) -> Iterator[int]:
-    """The bytes of the files that would go with a log."""
+    """Return the bytes of the files that would go with a log."""
     with suppress(UnsafePath):
         judged = removal.judged(log.path(settings), partial(_would_go, cutoff)) or {}
         yield from (size for name, size in judged.items() if not _is_unfinished(name))
 
 
 def _would_go(cutoff: datetime, name: str, file: int) -> bool:
-    """Whether a file is old, and would be in a bundle as it is."""
+    """True if a file is old, and would be in a bundle as it is."""
     return _is_old(file, cutoff) and (_is_unfinished(name) or (_has_a_place(name) and _is_whole(name, file)))
 
 
@@ -157,18 +157,18 @@ def _is_old(file: int, cutoff: datetime) -> bool:
 
 
 def _is_unfinished(name: str) -> bool:
-    """Whether this is what a writer left that died, which no bundle has."""
+    """True if this is what a writer left that died, which no bundle has."""
     return name.endswith(logs.UNFINISHED)
 
 
 def _has_a_place(name: str) -> bool:
-    """Whether a bundle has files of such a path."""
+    """True if a bundle has files of such a path."""
     _, *inner = name.split("/")
     return not inner or (len(inner) == 2 and inner[0] in (paths.RAW, paths.SUBAGENTS))
 
 
 def _is_whole(name: str, file: int) -> bool:
-    """Whether a bundle has all of the file: it is not empty, and a log has no torn end."""
+    """True if a bundle has all of the file: it is not empty, and a log has no torn end."""
     size = os.fstat(file).st_size
     return size > 0 and (not name.endswith(paths.LOG_SUFFIX) or os.pread(file, 1, size - 1) == _NEWLINE)
 

@@ -91,7 +91,7 @@ def _archived(
 
 
 def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
-    """For each of these records its rows by table, and about how many it shares."""
+    """Return for each of these records its rows by table, and about how many it shares."""
     found = walk.sizes(unit, kind, keys, outputs)
     if kind.shared is not None:
         for key, rows in kind.shared.sizes(unit, keys).items():
@@ -100,7 +100,7 @@ def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str])
 
 
 def _prefix(sizes: dict[str, Counter[str]], most: int) -> list[str]:
-    """The first records that have at most this many rows together, and at least one record."""
+    """Return the first records that have at most this many rows together, and at least one record."""
     taken: list[str] = []
     rows = 0
     for key, counts in sizes.items():

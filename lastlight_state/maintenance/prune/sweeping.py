@@ -27,12 +27,12 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, receipt: Receipt) -> Place:
-        """Where the work of a receipt goes on."""
+        """Return where the work of a receipt goes on."""
         return cls() if receipt.cursor is None else cls(**receipt.cursor)
 
 
 def planned(unit: Unit, terms: Terms) -> PrunePlan:
-    """The plan of a sweep."""
+    """Return the plan of a sweep."""
     found = SWEEPS[terms["kind"]].tally(unit, begun(unit, terms))
     return PrunePlan(
         kind=terms["kind"],
@@ -45,7 +45,7 @@ def planned(unit: Unit, terms: Terms) -> PrunePlan:
 
 
 def begun(unit: Unit, terms: Terms) -> Terms:
-    """The terms of a sweep that begins. Raises `NotFound` for one of the ids that is not there."""
+    """Return the terms of a sweep that begins. Raises `NotFound` for one of the ids that is not there."""
     sweep, keys = SWEEPS[terms["kind"]], terms["ids"] or ()
     refuse_missing(sweep.record, keys, sweep.known(unit, keys))
     return dict(sweep.bounded(unit, terms))

@@ -92,7 +92,7 @@ class Redact(Repository):
 
 
 def _terms(policy: RedactPolicy, now: datetime) -> Terms:
-    """The policy as a receipt keeps it."""
+    """Return the policy as a receipt keeps it."""
     given = valid.group("policy", policy, RedactPolicy)
     if given.older_than is None and given.session_id is None and given.message_ids is None:
         raise InvalidValue("policy", "must have older_than, session_id or message_ids: nothing is emptied by default")
@@ -113,7 +113,7 @@ def _terms(policy: RedactPolicy, now: datetime) -> Terms:
 
 
 def _chosen(unit: Unit, terms: Terms) -> list[str] | None:
-    """The ids that a session and a list of messages have in common; None where the policy has neither."""
+    """Return the ids that a session and a list of messages have in common; None where the policy has neither."""
     given, session_id = terms["message_ids"], terms["session_id"]
     if given is not None:
         known = {row["id"] for row in rows(unit, _KNOWN, given)}
@@ -131,7 +131,7 @@ def _chosen(unit: Unit, terms: Terms) -> list[str] | None:
 
 
 def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[list[str], Any]:
-    """The next messages to look at, and after what to go on."""
+    """Return the next messages to look at, and after what to go on."""
     if ids is not None:
         start = after or 0
         return ids[start : start + LOOK], start + LOOK

@@ -42,12 +42,12 @@ BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)
 
 
 def with_chunks(unit: Unit, keys: Iterable[str]) -> set[str]:
-    """Those of these messages, branches and sessions that have chunks."""
+    """Return those of these messages, branches and sessions that have chunks."""
     return {of for _, _, of in _found(unit, keys)}
 
 
 def counted(unit: Unit, keys: Iterable[str]) -> int:
-    """How many chunks `remove` would remove."""
+    """Return how many chunks `remove` would remove."""
     return sum(1 for _ in _found(unit, keys))
 
 

@@ -101,7 +101,7 @@ def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[FullMessage]
 
 
 def _is_emptied(text: str | None) -> bool:
-    """Whether a content is what `empty` leaves, and holds nothing else."""
+    """True if a content is what `empty` leaves, and holds nothing else."""
     try:
         value = None if text is None else codec.decode(text)
     except ValueError:
@@ -124,7 +124,7 @@ def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
 
 
 def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
-    """The sessions in which these messages stand, each with those that it has."""
+    """Return the sessions in which these messages stand, each with those that it has."""
     orders: dict[str, set[str]] = {}
     for held in rows(unit, HOLDERS, ids):
         orders.setdefault(held["progression_id"], set()).add(held["key"])

@@ -74,11 +74,11 @@ class AgentLogs:
         return Seen(sorted(self._logs()), {})
 
     def id_of(self, key: str) -> str:
-        """The session."""
+        """Return the session."""
         return key.partition("/")[2]
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
-        """Those whose session somebody needs."""
+        """Return those whose session somebody needs."""
         sessions = {self.id_of(key) for key in keys}
         found: dict[str, str] = {}
         for using in USING:
@@ -90,7 +90,7 @@ class AgentLogs:
         return {key: found[self.id_of(key)] for key in keys if self.id_of(key) in found}
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """The files of a log, if all of them are as old, and none is a link."""
+        """Return the files of a log, if all of them are as old, and none is a link."""
         with suppress(UnsafePath):
             found = removal.judged(self._path(key), partial(_is_old, cutoff))
             return None if found is None else Size(len(found), sum(found.values()))
@@ -117,7 +117,7 @@ class AgentLogs:
 
 
 def _folders(directory: Path) -> dict[str, datetime]:
-    """The folders of what can be the name of a log, and when one of their names changed last."""
+    """Return the folders of what can be the name of a log, and when one of their names changed last."""
     found: dict[str, datetime] = {}
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:

@@ -63,12 +63,12 @@ def pointers(unit: Unit) -> dict[str, list[str]]:
 
 
 def executions_in_use(unit: Unit) -> frozenset[str]:
-    """These executions."""
+    """Return the executions whose output live runs will read."""
     return frozenset(name for names in pointers(unit).values() for name in names)
 
 
 def runs_in_use(unit: Unit) -> frozenset[str]:
-    """The runs of these executions."""
+    """Return the runs of these executions."""
     names = sorted(executions_in_use(unit))
     found: set[Any] = set()
     for at in range(0, len(names), 200):

@@ -38,7 +38,7 @@ _DELIVERED = family(
 
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
-    """How many of these messages nothing refers to once the deliveries before these positions are gone."""
+    """Return how many of these messages nothing refers to once the deliveries before these positions are gone."""
     staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
     staying.update(row["key"] for row in rows(unit, POINTING, messages))
     for one in rows(unit, _DELIVERED, messages - staying):

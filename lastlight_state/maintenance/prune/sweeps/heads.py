@@ -66,7 +66,7 @@ class Heads(OneStage):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that rows are removed of."""
+        """Return the tables that rows are removed of."""
         return (self._table, *(() if self.freed is None else (self.freed.table,)))
 
     @property
@@ -74,15 +74,15 @@ class Heads(OneStage):
         return str(self.owner.table.name)
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Those of these owners that there are."""
+        """Return those of these owners that there are."""
         return self.keys.among(unit, keys)
 
     def bounded(self, _unit: Unit, terms: Terms) -> Terms:
-        """The terms as they are: what is kept is counted for each owner."""
+        """Return the terms as they are: what is kept is counted for each owner."""
         return terms
 
     def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
-        """The next owners after a key of which a prefix may go."""
+        """Return the next owners after a key of which a prefix may go."""
         keys, ends = self.keys.next(unit, terms, after)
         judged = self._judged(unit, terms, keys, Counter())
         found = [key for key, _ in self._going(unit, terms, judged, most=1)]
@@ -112,7 +112,7 @@ class Heads(OneStage):
         return Removal(+counts, more)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """The owners of which a prefix would go, and those whose first row is old and stays."""
+        """Return the owners of which a prefix would go, and those whose first row is old and stays."""
         found, limits, after = Tally(), dict[str, int](), ""
         last: str | None = after
         while last is not None:
@@ -152,7 +152,7 @@ class Heads(OneStage):
             unit.row(self.counter.mend, {"key": row["key"]})
 
     def _cut(self, unit: Unit, key: str, limit: int, most: int) -> int:
-        """The number before which at most so many rows are, and not beyond the limit."""
+        """Return the number before which at most so many rows are, and not beyond the limit."""
         found = unit.value(self.statements.cut, {"owner": key, "most": most})
         return limit if found is None else min(limit, found)
 
@@ -167,12 +167,12 @@ class Heads(OneStage):
 
     @cached_property
     def keys(self) -> Keys:
-        """The keys of its owners."""
+        """Return the keys of its owners."""
         return Keys(self.key)
 
     @cached_property
     def statements(self) -> Statements:
-        """Its statements."""
+        """Return its statements."""
         return Statements(self)
 
 
@@ -192,7 +192,7 @@ class Statements:
 
 
 def _late(counter: Numbering) -> sa.Select[Any]:
-    """The owners whose counter is behind: another program brought rows in, or a row was restored by hand."""
+    """Return the owners whose counter is behind: another program brought rows in, or a row was restored by hand."""
     return sa.select(counter.key.label("key")).where(counter.behind)
 
 

@@ -53,7 +53,7 @@ def _one(statement: sa.Select[Any]) -> sa.ColumnElement[Any]:
 
 
 def _first(column: sa.Column[Any]) -> Finds:
-    """The first number of a run.
+    """Return the first number of a run.
 
     Found in order: for EXISTS Postgres 15 may read the table where its statistics know few runs, each with many rows.
     """
@@ -61,23 +61,23 @@ def _first(column: sa.Column[Any]) -> Finds:
 
 
 def _last(column: sa.Column[Any], *conditions: sa.ColumnElement[bool]) -> Finds:
-    """The last number of a run."""
+    """Return the last number of a run."""
     return lambda run: _one(_numbers(column, run, *conditions).order_by(column.desc()))
 
 
 def _after_most(column: sa.Column[Any]) -> Finds:
-    """The first number of a run that does not fit a batch."""
+    """Return the first number of a run that does not fit a batch."""
     return lambda run: _one(_numbers(column, run).order_by(column).offset(_MOST))
 
 
 def _whole_after_most(run: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """The first whole frame of a run that does not fit: what is left begins with one, and can be read."""
+    """Return the first whole frame of a run that does not fit: what is left begins with one, and can be read."""
     beyond = _anchor.c.frame_no >= _after_most(_frame.c.frame_no)(run)
     return _one(_numbers(_anchor.c.frame_no, run, _is_whole, beyond).order_by(_anchor.c.frame_no))
 
 
 def _scores(run: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """The scores of a run, in the order of their index."""
+    """Return the scores of a run, in the order of their index."""
     found = sa.select(_score.c.id).where(Leading(_score.c.run_id, run)).correlate(RUNS)
     return found.order_by(_score.c.run_id.desc(), _score.c.scored_at.desc(), _score.c.id.desc())
 
@@ -99,7 +99,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """The name of the table."""
+        """Return the name of the table."""
         return str(self.key.table.name)
 
     @property
@@ -175,11 +175,11 @@ class Journal(OneStage):
         return {row["key"] for row in rows(unit, STATEMENTS[RUNS_KIND.name].known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """The terms with the place of the end before which runs are old enough, and not among the newest."""
+        """Return the terms with the place of the end before which runs are old enough, and not among the newest."""
         return walk.bounded(unit, RUNS_KIND, terms)
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
-        """The next runs of whose journals something may go, in the order of their ends."""
+        """Return the next runs of whose journals something may go, in the order of their ends."""
         start = START if after is None else places.read(after)
         found = Range.of(RUNS_KIND, terms).next(unit, start, locked=False)
         free = _free(unit, [key for _, key in found], Counter())
@@ -200,7 +200,7 @@ class Journal(OneStage):
         return Removal(+counts)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """The runs whose journals would lose rows, and those that are as old and stay whole."""
+        """Return the runs whose journals would lose rows, and those that are as old and stay whole."""
         found = Tally(protected=Counter(not_ended=walk.not_ended(unit, RUNS_KIND, cutoff(terms))))
         for some in walk.walk(unit, Range.of(RUNS_KIND, terms)):
             for row in rows(unit, AMOUNTS, _free(unit, [key for _, key in some], found.protected)):
@@ -221,7 +221,7 @@ def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]
 
 
 def _going(unit: Unit, keys: Sequence[str]) -> Iterator[tuple[str, Part]]:
-    """The parts of these runs of which rows may go."""
+    """Return the parts of these runs of which rows may go."""
     for row in rows(unit, SOME, keys):
         for part in PARTS:
             if row[part.name]:

@@ -25,7 +25,7 @@ class Keys:
         )
 
     def next(self, unit: Unit, terms: Terms, after: str | None) -> tuple[list[str], str | None]:
-        """The next keys after one, and the last of them unless they are the last of all."""
+        """Return the next keys after one, and the last of them unless they are the last of all."""
         since = after or ""
         if terms["ids"] is None:
             keys = [row["key"] for row in unit.rows(self.walk, {"after": since})]
@@ -34,9 +34,9 @@ class Keys:
         return keys, keys[-1] if len(keys) == LOOK else None
 
     def among(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Those of these that there are."""
+        """Return those of these keys that a row has."""
         return {row["key"] for row in rows(unit, self.known, keys)}
 
     def locked(self, unit: Unit, keys: Iterable[str]) -> list[str]:
-        """Those of these whose rows nobody has locked; they are locked until the unit ends."""
+        """Return those of these keys whose rows nobody has locked; they are locked until the unit ends."""
         return [row["key"] for row in rows(unit, self.lock, keys)]

@@ -27,7 +27,7 @@ LEAST_DAYS = 1
 
 
 def _old_and_alone(table: sa.Table, referring: Iterable[sa.Column[Any]]) -> Family:
-    """Those of these rows that are old enough, and which no other row names in one of the columns."""
+    """Return those of these rows that are old enough, and which no other row names in one of the columns."""
     key, made = table.c.id, table.c.created_at
     old = unindexed(made < bind("cutoff", made))
     # One probe of an index for each row and column. For NOT EXISTS, Postgres may read the referring table whole.
@@ -49,16 +49,16 @@ class Stage:
 
     @property
     def table(self) -> str:
-        """The table of the rows themselves."""
+        """Return the table of the rows themselves."""
         return [*self.removals][-1]
 
     def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
-        """Those of the next rows after a key that may go."""
+        """Return those of the next rows after a key that may go."""
         keys, ends = self.keys.next(unit, terms, after)
         return Look(self.judged(unit, terms, keys), ends)
 
     def judged(self, unit: Unit, terms: Terms, keys: Iterable[str]) -> list[str]:
-        """Those of these rows that may go."""
+        """Return those of these rows that may go."""
         return [row["key"] for row in rows(unit, self.judge, keys, {"cutoff": cutoff(terms)})]
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
@@ -78,14 +78,14 @@ class Stage:
             yield look.keys
 
     def counted(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """How many rows go with these and their own, by table."""
+        """Return how many rows go with these and their own, by table."""
         counts = Counter({self.table: len(keys)})
         for table, sizes in self.measures.items():
             counts[table] += sum(row["rows"] for row in rows(unit, sizes, keys))
         return +counts
 
     def _first(self, unit: Unit, keys: list[str], most: int) -> list[str]:
-        """The first of these that have at most so many rows together, and at least one."""
+        """Return the first of these that have at most so many rows together, and at least one."""
         sizes = dict.fromkeys(keys, 1)
         for measure in self.measures.values():
             for row in rows(unit, measure, keys):
@@ -119,16 +119,16 @@ class Orphans:
     keep_n = None
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Those of these keys that an order or a message has."""
+        """Return those of these keys that an order or a message has."""
         asked = list(keys)
         return {key for stage in self.stages for key in stage.keys.among(unit, asked)}
 
     def bounded(self, _unit: Unit, terms: Terms) -> Terms:
-        """The terms as they are: orphans go by their age alone."""
+        """Return the terms as they are: orphans go by their age alone."""
         return terms
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """The orders that would go, and the messages with those that they free."""
+        """Return the orders that would go, and the messages with those that they free."""
         found, orders = Tally(), set[str]()
         for keys in ORDERS.all(unit, terms):
             found.add(keys)
@@ -141,7 +141,7 @@ class Orphans:
 
 
 def _freed(unit: Unit, terms: Terms, orders: set[str]) -> list[str]:
-    """The messages that go once these orders are gone."""
+    """Return the messages that go once these orders are gone."""
     held = {row["message_id"] for order in orders for row in links(unit, order)}
     if terms["ids"] is not None:
         held &= set(terms["ids"])
