@@ -344,7 +344,7 @@ class StateStore(Domains):
 
 
 def _held(transaction: Transaction, claim: Claim | None) -> Transaction:
-    """The transaction, in which the claim cannot change hands."""
+    """Return the transaction, in which the claim cannot change hands."""
     if claim is not None:
         transaction.workflows.claims.confirm(claim)
     return transaction

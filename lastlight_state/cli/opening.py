@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def look(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) -> T:
-    """The result of ``work``, which only reads, on a read-only store.
+    """Return the result of ``work``, which only reads, on a read-only store.
 
     A SQLite file that no process uses is read without locks and side files; if a process wrote to it meanwhile,
     ``work`` runs again in the ordinary way. Without ``verified`` the database may be in any state, or missing. Raises
@@ -41,7 +41,7 @@ def look(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) 
 
 @contextmanager
 def working(call: Call) -> Iterator[StateStore]:
-    """A store for work on a database that exists and is current. Raises as `look`."""
+    """Open a store for work on a database that exists and is current. Raises as `look`."""
     settings = settings_of(call)
     with closing(connected(call, settings)) as backend:
         verify(existing(backend))
@@ -50,7 +50,7 @@ def working(call: Call) -> Iterator[StateStore]:
 
 
 def settings_of(call: Call, **more: Any) -> Settings:
-    """The settings of the flags, the environment and ``more``. Their password is hidden in all later output.
+    """Return the settings of the flags, the environment and ``more``. Their password is hidden in all later output.
 
     Raises `InvalidValue` for --url together with --url-file, and for a file that cannot be read.
     """
@@ -63,7 +63,7 @@ def settings_of(call: Call, **more: Any) -> Settings:
 
 
 def other_url(call: Call, url: str | None, file: Path | None) -> str:
-    """The URL of a second database, given by ``--to`` or in the file of ``--to-file``. Its password is hidden, too.
+    """Return the URL of a second database, of ``--to`` or the file of ``--to-file``. Its password is hidden, too.
 
     Raises `InvalidValue` for both, for neither, and for a file that cannot be read.
     """
@@ -78,14 +78,14 @@ def other_url(call: Call, url: str | None, file: Path | None) -> str:
 
 
 def connected(call: Call, settings: Settings, *, glance: bool = False) -> Backend:
-    """The backend of these settings, not yet connected. Failures from now on say where it is."""
+    """Return the backend of these settings, not yet connected. Failures from now on say where it is."""
     backend = connect(settings, glance=glance)
     call.location = backend.location
     return backend
 
 
 def existing(backend: Backend) -> Backend:
-    """The same backend. Raises `BackendUnavailable` if its file does not exist."""
+    """Return the backend of these settings. Raises `BackendUnavailable` if its file does not exist."""
     if not backend.exists:
         raise BackendUnavailable(
             f"no database at {backend.location}; `lastlight-state migrate` makes one", reason="missing"

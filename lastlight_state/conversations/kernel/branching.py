@@ -114,7 +114,7 @@ def _hint(value: Any, most: int) -> str | None:
 
 
 def get(unit: Unit, branch_id: str) -> Branch:
-    """The branch. Raises `NotFound`."""
+    """Return the branch. Raises `NotFound`."""
     found = unit.find(Branch.of, GET, {"branch_id": branch_id})
     if found is None:
         raise valid.not_found(words.BRANCH, branch_id)

@@ -68,9 +68,10 @@ def cut(
     locks: sessions.Locks,
     branch_id: str | None = None,
 ) -> int:
-    """Take the messages from a position on off an order that is locked, as are the sessions that have it; how many.
+    """Take the messages from a position on off a locked order, and return how many they are.
 
-    The sessions are told, and point to the ends of their pools. Raises `Conflict` ``fork_prefix``.
+    The caller has also locked the sessions that have the order. They are told, and point to the ends of their pools.
+    Raises `Conflict` ``fork_prefix``.
     """
     count = order["next_ord"] - from_ord
     if count <= 0:

@@ -180,7 +180,7 @@ def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[st
 
 
 def unheld(ids: Sequence[str], held: AbstractSet[str]) -> list[str]:
-    """These ids without those that are held, and each of them once."""
+    """Return the ids that are not held, each of them once."""
     return [one for one in dict.fromkeys(ids) if one not in held]
 
 

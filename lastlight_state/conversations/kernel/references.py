@@ -160,7 +160,7 @@ PROTECTIONS: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
-    """These keys, a statement's number of them at a time, in their order."""
+    """Yield the keys in their order, as many at a time as one statement names."""
     ordered = sorted(keys)
     return (ordered[at : at + _KEYS] for at in range(0, len(ordered), _KEYS))
 

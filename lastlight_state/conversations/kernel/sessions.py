@@ -145,7 +145,7 @@ class Locks:
 
 
 def owners_of(unit: Unit, progression_id: str) -> list[str]:
-    """The sessions whose pool this order is, or of one of whose branches."""
+    """Return the sessions that have this order, as their pool or through a branch."""
     return [row["id"] for row in unit.rows(_OWNERS, {"progression_id": progression_id})]
 
 
@@ -173,7 +173,7 @@ def move_on(unit: Unit, listeners: Listeners, session_id: str, at: datetime, tol
 
 
 def owners_late(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
-    """Return the sessions that have this order, which the caller has locked: all of them locked, too.
+    """Return the sessions that have this order, which the caller has locked, and lock them.
 
     Who makes a session with an order, or a branch, waits for the order: so none is added before the unit ends. Raises
     `BeginAgain`.
@@ -211,7 +211,7 @@ def tell_others(
 
 
 def running_with(unit: Unit, message_ids: Collection[str]) -> dict[str, list[str]]:
-    """The running sessions that have one of these messages, and which."""
+    """Return the running sessions that have any of these messages, and which of them."""
     found: dict[str, list[str]] = {}
     for message_id in message_ids:
         for row in unit.rows(_RUNNING_WITH, {"message_id": message_id}):
@@ -254,7 +254,7 @@ def tell(
 def pool_messages(
     unit: Unit, listeners: Listeners, session_id: str, pool: str, ids: Sequence[str], at: datetime, *, locks: Locks
 ) -> list[str]:
-    """Put stored messages into the pool of a session that this unit has locked; those that were not there."""
+    """Put stored messages into the pool of a session that this unit has locked. Returns those that were not there."""
     found = orders.locked(unit, [pool])
     new = orders.unheld(ids, orders.held(unit, {pool: found[pool]["next_ord"]}, ids).get(pool, set()))
     if new:

@@ -125,7 +125,7 @@ class BeginAgain(Exception):
 
 
 def settled(store: Callable[[], T]) -> T:
-    """What ``store`` returns. It is repeated where another unit stored a message that it found missing.
+    """Call ``store`` and return its result. Repeats it where another unit stored a message that it found missing.
 
     So it is, as often as it asks for it, after `BeginAgain`.
     """
@@ -185,7 +185,7 @@ def create_all(unit: Unit, known: KnownClasses, given: Sequence[MessageDraft]) -
 
 
 def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
-    """These ids. Raises `NotFound` for the first without a message."""
+    """Return these ids. Raises `NotFound` for the first without a message."""
     there = {row["id"] for row in _rows(unit, _THERE, set(ids))} if ids else set()
     for one in ids:
         if one not in there:
@@ -245,7 +245,7 @@ def _is_left_out(name: str, body: Values) -> bool:
 
 
 def _class_of(where: str, new: NewMessage) -> str:
-    """The class that a message names, or that of one that names none."""
+    """Return the class that a message names, or the default class where it names none."""
     told = new.lion_class
     if told is None and isinstance(new.node_metadata, dict):
         inside = new.node_metadata.get("lion_class")

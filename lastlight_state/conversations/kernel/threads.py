@@ -106,7 +106,7 @@ class Threads:
     tables: tuple[str, ...] = ("progression_links", "progressions", "exchange_deliveries", "messages")
 
     def waits(self, unit: Unit, keys: Sequence[str]) -> dict[str, set[str]]:
-        """The sessions that have forks of each of these."""
+        """Return, for each session, the other sessions that have forks of its branches."""
         found: dict[str, set[str]] = {}
         for row in rows(unit, WAITS, keys):
             found.setdefault(row["key"], set()).add(row["other"])
@@ -125,7 +125,7 @@ class Threads:
         list(rows(unit, LOCK_DELIVERIES, messages))
 
     def sizes(self, unit: Unit, keys: Sequence[str]) -> dict[str, int]:
-        """The rows of each session's orders, and as many messages as the longest of them has."""
+        """Return, for each session, the rows of its orders, and as many messages as the longest of them has."""
         owned: dict[str, list[str]] = {key: [] for key in keys}
         for row in rows(unit, ORDERS, keys):
             owned[row["key"]].append(row["order_id"])
@@ -137,7 +137,7 @@ class Threads:
         }
 
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """What goes with all these sessions: the same as `release` removes after the last of them."""
+        """Count the rows that go with all these sessions, as `release` removes them after the last session."""
         going = set(keys)
         held = self.held(unit, keys)
         orders = held.orders - {row["key"] for row in rows(unit, OWNERS, held.orders) if row["owner"] not in going}
@@ -155,7 +155,7 @@ class Threads:
         return +counts
 
     def held(self, unit: Unit, keys: Sequence[str]) -> Held:
-        """The orders of these sessions, and the messages that they point to."""
+        """Return the orders of these sessions, and the messages that they point to."""
         orders = {row["order_id"] for row in rows(unit, ORDERS, keys)}
         return Held(orders, {row["key"] for row in rows(unit, POINTED, keys)})
 
@@ -173,7 +173,7 @@ class Threads:
 
 
 def removed_unused(unit: Unit, messages: set[str], used: Family[KeyRow]) -> int:
-    """Remove those of these messages that are not among the ``used``, under their locks; how many those are."""
+    """Remove, under their locks, the messages that are not among the ``used``. Returns how many were removed."""
     return _removed(unit, REMOVE_MESSAGES, _unused(unit, messages, used))
 
 

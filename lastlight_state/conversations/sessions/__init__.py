@@ -188,7 +188,7 @@ def _stored(unit: Unit, session_id: str) -> ConversationSession:
 
 
 def _differing(stored: Mapping[str, Any], row: Mapping[str, Any], given: NewSession) -> list[str]:
-    """The fields that the caller gives and that are stored otherwise."""
+    """Return the fields that the caller gives and that are stored otherwise."""
     times = [name for name, value in vars(given.times).items() if value is not None]
     named = ("name", "user", "progression_id", "status", *checks.BELONGS, *checks.PROVENANCE)
     texts = [name for name in named if row[name] not in (None, words.LIVE)]

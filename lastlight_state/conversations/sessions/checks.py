@@ -130,7 +130,7 @@ def _is_rough(times: SessionTimes, status: str | None) -> bool:
 
 
 def changes(patch: Any, now: datetime) -> Row:
-    """The columns that a patch sets; ``updated_at`` is now unless it says another time."""
+    """Return the columns that a patch sets; ``updated_at`` is now unless it says another time."""
     given = valid.group("patch", patch, SessionPatch)
     named = {name: check for name, check in _CHANGED.items() if getattr(given, name) is not UNSET}
     found = checks.fields("patch", given, named)
@@ -142,7 +142,7 @@ def changes(patch: Any, now: datetime) -> Row:
 
 
 def filters(where: SessionFilter | None) -> Row:
-    """The filters of a list, by name."""
+    """Return the filters of a list, by name."""
     asked = SessionFilter() if where is None else valid.group("where", where, SessionFilter)
     given = checks.fields("where", asked, {name: PROVENANCE[name] for name in PROVENANCE if name != "artifacts_path"})
     return {

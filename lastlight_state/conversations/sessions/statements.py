@@ -61,7 +61,7 @@ TOUCH = prepared(
 
 @lru_cache(maxsize=256)
 def update(names: frozenset[str], *, versioned: bool) -> Chain:
-    """The chain that sets these columns, if the row has the version where one is given, and says so in the feed."""
+    """Return the chain that sets these columns and says so in the feed. With a version, only if the row has it."""
     conditions = [_THIS, _c.version == bind("expected", _c.version)] if versioned else [_THIS]
     values: Row = {name: bind(name, _c[name]) for name in sorted(names)}
     counted = {"version": _c.version + number(1), "change_seq": _c.change_seq + number(1)}

@@ -103,7 +103,7 @@ class _Part:
         return session_id, self.done
 
     def _session(self) -> str:
-        """The session of the tree's id, or that of any of its branches, or a new one."""
+        """Return the session of the tree's id, or that of any of its branches, or a new one."""
         row = self.of.plan.session
         if self.unit.row(session_sql.GET, {"session_id": row["id"]}) is not None:
             return row["id"]
@@ -230,14 +230,14 @@ class _Part:
 
 
 def report(session_id: str, done: Counter[str]) -> Row:
-    """The fields of a `SaveReport`."""
+    """Return the fields of a `SaveReport`."""
     names = ("branches_created", "fields_changed", "messages_created", "messages_revised", "links_added")
     counts = {name: done[name] for name in (*names, "systems_replaced", "orders_replaced")}
     return {"session_id": session_id, "session_created": bool(done["session_created"]), **counts}
 
 
 def _named(some: list[BranchPlan], there: Collection[str]) -> list[str]:
-    """The orders that new branches are given."""
+    """Return the orders that new branches are given."""
     given = (one.row["progression_id"] for one in some if one.row["id"] not in there)
     return [one for one in given if one is not None]
 

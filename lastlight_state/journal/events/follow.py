@@ -94,7 +94,7 @@ class Follower:
                 grown = self._watch.grown(known, _rest((heard, idle_timeout), (beat, heartbeat)))
 
     def _read(self, run_id: str, next_seq: int) -> Iterator[Event]:
-        """What the run has after the cursor, up to ``next_seq`` at least, page after page."""
+        """Yield the events of the run after the cursor, up to ``next_seq`` at least, page after page."""
         while True:
             given = checks.filters(run_id, self._where, self._cursors[run_id])
             chosen = {name: value for name, value in given.items() if value is not None}

@@ -73,7 +73,7 @@ class Stream:
         self._prepare_many()
 
     def _prepare_many(self) -> None:
-        """The statements about the counters of several runs."""
+        """Return the statements about the counters of several runs."""
         wanted = listed("runs")
         self.lock_many = prepared(
             sa.select(_c.run_id, _c.next_seq)
@@ -102,7 +102,7 @@ class Stream:
         )
 
     def taking(self, many: sa.ColumnElement[int]) -> Any:
-        """The update that takes numbers, and returns the first of them as ``seq``; nothing where no counter is yet."""
+        """Return the update that takes numbers and returns the first as ``seq``. Without a counter: no row."""
         return (
             sa.update(SEQUENCES)
             .where(_c.run_id == _RUN, _c.stream == self._word)
@@ -111,7 +111,7 @@ class Stream:
         )
 
     def beginning(self, many: sa.ColumnElement[int]) -> Any:
-        """The same for a run without a counter, which is made: it begins after what the table has of the run."""
+        """Return the insert of a missing counter, returning the same. It begins after the stored rows of the run."""
         last = sa.select(self._number).where(self.table.c.run_id == _RUN)
         last_seq = last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
         begun = insert(SEQUENCES).values(
@@ -123,7 +123,7 @@ class Stream:
         return raised.returning((_c.next_seq - many).label("seq"))
 
     def chains(self, names: Sequence[str], returning: Sequence[sa.Column[Any]] = ()) -> tuple[Chain, Chain]:
-        """The chains that insert one row of these parameters under the next number, as `one` and `stored` take them."""
+        """Return the chains that insert a row of these parameters under the next number, for `one` and `stored`."""
         values = {name: bind(name, self.table.c[name]) for name in names}
         numbered = {"run_id": bind("run_id", self.table.c.run_id), self._number.name: from_head("seq"), **values}
         heads = self.taking(number(1)), self.beginning(number(1))
@@ -141,7 +141,7 @@ class Stream:
         return inserted(made or {})
 
     def locked(self, unit: Unit, run_id: str) -> int:
-        """The next number, which nobody else takes until this unit ends. A missing counter is made."""
+        """Lock the next number, and return it: nobody else takes it until this unit ends. A missing counter is made."""
         found = unit.value(self.lock, {"run_id": run_id})
         return int(unit.value(self.begin, {"run_id": run_id, "taken": 0}) if found is None else found)
 
@@ -151,7 +151,7 @@ class Stream:
         unit.value(self.mend, {"run_id": run_id})
 
     def locked_many(self, unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
-        """The next numbers of several runs, locked in the order of their ids."""
+        """Lock the next numbers of several runs in the order of their ids, and return them."""
         ordered = sorted(set(run_ids), key=str.encode)
         wanted = {"runs": as_list([{"run_id": run_id} for run_id in ordered])}
         rows = unit.rows(self.lock_many, wanted)

@@ -125,12 +125,12 @@ class OtherFile:
 
 
 def deadline(settings: Settings) -> Deadline:
-    """The end of all waits of one call on both files, whatever they take of units and repetitions."""
+    """Return the end of all waits of one call on both files, whatever they take of units and repetitions."""
     return Deadline(Retry(Metrics(), settings.retry_seconds, settings.busy_timeout).most_seconds)
 
 
 def unsound(error: BackendUnavailable, place: Place, path: Path) -> BackendUnavailable | CorruptData:
-    """The error to raise for a file that cannot be read: `CorruptData` if it is no sound database."""
+    """Return the error to raise for a file that cannot be read: `CorruptData` if it is not a sound database."""
     reason = error.details.get("reason")
     if reason == FORBIDDEN:
         return CorruptData(MAILBOX, place.key, path.name, problem=str(error))

@@ -55,7 +55,7 @@ class Pair:
     def opened(
         cls, side: Side, place: Place, settings: Settings | None, clock: Clock, metrics: Metrics | None = None
     ) -> Pair:
-        """The files of a session. Raises `NotFound`, and `CorruptData` for an own file that is no database."""
+        """Return the files of a session. Raises `NotFound`, or `CorruptData` where its own file is not a database."""
         place.refuse_missing()
         kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
         pair = cls(side, place, settings or Settings(), kept, metrics or Metrics())
@@ -63,7 +63,7 @@ class Pair:
         return pair
 
     def within(self, scope: TransactionScope) -> Pair:
-        """The same files, with writes running in a transaction."""
+        """Return the same files, with writes running in a transaction."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made.context = self.context.within(scope)
@@ -130,7 +130,7 @@ class Mailbox:
         return Room(self._pair)._both(lambda both: list(verification.findings(both)))
 
     def _stored(self) -> tuple[int, int]:
-        """How many messages and receipts there are."""
+        """Count what is stored: how many messages and receipts there are."""
         return Room(self._pair)._both(counts.stored)
 
     def _strict(self) -> Self:
