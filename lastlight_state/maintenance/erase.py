@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from lastlight_state.conversations.kernel import references
-from lastlight_state.conversations.kernel.references import ORDERS, POINTED, PROTECTIONS, chunks, family, links, rows
+from lastlight_state.conversations.kernel.references import ORDERS, POINTED, PROTECTIONS, links
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
-from lastlight_state.db import columns, valid
+from lastlight_state.db import columns, keyed, valid
 from lastlight_state.db.declarations import contents, emptied, forgotten
+from lastlight_state.db.keyed import chunks, family, rows
 from lastlight_state.db.permits import permitted
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.statements import Family, RowT, Statement, prepared
@@ -58,7 +59,7 @@ def _named(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT
 
 
 #: What bears the person's name. Branches and chats are found by a scan: a person is erased rarely.
-_SENT, _RECEIVED = _named(references.KeyRow, _m.id, _m.sender), _named(references.KeyRow, _m.id, _m.recipient)
+_SENT, _RECEIVED = _named(keyed.KeyRow, _m.id, _m.sender), _named(keyed.KeyRow, _m.id, _m.recipient)
 _OWNED = _named(references.SessionOf, _s.id, _s.user, _held.label("held"), _s.agent_session_id)
 #: A branch without a user is of the user of its session.
 _is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
@@ -87,7 +88,7 @@ _LOCK_PLACES = family(
         .order_by(_s.id)
         .with_for_update()
     ),
-    references.IdRow,
+    keyed.IdRow,
 )
 _LOCK_CHATS = family(
     lambda keys: sa.select(_c.id, _c.agent_session_id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update(),
@@ -95,11 +96,11 @@ _LOCK_CHATS = family(
 )
 _OWN = family(
     lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person)),
-    references.IdRow,
+    keyed.IdRow,
 )
 #: What stays of a message that is redacted: its metadata.
 _LEFT = contents(MESSAGES, but=("content",))
-_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)), references.IdRow)
+_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)), keyed.IdRow)
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
 _UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
 _FORGET = family(
@@ -120,7 +121,7 @@ _FORGET_BRANCHES_OF = family(
         .values(**forgotten(BRANCHES, _person), **emptied(contents(BRANCHES)))
     )
 )
-_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free), references.IdRow)
+_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free), keyed.IdRow)
 #: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
 _FORGET_BRANCHES = family(
     lambda keys: (

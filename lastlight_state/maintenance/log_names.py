@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import CountOf, family, rows
 from lastlight_state.conversations.tables import SESSIONS as TALKS
+from lastlight_state.db.keyed import CountOf, family, rows
 from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
 from lastlight_state.jsonl import places

@@ -5,44 +5,27 @@ Each statement finds its rows by an index, for some hundred keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypedDict, overload
+from collections.abc import Iterator, Mapping
+from typing import TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state.conversations.shown import LinkRow
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, PROGRESSIONS, SESSIONS
-from lastlight_state.db.statements import NO_VALUES, Family, RowT, Values, among, bind, number, prepared
+from lastlight_state.db.keyed import IdRow, KeyRow, family
+from lastlight_state.db.statements import among, bind, number, prepared
 from lastlight_state.db.unit import Unit
 
 _s, _b, _p, _l = SESSIONS.c, BRANCHES.c, PROGRESSIONS.c, LINKS.c
 
-#: How many keys one statement names, and how many links one reads.
-_KEYS, _READ = 200, 2_000
+#: How many links one statement reads.
+_READ = 2_000
 
 #: The columns that point to a message, each with the session that it belongs to.
 POINTERS = ((_s.first_msg_id, _s.id), (_s.last_msg_id, _s.id), (_b.system_msg_id, _b.session_id))
 #: The columns that refer to a message, of whatever state a delivery is, and those that refer to an order.
 REFERRING = (_l.message_id, DELIVERIES.c.message_id, *(column for column, _ in POINTERS))
 OWNING = (_s.progression_id, _b.progression_id)
-
-
-class KeyRow(TypedDict):
-    """A key that was found."""
-
-    key: str
-
-
-class IdRow(TypedDict):
-    """The id of a row that was found."""
-
-    id: str
-
-
-class CountOf(KeyRow):
-    """How many rows a record has."""
-
-    rows: int
 
 
 class OrderOf(KeyRow):
@@ -91,19 +74,6 @@ class LockedSession(LockedPlace):
     """A session that is locked, and whether it is left alone."""
 
     held: bool
-
-
-@overload
-def family(make: Any) -> Family: ...
-
-
-@overload
-def family(make: Any, row: type[RowT]) -> Family[RowT]: ...
-
-
-def family(make: Any, row: Any = None) -> Any:
-    """Return statements about keys, made of a list of their parameters; ``row`` as of a `Family`."""
-    return Family("key", make, row)
 
 
 #: The orders of sessions: their pools, and those of their branches.
@@ -157,19 +127,6 @@ PROTECTIONS: Mapping[str, sa.ColumnElement[bool]] = {
     "not_ended": among(_s.status, ("running", "pending")),
     "held": _s.hold_reason.is_not(None),
 }
-
-
-def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the keys in their order, as many at a time as one statement names."""
-    ordered = sorted(keys)
-    return (ordered[at : at + _KEYS] for at in range(0, len(ordered), _KEYS))
-
-
-def rows(unit: Unit, family: Family[RowT], keys: Iterable[str], values: Values = NO_VALUES) -> Iterator[RowT]:
-    """Return what a statement finds for these keys, however many, with these values of its other parameters."""
-    for chunk in chunks(keys):
-        statement, named = family.of(chunk)
-        yield from unit.rows(statement, {**values, **named})
 
 
 def links(unit: Unit, order: str) -> Iterator[LinkRow]:

@@ -13,21 +13,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import (
-    HOLDERS,
-    ORDERS,
-    OWNERS,
-    POINTED,
-    POINTERS,
-    POINTING,
-    CountOf,
-    KeyRow,
-    chunks,
-    family,
-    links,
-    rows,
-)
+from lastlight_state.conversations.kernel.references import HOLDERS, ORDERS, OWNERS, POINTED, POINTERS, POINTING, links
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, MESSAGES, PROGRESSIONS
+from lastlight_state.db.keyed import CountOf, KeyRow, chunks, family, rows
 from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
 

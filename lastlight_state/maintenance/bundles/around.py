@@ -10,8 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS, NAMESPACES, VECTORS
+from lastlight_state.db.keyed import family, rows
 from lastlight_state.db.statements import Family
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.copy.subjects import Subject

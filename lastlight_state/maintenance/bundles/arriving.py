@@ -12,7 +12,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.exchange.sending import ordered
-from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.conversations.tables import (
     DELIVERIES,
     INBOXES,
@@ -23,6 +22,7 @@ from lastlight_state.conversations.tables import (
     TRANSITIONS,
     VECTORS,
 )
+from lastlight_state.db.keyed import family, rows
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.db.declarations import vocabularies
+from lastlight_state.db.keyed import family, rows
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict

@@ -27,7 +27,7 @@ from lastlight_state.conversations.tables import (
     VECTORS,
 )
 from lastlight_state.conversations.words import SESSION
-from lastlight_state.db import reconcile
+from lastlight_state.db import keyed, reconcile
 from lastlight_state.db.statements import Family, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
@@ -50,16 +50,14 @@ _INVOCATION_KINDS, _SOURCE_KINDS = METADATA.tables["invocation_kinds"], METADATA
 
 _e, _s, _b, _p = EXECUTIONS.c, SESSIONS.c, BRANCHES.c, PROGRESSIONS.c
 _CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class), MessageTypeRow)
-_RUN_THERE = references.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
-_AGENT_SESSIONS = references.family(
-    lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys))
-)
-_SESSION = references.family(
+_RUN_THERE = keyed.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
+_AGENT_SESSIONS = keyed.family(lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys)))
+_SESSION = keyed.family(
     lambda keys: sa.select(_s.id, _s.agent_session_id).where(_s.id.in_(keys)), references.LockedPlace
 )
 
 
-class ForkOf(references.IdRow):
+class ForkOf(keyed.IdRow):
     """A branch, its session, and the branch that it was forked from."""
 
     parent_branch_id: str | None
@@ -67,19 +65,19 @@ class ForkOf(references.IdRow):
 
 
 _HEAD = (_b.id, _b.parent_branch_id, _b.session_id)
-_OWN = references.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)), ForkOf)
-_AMONG = references.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)), ForkOf)
+_OWN = keyed.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)), ForkOf)
+_AMONG = keyed.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)), ForkOf)
 _WORDS = {
-    table.c.word: references.family(lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys)))
+    table.c.word: keyed.family(lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys)))
     for table, column in ((_INVOCATION_KINDS, _s.invocation_kind), (_SOURCE_KINDS, _s.source_kind))
 }
 _ORDERS = (
-    references.family(lambda keys: sa.select(_s.progression_id.label("key")).where(_s.id.in_(keys))),
-    references.family(lambda keys: sa.select(_b.progression_id.label("key")).where(_b.id.in_(keys))),
+    keyed.family(lambda keys: sa.select(_s.progression_id.label("key")).where(_s.id.in_(keys))),
+    keyed.family(lambda keys: sa.select(_b.progression_id.label("key")).where(_b.id.in_(keys))),
 )
 _POINTED = (
-    references.family(lambda keys: sa.select(_s.first_msg_id.label("key"), _s.last_msg_id).where(_s.id.in_(keys))),
-    references.family(lambda keys: sa.select(_b.system_msg_id.label("key")).where(_b.id.in_(keys))),
+    keyed.family(lambda keys: sa.select(_s.first_msg_id.label("key"), _s.last_msg_id).where(_s.id.in_(keys))),
+    keyed.family(lambda keys: sa.select(_b.system_msg_id.label("key")).where(_b.id.in_(keys))),
 )
 #: The tables of a bundle, by its kind; those of a run with output tables beside.
 TABLES = {
@@ -121,7 +119,7 @@ def rows_of(
 ) -> Iterator[bytes]:
     """The lines of a table's rows that these statements find, read as they are asked for. ``marked`` changes rows."""
     names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
-    for chunk in references.chunks(keys):
+    for chunk in keyed.chunks(keys):
         statement, values = reading.of(chunk)
         compiled = statement.on(unit.backend)
         stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.shown)
@@ -179,7 +177,7 @@ def _run(unit: Unit, run_id: str) -> Selection:
 
 
 def _session(unit: Unit, session_id: str) -> Selection:
-    found = list(references.rows(unit, _SESSION, {session_id}))
+    found = list(keyed.rows(unit, _SESSION, {session_id}))
     if not found:
         raise NotFound(SESSION, session_id)
     branches, sessions = _family_of(unit, session_id)
@@ -215,14 +213,14 @@ def _session(unit: Unit, session_id: str) -> Selection:
 def _family_of(unit: Unit, session_id: str) -> tuple[dict[str, str], set[str]]:
     """The session's branches and those from which they were forked, each with its session; and all these sessions."""
     found: dict[str, str] = {}
-    looked = list(references.rows(unit, _OWN, {session_id}))
+    looked = list(keyed.rows(unit, _OWN, {session_id}))
     while looked:
         found |= {row["id"]: row["session_id"] for row in looked}
         named = {row["parent_branch_id"] for row in looked if row["parent_branch_id"] is not None}
         parents = named - found.keys()
-        looked = list(references.rows(unit, _AMONG, parents))
+        looked = list(keyed.rows(unit, _AMONG, parents))
     return found, {session_id, *found.values()}
 
 
 def _values(unit: Unit, family: Family, keys: Any) -> set[str]:
-    return {value for row in references.rows(unit, family, keys) for value in row.values() if value is not None}
+    return {value for row in keyed.rows(unit, family, keys) for value in row.values() if value is not None}

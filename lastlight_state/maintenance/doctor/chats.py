@@ -8,7 +8,7 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from lastlight_state.agent_log.paths import is_safe_id
-from lastlight_state.conversations.kernel.references import IdRow
+from lastlight_state.db.keyed import IdRow
 from lastlight_state.db.statements import bind, constant, number, prepared
 from lastlight_state.maintenance.doctor.check import MOST, Fault, Look, Snapshot, found, named
 from lastlight_state.maintenance.doctor.records import Finding

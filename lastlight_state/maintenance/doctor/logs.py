@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from lastlight_state.agent_log import paths
 from lastlight_state.agent_log.tree import PROJECTS
-from lastlight_state.conversations.kernel import references
 from lastlight_state.conversations.tables import SESSIONS as TALKS
+from lastlight_state.db import keyed
 from lastlight_state.db.statements import Family, Statement, constant, number, prepared
 from lastlight_state.maintenance import log_names
 from lastlight_state.maintenance.doctor import chats, talks
@@ -64,7 +64,7 @@ _TALKS = prepared(
 
 
 #: Those of these agents' sessions whose logs were pruned.
-_PRUNED = references.family(
+_PRUNED = keyed.family(
     lambda keys: sa.select(TOMBSTONES.c.id.label("key")).where(
         TOMBSTONES.c.kind == constant(AgentLogs.record), TOMBSTONES.c.id.in_(keys)
     )
@@ -112,7 +112,7 @@ def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[s
     """Return the rows that name a log which is not there, but for logs that were pruned."""
     lacking = [row for row in snapshot.unit.rows(naming) if row[column] not in logs]
     looked = {row[column] for row in lacking} if TOMBSTONES.name in snapshot.tables else set()
-    pruned = {row["key"] for row in references.rows(snapshot.unit, _PRUNED, looked)}
+    pruned = {row["key"] for row in keyed.rows(snapshot.unit, _PRUNED, looked)}
     return [named(row) for row in lacking if row[column] not in pruned]
 
 

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from lastlight_state.agent_log import paths, raw_files, removal
 from lastlight_state.agent_log.tree import PROJECTS
-from lastlight_state.conversations.kernel.references import CountOf, family, rows
 from lastlight_state.conversations.tables import SESSIONS
+from lastlight_state.db.keyed import CountOf, family, rows
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import UnsafePath
 from lastlight_state.jsonl import places

@@ -8,9 +8,9 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.conversations.kernel.references import CountOf, KeyRow
 from lastlight_state.db import columns
 from lastlight_state.db.indexes import through
+from lastlight_state.db.keyed import CountOf, KeyRow
 from lastlight_state.db.statements import Family, bind, constant, exactly, number, prepared
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.kinds.kind import Kind

@@ -9,13 +9,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.clock import exact_iso_text, iso_text
-from lastlight_state.conversations.kernel.references import ORDERS, POINTED, IdRow, family, links, rows
+from lastlight_state.conversations.kernel.references import ORDERS, POINTED, links
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import valid
 from lastlight_state.db.columns import parse_time
 from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.indexes import through
+from lastlight_state.db.keyed import IdRow, family, rows
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.statements import bind, exactly, number, prepared
 from lastlight_state.db.unit import Unit

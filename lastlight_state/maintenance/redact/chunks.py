@@ -7,8 +7,8 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import IdRow, chunks as some, family, rows
 from lastlight_state.conversations.tables import BRANCHES, NAMESPACES, VECTORS
+from lastlight_state.db.keyed import IdRow, chunks as some, family, rows
 from lastlight_state.db.statements import bind, prepared
 from lastlight_state.db.unit import Unit
 

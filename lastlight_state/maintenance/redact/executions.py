@@ -6,10 +6,10 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import IdRow, KeyRow, chunks, family, rows
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
+from lastlight_state.db.keyed import IdRow, KeyRow, chunks, family, rows
 from lastlight_state.db.unit import Unit
 from lastlight_state.messaging.tables import SESSIONS as CHATS
 from lastlight_state.workflows.tables import EXECUTIONS

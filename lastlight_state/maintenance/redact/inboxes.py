@@ -6,10 +6,10 @@ from collections import Counter
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import KeyRow
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import forgotten, names
+from lastlight_state.db.keyed import KeyRow
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 

@@ -12,19 +12,11 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.backends.sql.scalars import bytes_of
 from lastlight_state.clock import iso_text
-from lastlight_state.conversations.kernel.references import (
-    HOLDERS,
-    OWNERS,
-    POINTING,
-    PROTECTIONS,
-    IdRow,
-    KeyRow,
-    family,
-    rows,
-)
+from lastlight_state.conversations.kernel.references import HOLDERS, OWNERS, POINTING, PROTECTIONS
 from lastlight_state.conversations.tables import MESSAGES, SESSIONS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
+from lastlight_state.db.keyed import IdRow, KeyRow, family, rows
 from lastlight_state.db.statements import Values, bind, prepared
 from lastlight_state.db.unit import Unit
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import PROTECTIONS, chunks, family
+from lastlight_state.conversations.kernel.references import PROTECTIONS
 from lastlight_state.conversations.tables import BRANCHES, PROGRESSIONS, SESSIONS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
+from lastlight_state.db.keyed import chunks, family
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from lastlight_state.checkpoints import removing
 from lastlight_state.checkpoints.statements import TABLES
 from lastlight_state.checkpoints.tables import THREADS
-from lastlight_state.conversations.kernel.references import IdRow, KeyRow, family, rows
 from lastlight_state.db import columns
+from lastlight_state.db.keyed import IdRow, KeyRow, family, rows
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.receipts import Receipt

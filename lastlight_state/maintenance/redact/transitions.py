@@ -6,10 +6,11 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import PROTECTIONS, KeyRow, chunks, family
+from lastlight_state.conversations.kernel.references import PROTECTIONS
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import columns
 from lastlight_state.db.declarations import contents, emptied
+from lastlight_state.db.keyed import KeyRow, chunks, family
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 

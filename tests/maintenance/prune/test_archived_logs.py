@@ -21,7 +21,7 @@ from support.maintenance.rows import insert
 from lastlight_state import StateStore
 from lastlight_state.agent_log import Slug, removal
 from lastlight_state.conversations import NewSession
-from lastlight_state.conversations.kernel import references
+from lastlight_state.db import keyed
 from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
@@ -148,7 +148,7 @@ def test_logs_are_counted_once_however_many_there_are(
     database: Database, policy: PrunePolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-29, OP-30: also where one statement does not name all of them."""
-    monkeypatch.setattr(references, "_KEYS", 1)
+    monkeypatch.setattr(keyed, "_KEYS", 1)
     store = _with_old_runs(database, {"one": "s-1", "two": "s-2"})
     plan, receipt = store.maintenance.prune.plan(policy), store.maintenance.prune.run(policy)
     assert (receipt.counts, receipt.counts["line_files"], there(store)) == (plan.counts, 6, {})

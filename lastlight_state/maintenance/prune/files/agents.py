@@ -19,8 +19,9 @@ import sqlalchemy as sa
 from lastlight_state.agent_log import paths, removal
 from lastlight_state.agent_log.tree import LogTree
 from lastlight_state.clock import of_file
-from lastlight_state.conversations.kernel.references import PROTECTIONS, family, rows
+from lastlight_state.conversations.kernel.references import PROTECTIONS
 from lastlight_state.conversations.tables import SESSIONS as TALKS
+from lastlight_state.db.keyed import family, rows
 from lastlight_state.db.statements import Family, among
 from lastlight_state.db.unit import Unit
 from lastlight_state.errors import BackendBusy, UnsafePath

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import IdRow
 from lastlight_state.db.indexes import unindexed
+from lastlight_state.db.keyed import IdRow
 from lastlight_state.db.statements import Family, among, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune.kinds.kind import Kind

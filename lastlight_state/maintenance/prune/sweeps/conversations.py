@@ -6,18 +6,11 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import (
-    HOLDERS,
-    POINTING,
-    PROTECTIONS,
-    REFERRED,
-    OwnerOf,
-    family,
-    rows,
-)
+from lastlight_state.conversations.kernel.references import HOLDERS, POINTING, PROTECTIONS, REFERRED, OwnerOf
 from lastlight_state.conversations.kernel.threads import removed_unused
 from lastlight_state.conversations.tables import CHANGES, DELIVERIES, INBOXES, MESSAGES, SESSIONS
 from lastlight_state.conversations.words import SESSION
+from lastlight_state.db.keyed import family, rows
 from lastlight_state.db.statements import bind
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.counters.counted import CHANGES_COUNTER, INBOX_COUNTER

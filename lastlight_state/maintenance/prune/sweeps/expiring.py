@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from lastlight_state.checkpoints.statements import TABLES
 from lastlight_state.checkpoints.tables import THREADS
-from lastlight_state.conversations.kernel.references import KeyRow, family, rows
 from lastlight_state.db.indexes import through
+from lastlight_state.db.keyed import KeyRow, family, rows
 from lastlight_state.db.statements import Family, Row, Statement, bind, exactly, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import places

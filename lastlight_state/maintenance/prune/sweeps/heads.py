@@ -10,8 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.db.indexes import unindexed
+from lastlight_state.db.keyed import family, rows
 from lastlight_state.db.statements import Family, Statement, bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.counters.counted import Counter as Numbering

@@ -14,8 +14,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import family, rows
 from lastlight_state.db.indexes import AmongFew, Leading
+from lastlight_state.db.keyed import family, rows
 from lastlight_state.db.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.journal import tool_calls

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import KeyRow, family, rows
+from lastlight_state.db.keyed import KeyRow, family, rows
 from lastlight_state.db.statements import bind, number, prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Terms

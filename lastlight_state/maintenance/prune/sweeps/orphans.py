@@ -13,10 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import HOLDERS, OWNING, REFERRING, family, links, rows
+from lastlight_state.conversations.kernel.references import HOLDERS, OWNING, REFERRING, links
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS
 from lastlight_state.conversations.words import MESSAGE, PROGRESSION
 from lastlight_state.db.indexes import unindexed
+from lastlight_state.db.keyed import family, rows
 from lastlight_state.db.statements import Family, bind, number
 from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune.sweeps.keys import Keys
