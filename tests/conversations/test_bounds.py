@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -170,6 +171,20 @@ def test_the_messages_of_a_call_have_32_mebibytes_together_at_most(sqlite_databa
     with pytest.raises(PayloadTooLarge):
         store.conversations.branches.append("main", [*four, NewMessage("user", 1)])
     assert store.conversations.branches.append("main", four).appended == 4
+
+
+@pytest.mark.parametrize("verb", ["create_many", "append"])
+def test_many_messages_to_store_have_32_mebibytes_together_at_most(sqlite_database: Database, verb: str) -> None:
+    """conversations CV-4, CV-45: of one more byte nothing is stored."""
+    talks = sqlite_database.open().conversations
+    talks.progressions.create("p")
+    store = talks.messages.create_many if verb == "create_many" else partial(talks.progressions.append, "p")
+    four = [NewMessage("user", "x" * (8 * 1024 * 1024 - 2), id=f"m{n}") for n in range(4)]
+    with pytest.raises(PayloadTooLarge):
+        store([*four, NewMessage("user", 1)])
+    assert talks.messages.find("m0") is None
+    store(four)
+    assert talks.messages.find("m3") is not None
 
 
 def test_the_chunks_of_a_call_have_32_mebibytes_together_at_most(sqlite_database: Database) -> None:
