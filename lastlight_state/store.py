@@ -89,7 +89,7 @@ class Transaction(Domains):
 
     @cached_property
     def connection(self) -> Connection:
-        """A SQLAlchemy connection inside this transaction, for statements and sessions of your own.
+        """Return a SQLAlchemy connection inside this transaction, for statements and sessions of your own.
 
         ``Session(bind=tx.connection)`` joins the transaction: the block commits what it has written. A rollback undoes
         the whole block. Any other end, such as ``commit()`` or the statement COMMIT, is `MisuseError`.

@@ -47,14 +47,14 @@ class NewMessage:
 
     @classmethod
     def from_runtime(cls, mapping: Mapping[str, Any]) -> NewMessage:
-        """The message of a runtime's dictionary, of mode ``db``, ``json`` or ``python``.
+        """Return the message of a runtime's dictionary, of mode ``db``, ``json`` or ``python``.
 
         Keys without a field are kept in ``extra``; `Message.to_runtime` gives all of them back.
         """
         return cls(**runtime.message_fields(mapping))
 
     def to_runtime(self, mode: Mode = "db") -> dict[str, Any]:
-        """The runtime's dictionary of this message, as `Message.to_runtime` gives it."""
+        """Return the runtime's dictionary of this message, as `Message.to_runtime` gives it."""
         return runtime.message_mapping(runtime.timed(vars(self)), valid.word("mode", mode, MODES))
 
 
@@ -180,7 +180,7 @@ class SessionTree:
 
     @classmethod
     def from_runtime(cls, mapping: Mapping[str, Any]) -> SessionTree:
-        """The tree of a runtime's dictionary, of mode ``db``, ``json`` or ``python``.
+        """Return the tree of a runtime's dictionary, of mode ``db``, ``json`` or ``python``.
 
         ``branches``, and the ``messages`` of each, are a list, or a pile: ``collections`` with a ``progression``. What
         has no field, such as logs and the configuration of models, is kept in ``extra``.

@@ -29,7 +29,7 @@ NAMING: Mapping[str, Family[CountOf]] = {str(column.table.name): _counting(colum
 
 
 def named(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tuple(NAMING)) -> Counter[str]:
-    """How many rows of these tables name each of these agents' sessions. Nobody names what is no name of a log."""
+    """Return how many rows of these tables name each agent session. A name that no log can have is named by none."""
     keys = [one for one in session_ids if not places.component_problem(one)]
     found: Counter[str] = Counter()
     for table in tables:

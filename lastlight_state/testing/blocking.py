@@ -26,7 +26,7 @@ class Loop:
         self._thread.start()
 
     def run(self, make: Any) -> Any:
-        """What ``make`` returns; awaited first if it is awaitable."""
+        """Return what ``make`` returns; awaited first if it is awaitable."""
 
         async def go() -> Any:
             made = make()
@@ -87,7 +87,7 @@ class Blocking:
 
 @contextmanager
 def blocking_store(store: StateStore) -> Iterator[StateStore]:
-    """The async face of a store, seen as a sync store."""
+    """Return the async face of a store, seen as a sync store."""
     loop = Loop()
     try:
         yield cast(StateStore, Blocking(AsyncStateStore(store), loop))

@@ -84,16 +84,16 @@ class Branches(Repository):
         return storing.settled(lambda: self._writing(look, repeatable=True))
 
     def get(self, branch_id: str) -> Branch:
-        """The branch. Raises `NotFound`."""
+        """Return the branch. Raises `NotFound`."""
         values = {"branch_id": valid.sought("branch_id", branch_id)}
         return self._one(Branch.of, branching.GET, values, kind=words.BRANCH, key=branch_id)
 
     def find(self, branch_id: str) -> Branch | None:
-        """The branch, or None."""
+        """Return the branch, or None."""
         return self._find(Branch.of, branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
-        """A page of a session's branches, the oldest first."""
+        """Return a page of a session's branches, the oldest first."""
         given = {"session_id": valid.sought("session_id", session_id)}
         return self._page(sql.LIST, BranchSummary.of, given, limit, page_token)
 
@@ -204,7 +204,7 @@ class Branches(Repository):
     def history(
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
     ) -> Page[BranchMessage]:
-        """A page of the history, the oldest first, through all ancestors. The cost is that of the page and the depth.
+        """Return a page of the history, the oldest first, through all ancestors. It costs the page and the depth.
 
         Raises `NotFound`, and `CorruptData` where the ancestors form a circle or a position is missing.
         """
@@ -213,11 +213,11 @@ class Branches(Repository):
     def order(
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
     ) -> Page[BranchLink]:
-        """The same without the messages: which message stands where."""
+        """Return the same without the messages: which message stands where."""
         return self._pages(lineage.ORDER, BranchLink.of, branch_id, from_ord, limit, page_token)
 
     def tail(self, branch_id: str, limit: int = 50) -> builtins.list[BranchMessage]:
-        """The last messages of the history, the oldest first. One that cannot be read is `CorruptData`."""
+        """Return the last messages of the history, the oldest first. One that cannot be read is `CorruptData`."""
         found = valid.sought("branch_id", branch_id)
         valid.page_limit(limit)
 

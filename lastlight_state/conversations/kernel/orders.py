@@ -168,7 +168,7 @@ def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:
 
 
 def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[str, set[str]]:
-    """For each order, which of these messages it holds below a position."""
+    """Return for each order which of these messages it holds below a position."""
     if not ids:
         return {}
     values = {name: as_list([{"id": one} for one in given]) for name, given in (("segments", segments), ("ids", ids))}

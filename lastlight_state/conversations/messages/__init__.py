@@ -82,16 +82,16 @@ class Messages(Repository):
         return storing.settled(lambda: self._writing(put, repeatable=True))
 
     def get(self, message_id: str) -> Message:
-        """The message. Raises `NotFound`."""
+        """Return the message. Raises `NotFound`."""
         values = {"id": valid.sought("message_id", message_id)}
         return self._one(Message.of, storing.GET, values, kind=words.MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> Message | None:
-        """The message, or None."""
+        """Return the message, or None."""
         return self._find(Message.of, storing.GET, {"id": valid.sought("message_id", message_id)})
 
     def get_many(self, message_ids: Sequence[str]) -> dict[str, Message]:
-        """The messages of at most 10,000 ids, by id. Those that are not stored are absent."""
+        """Return the messages of at most 10,000 ids, by id. Those that are not stored are absent."""
         ids = [{"id": one} for one in dict.fromkeys(checks.message_ids("message_ids", message_ids, words.MANY))]
         wanted = [as_list(ids[at : at + words.BATCH]) for at in range(0, len(ids), words.BATCH)]
 
@@ -104,7 +104,7 @@ class Messages(Repository):
     def list(
         self, *, where: MessageFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[MessageSummary]:
-        """A page of messages, the newest first, without their contents.
+        """Return a page of messages, the newest first, without their contents.
 
         Rare roles and classes are found by walking the pool: give ``since``, or a sender, recipient or channel, which
         have indexes.
@@ -117,7 +117,7 @@ class Messages(Repository):
         return self._reading(lambda unit: sql.LIST.count(unit, given))
 
     def uses(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageUse]:
-        """A page of what holds a message: positions of progressions, and pointers of branches and sessions.
+        """Return a page of what holds a message: positions of progressions, and pointers of branches and sessions.
 
         Raises `NotFound` for an unknown message.
         """
@@ -165,7 +165,7 @@ class Messages(Repository):
         top_k: int = 10,
         how: Search = _EXACT,
     ) -> builtins.list[MessageHit]:
-        """The 1 to 1,000 messages whose embeddings are nearest to a vector, the best first; equal ones by their ids.
+        """Return the 1 to 1,000 messages whose embeddings are nearest to a vector, the best first. Ties go by ids.
 
         Every message with an embedding of this length is compared: of a session's pool, of the whole history of a
         branch, of an order, or all; of a role, and of the model that made the embedding. Raises `NotFound` for an

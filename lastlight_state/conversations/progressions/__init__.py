@@ -44,7 +44,7 @@ class Progressions(Repository):
         return storing.settled(lambda: self._writing(lambda unit: self._created(unit, row, ids)))
 
     def ensure(self, progression_id: str, message_ids: Sequence[str] = ()) -> Progression:
-        """The order of this id, made unless it is there. An existing one with another order is `AlreadyExists`.
+        """Return the order of this id, made unless it is there. An existing one with another order is `AlreadyExists`.
 
         Without ``message_ids``, an existing one is returned whatever its order.
         """
@@ -62,18 +62,18 @@ class Progressions(Repository):
         return storing.settled(lambda: self._writing(look, repeatable=True))
 
     def get(self, progression_id: str) -> Progression:
-        """The order, without its links. Raises `NotFound`."""
+        """Return the order, without its links. Raises `NotFound`."""
         values = {"progression_id": valid.sought("progression_id", progression_id)}
         return self._one(Progression.of, sql.GET, values, kind=words.PROGRESSION, key=progression_id)
 
     def find(self, progression_id: str) -> Progression | None:
-        """The order, without its links, or None."""
+        """Return the order, without its links, or None."""
         return self._find(Progression.of, sql.GET, {"progression_id": valid.sought("progression_id", progression_id)})
 
     def ids(
         self, progression_id: str, *, after_ord: int | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[Link]:
-        """A page of an order's own links, after a position. Raises `NotFound`."""
+        """Return a page of an order's own links, after a position. Raises `NotFound`."""
         given = {
             "progression_id": valid.sought("progression_id", progression_id),
             "after_ord": None if after_ord is None else valid.number("after_ord", after_ord, least=-1),
@@ -84,7 +84,7 @@ class Progressions(Repository):
         return found
 
     def collection(self, progression_id: str) -> list[str]:
-        """The ids of an order's own links, at most 10,000, repetitions included.
+        """Return the ids of an order's own links, at most 10,000, repetitions included.
 
         Raises `NotFound`, and `PayloadTooLarge` for a longer order: `lastlight_state.iterate` reads the pages of `ids`.
         """
@@ -185,7 +185,7 @@ class Progressions(Repository):
         return storing.settled(lambda: self._writing(truncate))
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
-        """A page of the orders that hold a message, and where. An unknown message is in none."""
+        """Return a page of the orders that hold a message, and where. An unknown message is in none."""
         given = {"message_id": valid.sought("message_id", message_id)}
         return self._page(sql.CONTAINING, ProgressionUse.of, given, limit, page_token)
 

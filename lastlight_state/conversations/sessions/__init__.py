@@ -63,18 +63,18 @@ class Sessions(Repository):
         return self._writing(look, repeatable=True)
 
     def get(self, session_id: str) -> ConversationSession:
-        """The session. Raises `NotFound`."""
+        """Return the session. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
         return self._one(ConversationSession.of, sql.GET, values, kind=words.SESSION, key=session_id)
 
     def find(self, session_id: str) -> ConversationSession | None:
-        """The session, or None."""
+        """Return the session, or None."""
         return self._find(ConversationSession.of, sql.GET, {"session_id": valid.sought("session_id", session_id)})
 
     def list(
         self, *, where: SessionFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[SessionSummary]:
-        """A page of sessions, the last updated first, without metadata."""
+        """Return a page of sessions, the last updated first, without metadata."""
         return self._page(sql.LIST, SessionSummary.of, checks.filters(where), limit, page_token)
 
     def count(self, *, where: SessionFilter | None = None) -> int:

@@ -108,17 +108,17 @@ class Events(Numbered):
         return self._append(found, self._writing, work, repeatable=True)
 
     def get(self, run_id: str, seq: int) -> Event:
-        """The event of this number. Raises `NotFound`."""
+        """Return the event of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
         return self._one(Event.of, sql.GET, values, kind=words.EVENT, key=(run_id, seq))
 
     def find(self, run_id: str, event_id: str) -> Event | None:
-        """The event with this key, or None."""
+        """Return the event with this key, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "event_id": valid.sought("event_id", event_id)}
         return self._find(Event.of, sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
-        """The greatest number that is stored, or None for a run without events."""
+        """Return the greatest number that is stored, or None for a run without events."""
         found: int | None = self._value(sql.LATEST, {"run_id": valid.sought("run_id", run_id)})
         return found
 
@@ -132,7 +132,7 @@ class Events(Numbered):
         order: words.Order = "oldest_first",
         page_token: str | None = None,
     ) -> Page[Event]:
-        """A page of a run's events in the order of their numbers. ``after_seq`` itself is not included.
+        """Return a page of a run's events in the order of their numbers. ``after_seq`` itself is not included.
 
         An unknown run has none. Rare types are found by walking the run's events. An event whose payload cannot be
         read is in ``damaged``, and hides no other.

@@ -149,4 +149,4 @@ def _options(settings: Settings, *, read_only: bool) -> Options:
 
 
 def _nothing(unit: Unit) -> None:
-    """Admits every unit."""
+    """Admit every unit."""

@@ -99,17 +99,17 @@ class Mailbox:
 
     @property
     def metrics(self) -> Metrics:
-        """The counters: those of the store that it was opened from, or its own."""
+        """Return the counters: those of the store that it was opened from, or its own."""
         return self._pair.own.metrics
 
     @property
     def group(self) -> str:
-        """The agent group of the session."""
+        """Return the agent group of the session."""
         return self._pair.place.group
 
     @property
     def session(self) -> str:
-        """The session whose mailbox this is."""
+        """Return the session whose mailbox this is."""
         return self._pair.place.session
 
     def __repr__(self) -> str:
@@ -117,16 +117,16 @@ class Mailbox:
 
     @property
     def folder(self) -> Path:
-        """The folder of the session."""
+        """Return the folder of the session."""
         return self._pair.place.path
 
     def status(self) -> MailboxStatus:
-        """How much waits, from one moment of each file."""
+        """Return how much waits, from one moment of each file."""
         now = self._pair.clock.now()
         return Room(self._pair)._both(lambda both: counts.status(both, now))
 
     def verify(self) -> list[Finding]:
-        """What the rules of the files forbid and others have stored. It holds up neither sending nor reading."""
+        """Return what the rules of the files forbid and others have stored. It holds up neither sending nor reading."""
         return Room(self._pair)._both(lambda both: list(verification.findings(both)))
 
     def _stored(self) -> tuple[int, int]:
@@ -134,7 +134,7 @@ class Mailbox:
         return Room(self._pair)._both(counts.stored)
 
     def _strict(self) -> Self:
-        """Itself, unless its files break the rules."""
+        """Return itself, unless its files break the rules."""
         for found in self.verify():
             raise CorruptData(MAILBOX, self._pair.place.key, found.file, problem=f"{found.message_id}: {found.problem}")
         return self

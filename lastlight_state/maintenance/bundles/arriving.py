@@ -74,7 +74,7 @@ def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
 
 
 def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) -> list[Row]:
-    """These links without those that an order of ``held`` lacks. Raises `AlreadyExists` for one, unless ``keeps``."""
+    """Return the links but for those that orders of ``held`` lack. Raises `AlreadyExists` for one, unless ``keeps``."""
     asked = {LINKS.name: [row for row in given if row["progression_id"] in held]}
     lacking = placing.missing(unit, asked, keeps=True).get(LINKS.name, [])
     if lacking and not keeps:

@@ -117,7 +117,7 @@ def selected(unit: Unit, kind: str, key: str) -> Selection:
 def rows_of(
     unit: Unit, subject: Subject, reading: Family, keys: Sequence[str], marked: Marking | None = None
 ) -> Iterator[bytes]:
-    """The lines of a table's rows that these statements find, read as they are asked for. ``marked`` changes rows."""
+    """Return the lines of the rows that these statements find, read as they are asked for. ``marked`` changes rows."""
     names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
     for chunk in keyed.chunks(keys):
         statement, values = reading.of(chunk)
@@ -145,7 +145,7 @@ def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> Non
 
 
 def left_columns(unit: Unit, kind: str) -> list[str]:
-    """Columns with values that other programs added to the tables of a record of this kind: no bundle has them."""
+    """Return columns with values that other programs added to the tables of this kind. No bundle has them."""
     return unknown_columns.filled(unit, [METADATA.tables[name] for name in sorted(TABLES[kind])])
 
 
@@ -211,7 +211,7 @@ def _session(unit: Unit, session_id: str) -> Selection:
 
 
 def _family_of(unit: Unit, session_id: str) -> tuple[dict[str, str], set[str]]:
-    """The session's branches and those from which they were forked, each with its session; and all these sessions."""
+    """Return the session's branches and those they were forked from, each with its session, and all these sessions."""
     found: dict[str, str] = {}
     looked = list(keyed.rows(unit, _OWN, {session_id}))
     while looked:

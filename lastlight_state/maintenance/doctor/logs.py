@@ -117,7 +117,7 @@ def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[s
 
 
 def _logs_there(look: Look) -> tuple[dict[str, list[str]], bool]:
-    """The logs of agent sessions by the session that they name, and whether these are all. Sub-agents have others."""
+    """Return the logs of agent sessions by session, without those of sub-agents, and whether these are all."""
     logs: dict[str, list[str]] = {}
     files = line_files(look)
     for path in files:

@@ -90,7 +90,7 @@ _POINTERS = (
 
 
 def pointers(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    """What sessions and branches point to."""
+    """Return what sessions and branches point to."""
     for fault in _POINTERS:
         yield from fault.look(look, snapshot)
 

@@ -189,7 +189,7 @@ class SessionPiece:
         return {one: body for one, body in bodies.items() if one not in self._found.kept_messages}
 
     def _pool(self, view: Unit, last: Any) -> None:
-        """The messages that no branch has, in the pool of the session."""
+        """Return the messages that no branch has, in the pool of the session."""
         session_id = self.plan.session["id"]
         pool, listeners = sessions.locked(view, session_id), self._into.listeners
         new = sessions.pool_messages(view, listeners, session_id, pool, list(self._loose), last, locks=self._locks)
@@ -198,7 +198,7 @@ class SessionPiece:
             sessions.move(view, listeners, session_id, last, told)
 
     def _follow(self, view: Unit, *, is_new: bool) -> None:
-        """The fields and statuses of the session and its branches."""
+        """Return the fields and statuses of the session and its branches."""
         session, listeners = self.plan.session, self._into.listeners
         session_id, at = session["id"], self._draft.updated_at
         changes = self._changes

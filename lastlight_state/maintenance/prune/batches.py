@@ -31,13 +31,13 @@ class Progress:
 
     @classmethod
     def of(cls, cursor: Any) -> Progress:
-        """As a receipt keeps it; None is the beginning."""
+        """Read the progress that a receipt keeps. None is the beginning."""
         if cursor is None:
             return cls()
         return cls(places.read(cursor["after"]), cursor["removed"], tuple(cursor.get("archived", ())))
 
     def cursor(self) -> dict[str, Any]:
-        """For a receipt."""
+        """Return the progress as a receipt keeps it."""
         return {"after": places.written(self.after), "removed": self.removed, "archived": list(self.archived)}
 
 

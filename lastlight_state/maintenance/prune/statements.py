@@ -141,13 +141,13 @@ def output_counts(table: str) -> Family[CountOf]:
 
 @cache
 def output_holding(table: str) -> Family:
-    """Locks the rows of these runs in an output table."""
+    """Lock the rows of these runs in an output table."""
     return _holding(_run_id_of(table))
 
 
 @cache
 def output_removal(table: str) -> Family:
-    """Removes the rows of these runs from an output table."""
+    """Remove the rows of these runs from an output table."""
     return _removal(_run_id_of(table))
 
 

@@ -52,7 +52,7 @@ def begun(unit: Unit, terms: Terms) -> Terms:
 
 
 def look(unit: Unit, receipt: Receipt, place: Place) -> Look:
-    """What is next at a place."""
+    """Return what is next at a place."""
     return _stage(receipt, place).look(unit, receipt.policy, place.after)
 
 
@@ -74,7 +74,7 @@ def batch(unit: Unit, receipt: Receipt, place: Place, look: Look, at: datetime) 
 
 
 def _following(receipt: Receipt, place: Place, more: bool) -> Place | None:
-    """This place, or the beginning of the next pass after the last record of one."""
+    """Return this place, or the beginning of the next pass after the last record of one."""
     if more or place.after is not None:
         return place
     if place.removed:

@@ -60,13 +60,13 @@ def remove(unit: Unit, keys: Iterable[str]) -> int:
 
 
 def places(unit: Unit, sessions: Iterable[str]) -> set[str]:
-    """What chunks can be of, beside messages: these sessions and their branches."""
+    """Return what chunks can be of, beside messages: these sessions and their branches."""
     given = set(sessions)
     return given | {row["id"] for row in rows(unit, BRANCHES_OF, given)}
 
 
 def _found(unit: Unit, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """The namespace and the id of each chunk, and what it is of. The indexes of chunks begin with the namespace."""
+    """Return each chunk's namespace, id and what it is of. The indexes of chunks begin with the namespace."""
     given = list(some(keys))
     for space in unit.rows(_SPACES) if given else ():
         for few in given:

@@ -54,5 +54,5 @@ def counted(unit: Unit, agent_sessions: Collection[str]) -> int:
 
 
 def empty(unit: Unit, agent_sessions: Collection[str]) -> int:
-    """Empty the texts of the executions of these agent sessions; how many had any."""
+    """Empty the texts of the executions of these agent sessions. Returns how many had any."""
     return sum(unit.change(*EMPTY.of(some)) for some in chunks(agent_sessions))

@@ -35,7 +35,7 @@ _EMPTY_OF = family(lambda keys: sa.update(TRANSITIONS).where(_t.session_id.in_(k
 
 
 def of(unit: Unit, person: str) -> list[str]:
-    """The changes that the person made, and those of the person's sessions and branches, of which anything was said."""
+    """Return the person's changes, and those of the person's sessions and branches, of which anything was said."""
     return [row["key"] for row in unit.rows(_OF, {"person": person})]
 
 

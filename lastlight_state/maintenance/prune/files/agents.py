@@ -39,7 +39,7 @@ _unfinished = sa.and_(EXECUTIONS.c.finished_at.is_(None), EXECUTIONS.c.success.i
 
 
 def _using(column: sa.Column[Any], source: Any, **reasons: sa.ColumnElement[bool]) -> Family:
-    """Whether the rows that name a session need its log, by the reason."""
+    """Return whether the rows that name a session need its log, by the reason."""
     columns = (condition.label(reason) for reason, condition in reasons.items())
     found = sa.select(column.label("key"), *columns).select_from(source)
     return family(lambda keys: found.where(column.in_(keys)))
@@ -71,7 +71,7 @@ class AgentLogs:
         self._tree = LogTree(settings.agent_sessions)
 
     def seen(self, cutoff: datetime) -> Seen:
-        """All logs, in the order of their last change."""
+        """Return all logs, in the order of their last change."""
         return Seen(sorted(self._logs()), {})
 
     def id_of(self, key: str) -> str:
@@ -108,7 +108,7 @@ class AgentLogs:
         return self._tree.projects / slug / (session_id + paths.LOG_SUFFIX)
 
     def _logs(self) -> Iterator[Place]:
-        """Each log, and each folder of one that is not there. Project directories that are links have another name."""
+        """Return each log, and each folder without its log. A project directory that is a link has another name."""
         for slug in self._tree.slugs()[0]:
             directory = self._tree.projects / slug
             if not directory.is_symlink():

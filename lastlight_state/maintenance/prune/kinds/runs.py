@@ -51,7 +51,7 @@ _RUN_OF = Family(
 
 
 def pointers(unit: Unit) -> dict[str, list[str]]:
-    """The executions whose output live runs will read: their scratch names them. A damaged scratch names none."""
+    """Return the executions whose output live runs will read, as their scratch says. A damaged scratch names none."""
     found: dict[str, list[str]] = {}
     for row in unit.sound(_POINTING)[0]:
         scratch = row["scratch"]

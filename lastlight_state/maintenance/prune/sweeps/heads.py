@@ -128,7 +128,7 @@ class Heads(OneStage):
         return found
 
     def _judged(self, unit: Unit, terms: Terms, keys: Iterable[str], protected: Counter[str]) -> Iterator[str]:
-        """Those of these owners whose first row is old enough, and which nothing protects; the others are counted."""
+        """Return the owners whose first row is old enough, and which nothing protects. The others are counted."""
         for row in rows(unit, self.statements.judge, keys, {"cutoff": cutoff(terms)}):
             key, old, waits = row.pop("key"), row.pop("old"), row.pop("waiting")
             reason = next((reason for reason, holds in row.items() if holds), None)
@@ -138,7 +138,7 @@ class Heads(OneStage):
                 yield key
 
     def _going(self, unit: Unit, terms: Terms, keys: Iterable[str], most: int = _ALL) -> Iterator[tuple[str, int]]:
-        """Before which number the rows of these owners go, for those of which any do; at most so many of each."""
+        """Return before which number the rows of each owner go, if any do. At most so many of each go."""
         values = {"cutoff": cutoff(terms), "kept": max(terms["keep_n"], 1) - 1, "most": most}
         for row in rows(unit, self.statements.limits, keys, values):
             if row["newest"] is not None:
@@ -202,14 +202,14 @@ def _of_owners(heads: Heads, values: Mapping[str, sa.ColumnElement[Any]]) -> Fam
 
 
 def _first_rows(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
-    """Whether the first row of an owner is old, whether it waits, and what protects the owner."""
+    """Return whether the first row of an owner is old, whether it waits, and what protects the owner."""
     old = heads.age < bind("cutoff", heads.age)
     waiting = sa.false() if heads.waits is None else _first(heads, heads.waits)
     return {"old": _first(heads, old), "waiting": waiting, **heads.protections}
 
 
 def _ends(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
-    """The first number of an owner, and those that end its prefix: of a batch, of what is old, and of what may go."""
+    """Return an owner's first number, and those that end its prefix: of a batch, of what is old, of what may go."""
     at, rows = heads.number, sa.select(heads.number).where(heads.owner == heads.key).limit(number(1))
     cut = rows.order_by(at).offset(_MOST).correlate(heads.key.table).scalar_subquery()
     young = unindexed(sa.or_(heads.age.is_(None), heads.age >= bind("cutoff", heads.age)))

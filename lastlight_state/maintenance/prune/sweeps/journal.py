@@ -104,7 +104,7 @@ class Part:
 
     @property
     def goes(self) -> sa.ColumnElement[bool]:
-        """Whether any rows of a run may go."""
+        """Return whether any rows of a run may go."""
         first = self.first(RUNS.c.id)
         return first.is_not(None) if self.stays is None else first < self.stays(RUNS.c.id)
 
@@ -117,7 +117,7 @@ class Part:
 
     @cached_property
     def remove(self) -> Statement:
-        """Removes the first rows of a run that may go, about as many as fit."""
+        """Remove the first rows of a run that may go, about as many as fit."""
         of_run = self.key.table.c.run_id == _RUN
         if self.cut is None:
             return prepared(sa.delete(self.key.table).where(of_run, AmongFew(self.key, _scores(_RUN).limit(_MOST))))
@@ -140,7 +140,7 @@ def _of_runs(columns: Iterable[sa.ColumnElement[Any]]) -> Any:
 
 
 def _loose(stream: Stream, seq: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Whether a run has numbers that its counter does not know: another program brought the rows in."""
+    """Return whether a run has numbers that its counter does not know: another program brought the rows in."""
     here = (SEQUENCES.c.run_id == RUNS.c.id, SEQUENCES.c.stream == constant(stream.name))
     known = sa.select(SEQUENCES.c.next_seq).where(*here).correlate(RUNS).scalar_subquery()
     return _last(seq)(RUNS.c.id) >= sa.func.coalesce(known, number(0))

@@ -72,7 +72,7 @@ class Stage:
         return Removal(+counts, len(taken) < len(going))
 
     def all(self, unit: Unit, terms: Terms) -> Iterator[list[str]]:
-        """All rows that may go, a look at a time."""
+        """Return all rows that may go, a look at a time."""
         look = Look([], "")
         while look.after is not None:
             look = self.look(unit, terms, look.after)
