@@ -35,7 +35,7 @@ from lastlight_state.backends.postgres.measures import measured
 from lastlight_state.backends.postgres.moving import Moving
 from lastlight_state.backends.postgres.named_locks import BEGIN_WRITE, PostgresLocks
 from lastlight_state.backends.postgres.originals import PostgresOriginal
-from lastlight_state.backends.postgres.pool import Pool, cancel
+from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
 from lastlight_state.backends.postgres.reading import fetched
 from lastlight_state.backends.postgres.scripts import framed, grants
 from lastlight_state.backends.sql.quoting import literal, quoted
@@ -192,6 +192,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
     def limit_ddl_waits(self, checkout: Checkout) -> None:
         try:
             checkout.driver.execute(_short_waits(DDL_WAIT_SECONDS))
+            await_answers(checkout.driver, None)
         except psycopg.Error as error:
             raise translate(error) from error
 
@@ -203,6 +204,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
                 self._lock_migration(checkout, schema, lock_timeout)
                 self._enter_schema(checkout, schema)
                 checkout.driver.execute(_short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
+                await_answers(checkout.driver, None)
                 connection = self._spoken(checkout)
                 connection.begin()
                 yield connection

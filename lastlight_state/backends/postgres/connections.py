@@ -12,7 +12,7 @@ import psycopg
 from psycopg.abc import Loader
 from psycopg.pq import Format
 from psycopg.types.json import set_json_loads
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError, TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool
@@ -21,7 +21,7 @@ from lastlight_state import codec, tracing
 from lastlight_state.backends.base import Checkout, Options
 from lastlight_state.backends.heard import hear
 from lastlight_state.backends.postgres.errors import pooler_forgotten, translate
-from lastlight_state.backends.postgres.pool import is_alive, socket_of
+from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
 
 OLDEST = 140_000
@@ -29,22 +29,33 @@ _READS = "default_transaction_read_only"
 _READS_ONLY = (b"in_hot_standby", _READS.encode())
 #: The type's number, the same on every server.
 _JSONB = 3802
+#: Makes commits wait for the disk, and for the standbys that are synchronous, where the role's setting does not.
+_FULL = (
+    "SELECT set_config('synchronous_commit', 'on', false)"
+    " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
+)
 
 
 def maker(url: URL, options: Options) -> Engine:
     """Return an engine that makes autocommit connections; `Pool` keeps them. Raises `InvalidValue`."""
+    full = options.durability == "full" and not options.read_only
     arguments: dict[str, Any] = {"application_name": url.query.get("application_name", "lastlight-state")}
     if options.pooler == "transaction":
         for name in ("statement_timeout", "lock_timeout"):
             if getattr(options, name) is not None:
                 raise InvalidValue(name, "a transaction pooler keeps no settings of a session: set it for the role")
+        if full:
+            raise InvalidValue(
+                "durability",
+                "a transaction pooler keeps no settings of a session: set synchronous_commit for the role",
+            )
         arguments["prepare_threshold"] = None
     else:
         arguments["options"] = " ".join(_server_settings(url, options))
     if "connect_timeout" not in url.query:  # else the driver waits for more than two minutes
         arguments["connect_timeout"] = max(1, ceil(options.pool_timeout))
     try:
-        return create_engine(
+        engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
             poolclass=NullPool,
             pool_reset_on_return=None,
@@ -55,6 +66,21 @@ def maker(url: URL, options: Options) -> Engine:
         )
     except ArgumentError:  # names parts of the URL
         raise InvalidValue("url", "its hosts and ports cannot be read, or are not equally many") from None
+
+    @event.listens_for(engine, "do_connect")
+    def connected(_: Any, __: Any, arguments: Any, named: Any) -> Any:
+        made = AnsweredConnection.connect(*arguments, **named)
+        await_answers(made, options.statement_timeout)
+        if full:
+            try:
+                made.autocommit = True
+                made.execute(_FULL)
+            except BaseException:
+                made.close()
+                raise
+        return made
+
+    return engine
 
 
 def checked_out(engine: Engine) -> Any:

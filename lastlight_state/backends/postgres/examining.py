@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.backends.postgres.pool import await_answers
 from lastlight_state.backends.sql.quoting import quoted
 from lastlight_state.errors import BackendUnavailable
 
@@ -44,6 +45,7 @@ def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: boo
     driver = checkout.driver
     try:
         driver.execute("SET statement_timeout = 0")
+        await_answers(driver, None)
         with _warnings(driver) as warnings:
             driver.execute(f"VACUUM ({options}) {', '.join(schema + quoted(table) for table in tables)}")
     except psycopg.Error as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +26,45 @@ from lastlight_state.errors import BackendUnavailable
 RECYCLE_SECONDS = 1800
 #: How long the server is waited for when it is told to give up the statement of a call that was cut off.
 CANCEL_SECONDS = 2.0
+#: How much longer than its own limit of a statement a server is waited for.
+GRACE_SECONDS = 5.0
+
+
+class AnsweredConnection(psycopg.Connection[Any]):
+    """A connection that is given up when its server says nothing for too long: it hangs, or is cut off from us."""
+
+    #: For how many seconds the server may be silent while it is waited for; None for no limit.
+    answer_seconds: float | None = None
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        if self.answer_seconds is not None:
+            gen = _answered(gen, self.answer_seconds)
+        return super().wait(gen, *args, **kwargs)
+
+
+def await_answers(driver: Any, statement_seconds: float | None) -> None:
+    """Wait on this connection for statements that may take so long. None: without a limit.
+
+    A caller's connection waits as it did before.
+    """
+    if isinstance(driver, AnsweredConnection):
+        driver.answer_seconds = None if statement_seconds is None else statement_seconds + GRACE_SECONDS
+
+
+def _answered(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
+    """Wait as ``gen`` does, and raise when nothing was ready for so many seconds."""
+    end = time.monotonic() + seconds
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if ready:
+                end = time.monotonic() + seconds
+            elif time.monotonic() > end:
+                raise psycopg.OperationalError(f"the server was silent for {seconds:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        return done.value
 
 
 class Pooled:
@@ -54,6 +94,7 @@ class Pool:
     def __init__(self, engine: Engine, options: Options) -> None:
         self._engine = engine
         self._timeout = options.pool_timeout
+        self._statement_seconds = options.statement_timeout
         self._line = Line(options.pool_size)
         self._all: list[Pooled] = []
         self._lent: dict[Pooled, Checkout] = {}
@@ -71,6 +112,7 @@ class Pool:
             else:
                 tracing.timed("pool", self._enter, checkout)
             pooled = self._idle(checkout) or self._open(checkout)
+            await_answers(pooled.driver, self._statement_seconds)
             checkout.lend(pooled.driver, owner=pooled)
         except BaseException:
             self.recover(checkout)

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 
 from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.backends.postgres.pool import await_answers
 from lastlight_state.errors import InvalidValue, ReadOnlyTransaction, StateError
 
 _CURSOR = "lastlight_question"
@@ -46,6 +47,7 @@ def ask(
         driver.execute("SAVEPOINT lastlight_question")
         try:
             driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}")
+            await_answers(driver, timeout)
             with driver.cursor(binary=True) if plan else driver.cursor(_CURSOR) as cursor:
                 cursor.execute(_PLAN + text if plan else text, dict(params))
                 return [column.name for column in cursor.description or ()], cursor.fetchmany(limit)
