@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
     from lastlight_state.db.iterating import aiterate, iterate
     from lastlight_state.db.records import Page
+    from lastlight_state.domains import Transaction, View
     from lastlight_state.errors import (
         AlreadyAnswered,
         AlreadyExists,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     )
     from lastlight_state.settings import Settings
     from lastlight_state.stopping import stop_on_sigterm
-    from lastlight_state.store import StateStore, Transaction, View
+    from lastlight_state.store import StateStore
 
 __version__ = "0.1.0"
 
@@ -61,8 +62,8 @@ _HOMES = {
     "Page": "db.records",
     "Settings": "settings",
     "StateStore": "store",
-    "Transaction": "store",
-    "View": "store",
+    "Transaction": "domains",
+    "View": "domains",
     "aiterate": "db.iterating",
     "iterate": "db.iterating",
     "stop_on_sigterm": "stopping",

@@ -99,6 +99,8 @@ class Settings(BaseSettings):
 
     url: str | None = Field(None, repr=False)  # may hold a password
     url_file: Path | None = None
+    replica: str | None = Field(None, repr=False)
+    max_staleness: float | None = Field(None, gt=0, le=86_400)
     schema_name: str | None = Field(None, min_length=1, validation_alias=AliasChoices(PREFIX + "SCHEMA", "schema"))
     state_dir: Path = Field(Path("state"), validation_alias=AliasChoices(PREFIX + "STATE_DIR", "state_dir"))
     migrate: bool | None = None
@@ -241,9 +243,9 @@ def _warn_of(variables: tuple[str, ...]) -> None:
             _log.warning("the environment variable %s is no setting, and nothing reads it%s", variable, meant)
 
 
-def stated_for_all(schema: str) -> bool:
-    """Return whether a variable of the environment, which is for all stores of the process, names this schema."""
-    return any(name.upper() == PREFIX + "SCHEMA" and text == schema for name, text in os.environ.items())
+def stated_for_all(setting: str, value: str) -> bool:
+    """Return whether the variable of this setting, which is for all stores of the process, has this value."""
+    return any(name.upper() == PREFIX + setting and text == value for name, text in os.environ.items())
 
 
 def _kept(base: Settings, given: dict[str, Any]) -> dict[str, Any]:

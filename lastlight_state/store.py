@@ -1,4 +1,4 @@
-"""`StateStore` and `Transaction`: the domains, bound to one scope.
+"""`StateStore`: the domains, bound to one scope.
 
 ``store.workflows.runs.get(...)`` is a unit of its own. ``with store.transaction() as tx`` groups units: all or
 nothing. ``with store.view() as view`` reads one moment. All three offer the same repositories.
@@ -7,26 +7,27 @@ nothing. ``with store.view() as view`` reads one moment. All three offer the sam
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session
 
-from lastlight_state.backends import connect
+from lastlight_state.backends import connect, connect_replica, replica_url
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.retry import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.ends import complete, labelled, run_hooks
 from lastlight_state.db.joined import joined, undo
-from lastlight_state.db.lent import lend
 from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.repository import Context, Face
+from lastlight_state.db.repository import Context
 from lastlight_state.db.scope import OpenedScope, StoreScope, TransactionScope
 from lastlight_state.db.unit import Unit
+from lastlight_state.domains import Domains, Transaction, View
 from lastlight_state.errors import BackendBusy, BackendError, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
@@ -36,89 +37,16 @@ from lastlight_state.unwinding import block
 
 if TYPE_CHECKING:
     from lastlight_state.agent_log import AgentLog
-    from lastlight_state.checkpoints import Checkpoints
-    from lastlight_state.conversations import Conversations
     from lastlight_state.journal import Journal
     from lastlight_state.mailbox import Mailboxes
     from lastlight_state.maintenance import Maintenance
-    from lastlight_state.messaging import Messaging
-    from lastlight_state.outputs import Outputs
-    from lastlight_state.receipts import Receipts
     from lastlight_state.run_log import RunLog
-    from lastlight_state.schedules import Schedules
     from lastlight_state.workflows import Claim, Driven, Workflows
 
 T = TypeVar("T")
 _Block: TypeAlias = "AbstractContextManager[Transaction]"
 
 _log = logging.getLogger("lastlight_state.store")
-
-
-class Domains(Face):
-    """The domains that live in the database, each loaded and made when it is first asked for."""
-
-    #: What is running and what to do next.
-    workflows: Part[Workflows] = Part("lastlight_state.workflows.Workflows")
-    #: Chat sessions and their messages.
-    messaging: Part[Messaging] = Part("lastlight_state.messaging.Messaging")
-    #: When things run, and what each time did.
-    schedules: Part[Schedules] = Part("lastlight_state.schedules.Schedules")
-    #: What happened in runs, in order.
-    journal: Part[Journal] = Part("lastlight_state.journal.Journal")
-    #: What runs were given, and what their tasks produced.
-    outputs: Part[Outputs] = Part("lastlight_state.outputs.Outputs")
-    #: What maintenance did, or is doing.
-    receipts: Part[Receipts] = Part("lastlight_state.receipts.Receipts")
-    #: Messages stored once, orders of them, sessions, branches and forks.
-    conversations: Part[Conversations] = Part("lastlight_state.conversations.Conversations")
-    #: States of threads, one after the other, in bytes that only the caller can read.
-    checkpoints: Part[Checkpoints] = Part("lastlight_state.checkpoints.Checkpoints")
-
-
-class Transaction(Domains):
-    """Calls grouped: what they write is kept together or not at all. Use it in the thread that opened it."""
-
-    def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object], claim: Claim | None):
-        super().__init__(context.within(scope))
-        self._scope, self._undo, self._claim = scope, undo, claim
-
-    #: What is running and what to do next. Engine writes present the claim that the transaction was opened with.
-    workflows: Part[Workflows] = Part(
-        "lastlight_state.workflows.Workflows", lambda transaction, kind: kind(transaction._context, transaction._claim)
-    )
-
-    @cached_property
-    def connection(self) -> Connection:
-        """Return a SQLAlchemy connection inside this transaction, for statements and sessions of your own.
-
-        ``Session(bind=tx.connection)`` joins the transaction: the block commits what it has written. A rollback undoes
-        the whole block. Any other end, such as ``commit()`` or the statement COMMIT, is `MisuseError`.
-        """
-        return lend(self._scope, self._undo)
-
-    def after_commit(self, hook: Callable[[], object]) -> None:
-        """Run ``hook`` once, after the commit, in the order of these calls; never after a rollback.
-
-        Its exception is logged and counted, because the commit stands. It is lost when the process dies first.
-        """
-        self._scope.unit.after_commit(hook)
-
-
-class View(Domains):
-    """Reads of one moment: what is committed meanwhile stays unseen. Writing through it is `ReadOnlyTransaction`."""
-
-    def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object]) -> None:
-        super().__init__(context.within(scope))
-        self._scope, self._undo = scope, undo
-
-    @cached_property
-    def connection(self) -> Connection:
-        """Return a SQLAlchemy connection that reads this moment, for statements and sessions of your own.
-
-        The database refuses to write through it. ``Session(bind=view.connection)`` reads the models and your own tables
-        as they were in this moment. After a rollback nothing more is read.
-        """
-        return lend(self._scope, self._undo)
 
 
 class StateStore(Domains):
@@ -132,6 +60,9 @@ class StateStore(Domains):
         self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
         kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
         super().__init__(Context(self._scope, kept, settings, Listeners(self.metrics)))
+        self._engine: Engine | None = None
+        self._replica: StateStore | None = None
+        self._opening_replica = threading.Lock()
 
     @classmethod
     def open(
@@ -144,6 +75,7 @@ class StateStore(Domains):
         migrate: bool | None = None,
         read_only: bool | None = None,
         durability: str | None = None,
+        replica: str | None = None,
         engine: Engine | None = None,
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -151,10 +83,11 @@ class StateStore(Domains):
         """Open a store, by default the SQLite file ``$STATE_DIR/lastlight.db``.
 
         ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``; ``url_file`` is a file that holds it. SQLite is
-        migrated unless ``migrate=False``; Postgres is only verified unless ``migrate=True``. An ``engine`` of yours is
-        used and never disposed. Raises `NotMigrated` or `NewerSchema` when the schema does not fit,
-        `SchemaMismatch` for one that lost a part or is an unfinished copy, `InvalidValue` for a URL or setting that is
-        wrong, `BackendUnavailable` when the database cannot be reached; then nothing was created.
+        migrated unless ``migrate=False``; Postgres is only verified unless ``migrate=True``. ``replica`` is the URL of
+        a server to read from, see `StateStore.replica`. An ``engine`` of yours is used and never disposed. Raises
+        `NotMigrated` or `NewerSchema` when the schema does not fit, `SchemaMismatch` for one that lost a part or is an
+        unfinished copy, `InvalidValue` for a URL or setting that is wrong, `BackendUnavailable` when the database
+        cannot be reached; then nothing was created.
         """
         in_force = load_settings(
             settings,
@@ -165,16 +98,20 @@ class StateStore(Domains):
             migrate=migrate,
             read_only=read_only,
             durability=durability,
+            replica=replica,
         ).anchored()
         KeptClock(clock).now()  # a clock that cannot be used is refused before anything is created
         backend = connect(in_force, engine)
         try:
+            replica_url(in_force, backend)
             wanted = backend.migrates_on_open if in_force.migrate is None else in_force.migrate
             (bring_up if wanted and not in_force.read_only else verify)(backend)
         except BaseException:
             backend.close()
             raise
-        return cls(backend, in_force, clock)
+        store = cls(backend, in_force, clock)
+        store._engine = engine
+        return store
 
     #: What happened in runs, in order. Followers ask the runs whether they have ended.
     journal: Part[Journal] = Part(
@@ -203,6 +140,24 @@ class StateStore(Domains):
     )
     #: Work over many domains at once.
     maintenance: Part[Maintenance] = Part("lastlight_state.maintenance.Maintenance")
+
+    @property
+    def replica(self) -> StateStore:
+        """Return a store that only reads, on the replica of the settings: for lists, reports, followers and exports.
+
+        It shows what this store has committed before, and what anybody has committed ``max_staleness`` seconds ago;
+        where it cannot within ``pool_timeout``, a call raises `BackendUnavailable` ``replica_behind``. Without a
+        replica it reads the store's own database. No other call of this store reads there. It is closed with this one.
+        """
+        self._scope.refuse_closed()
+        if self.settings.read_only and self.settings.replica is None:
+            return self
+        with self._opening_replica:
+            if self._replica is None:
+                backend = connect_replica(self.settings, self.backend, self._engine, self._scope.after_commits)
+                own = {"read_only": True, "url": self.settings.replica or self.settings.url, "replica": None}
+                self._replica = StateStore(backend, self.settings.model_copy(update=own), self._context.clock)
+            return self._replica
 
     @block
     def transaction(
@@ -283,6 +238,8 @@ class StateStore(Domains):
                 end()
         finally:
             if self._scope.close():
+                if self._replica is not None:
+                    self._replica.close()
                 self.backend.close()
 
     def __repr__(self) -> str:
@@ -338,6 +295,8 @@ class StateStore(Domains):
                     yield _held(Transaction(self._context, scope, partial(undo, unit), claim), claim)
                 finally:
                     scope.end()
+                if self._scope.after_commits:
+                    unit.after_commit(self._scope.committed)
         except BaseException as error:
             labelled(error, label)
             raise

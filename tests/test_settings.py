@@ -92,6 +92,8 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
         ("MIGRATE", "false", "migrate", False),
         ("READ_ONLY", "1", "read_only", True),
         ("DURABILITY", "full", "durability", "full"),
+        ("REPLICA", "postgresql://b/x", "replica", "postgresql://b/x"),
+        ("MAX_STALENESS", "2.5", "max_staleness", 2.5),
         ("JOURNAL_MODE", "delete", "journal_mode", "delete"),
         ("WAL_AUTOCHECKPOINT", "0", "wal_autocheckpoint", 0),
         ("POOL_SIZE", "20", "pool_size", 20),

@@ -20,10 +20,11 @@ from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.opening import Opening
 from lastlight_state.aio.pinned import PinnedBlock, PinnedRunner, Tasks, refuse_inside
 from lastlight_state.db.scope import StoreScope
+from lastlight_state.domains import Domains, Transaction, View
 from lastlight_state.errors import NestedTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
-from lastlight_state.store import Domains, StateStore, Transaction, View
+from lastlight_state.store import StateStore
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
@@ -187,6 +188,7 @@ class AsyncStateStore(AsyncDomains):
         self._store = store
         self._lanes = _StoreRunner(store._scope, writers=store.backend.writers or store.settings.pool_size)
         super().__init__(store, self._lanes)
+        self._replica: AsyncStateStore | None = None
 
     #: As `StateStore.open`, with the same parameters; awaited.
     open = Opening(StateStore.open)
@@ -213,6 +215,17 @@ class AsyncStateStore(AsyncDomains):
     def metrics(self) -> Metrics:
         """Return the counters of this store."""
         return self._store.metrics
+
+    @property
+    def replica(self) -> AsyncStateStore:
+        """As `StateStore.replica`."""
+        self._lanes.refuse_closed()
+        found = self._store.replica
+        if found is self._store:
+            return self
+        if self._replica is None:
+            self._replica = AsyncStateStore(found)
+        return self._replica
 
     def transaction(
         self,
@@ -261,6 +274,8 @@ class AsyncStateStore(AsyncDomains):
         if lanes.writers.is_open:
             lanes.refuse_closed()
             lanes.close()
+            if self._replica is not None:
+                await self._replica.close()
             closing = Lane("closing")
             await closing.finish(partial(lanes.then, self._store.close))
             closing.close()

@@ -49,7 +49,44 @@ def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = 
 
     ``glance`` is for one look with ``read_only``: it leaves no trace; `Backend.disturbed` says if it must be repeated.
     """
-    options = Options(
+    options = _options(settings, glance=glance)
+    if engine is not None:
+        return backend_of_engine(engine, options)
+    return open_backend(settings.url or settings.state_dir / DATABASE_FILE, options)
+
+
+def replica_url(settings: Settings, primary: Backend) -> URL | None:
+    """Return where the replica is; None without one. Raises `InvalidValue` where there can be none."""
+    given = settings.replica
+    if given is None or (primary.name == "sqlite" and stated_for_all("REPLICA", given)):
+        return None
+    url = urls.parse(given)
+    if primary.name != "postgresql" or url.get_driver_name() != "psycopg":
+        raise InvalidValue("replica", "must be the URL of a Postgres server that follows the store's own")
+    return url
+
+
+def connect_replica(
+    settings: Settings, primary: Backend, engine: Engine | None, after_commits: list[Callable[[], object]]
+) -> Backend:
+    """Return the backend that only reads what ``primary`` wrote, not yet connected: on the replica, if there is one.
+
+    What it adds to ``after_commits`` is to be called after each commit of the store of ``primary``.
+    """
+    url = replica_url(settings, primary)
+    if url is None:
+        if engine is None and primary.location == "sqlite:///:memory:":
+            raise MisuseError("a database in memory is its store's alone: nothing else can read it")
+        return connect(settings.model_copy(update={"read_only": True}), engine)
+    module = import_module("lastlight_state.backends.postgres.replica")
+    backend = module.ReplicaBackend(url, _options(settings), primary, settings.max_staleness)
+    after_commits.append(backend.required.wrote)
+    found: Backend = backend
+    return found
+
+
+def _options(settings: Settings, *, glance: bool = False) -> Options:
+    return Options(
         schema=settings.schema_name,
         read_only=settings.read_only,
         glance=glance,
@@ -65,16 +102,13 @@ def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = 
         pool_timeout=settings.pool_timeout,
         slow_statement=settings.slow_statement,
     )
-    if engine is not None:
-        return backend_of_engine(engine, options)
-    return open_backend(settings.url or settings.state_dir / DATABASE_FILE, options)
 
 
 def _open_sqlite(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:
     if engine is None:
         _refuse_more_than_a_path(url)
     database = url.database or ":memory:"
-    if options.schema is not None and stated_for_all(options.schema):  # for stores on Postgres beside this one
+    if options.schema is not None and stated_for_all("SCHEMA", options.schema):  # of Postgres
         options = replace(options, schema=None)
     if options.schema is not None:
         raise InvalidValue("schema", "SQLite has no schemas")

@@ -27,8 +27,9 @@ from lastlight_state.workflows import Approval, Claim, Failure, Gate, Workflows
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from lastlight_state.domains import Transaction
     from lastlight_state.journal import Journal
-    from lastlight_state.store import StateStore, Transaction
+    from lastlight_state.store import StateStore
     from lastlight_state.workflows import DrivenRun
 
 T = TypeVar("T")

@@ -136,7 +136,7 @@ def _ending(method: Callable[..., Any]) -> dict[str, Any]:
 
 def methods(store: StateStore) -> Iterator[tuple[str, Callable[..., Any]]]:
     """The public methods of all repositories, by their path."""
-    for face_name in sorted(set(dir(type(store))) - {"open"}):
+    for face_name in sorted(set(dir(type(store))) - {"open", "replica"}):
         face = None if face_name.startswith("_") else getattr(store, face_name)
         if isinstance(face, Repository):
             yield from _verbs(face_name, face)

@@ -35,6 +35,8 @@ class AnsweredConnection(psycopg.Connection[Any]):
 
     #: For how many seconds the server may be silent while it is waited for; None for no limit.
     answer_seconds: float | None = None
+    #: The position in the primary's log up to which a replica has shown what it was told.
+    shown = 0
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         if self.answer_seconds is not None:

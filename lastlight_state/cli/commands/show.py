@@ -18,9 +18,10 @@ from lastlight_state.cli.views.kind import Kind, needed_run
 from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS
 from lastlight_state.db import valid
 from lastlight_state.db.records import Page
+from lastlight_state.domains import View
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import TimelineEntry
-from lastlight_state.store import StateStore, View
+from lastlight_state.store import StateStore
 
 
 @dataclass(frozen=True)

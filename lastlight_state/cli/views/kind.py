@@ -10,8 +10,9 @@ from typing import Any
 
 from lastlight_state.cli.tables import Column
 from lastlight_state.db.records import Page
+from lastlight_state.domains import View
 from lastlight_state.errors import InvalidValue
-from lastlight_state.store import StateStore, View
+from lastlight_state.store import StateStore
 
 Store = StateStore | View
 

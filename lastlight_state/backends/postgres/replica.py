@@ -1,0 +1,149 @@
+"""Reading on a replica: a server that follows the primary and shows what it was told, some moments later.
+
+A position in the primary's log says how much a replica must show. The primary is asked for it when this store has
+written since, or when the last answer is older than half of what readers accept. A connection whose server has shown
+as much already is used without asking it again, so that most units cost no round trip more than on the primary.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+from sqlalchemy.engine import URL
+
+from lastlight_state.backends import patience
+from lastlight_state.backends.base import Backend, Checkout, Mode, Options
+from lastlight_state.backends.postgres import PostgresBackend
+from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.errors import BackendUnavailable
+
+#: The ``reason`` of a `BackendUnavailable` for a replica that does not show enough.
+BEHIND = "replica_behind"
+
+_WRITTEN = (
+    "SELECT pg_current_wal_insert_lsn(), current_setting('wal_block_size')::bigint,"
+    " pg_size_bytes(current_setting('wal_segment_size'))"
+)
+#: Of a replica that was promoted, and of a primary that was reached in place of one, what it has written itself.
+_SHOWN = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
+#: What begins each page of the log, and the first page of each segment, in bytes.
+_PAGE_HEADER, _SEGMENT_HEADER = 24, 40
+_FIRST_PAUSE, _LAST_PAUSE = 0.002, 0.1
+
+
+class ReplicaBackend(PostgresBackend):
+    """The database of ``primary`` as a server shows it that follows.
+
+    A unit sees at least what the primary's store had committed before, and with ``max_staleness`` at least what anybody
+    had committed so many seconds ago. Where the server does not show that within ``pool_timeout``, it is
+    `BackendUnavailable` with the reason `BEHIND`.
+    """
+
+    def __init__(self, url: URL, options: Options, primary: Backend, max_staleness: float | None) -> None:
+        super().__init__(url, replace(options, read_only=True))
+        self.required = Required(primary, max_staleness)
+
+    def _lend(self, checkout: Checkout) -> None:
+        super()._lend(checkout)
+        try:
+            self._await(checkout.driver)
+        except psycopg.Error as error:
+            self.release(checkout)
+            raise translate(error) from error
+        except BaseException:
+            self.release(checkout)
+            raise
+
+    def _await(self, driver: Any) -> None:
+        """Wait until the server shows what is required."""
+        end, pause = time.monotonic() + self.options.pool_timeout, _FIRST_PAUSE
+        while driver.shown < self.required.position():
+            [said] = driver.execute(_SHOWN).fetchone()
+            if said is None:
+                raise BackendUnavailable("the replica does not tell what it shows", reason=BEHIND)
+            driver.shown = _number(said)
+            if driver.shown >= self.required.position():
+                return
+            if time.monotonic() >= end:
+                self.required.doubt()
+                raise BackendUnavailable("the replica is too far behind the primary", reason=BEHIND)
+            patience.pause(pause)
+            pause = min(2 * pause, _LAST_PAUSE)
+
+
+class Required:
+    """The position in the primary's log up to which a replica must have come."""
+
+    def __init__(self, primary: Backend, max_staleness: float | None) -> None:
+        self._primary = primary
+        self._bound = max_staleness
+        self._lock = threading.Lock()
+        self._wrote = True  # before there was a replica
+        #: The position after the last write of this store.
+        self._own = 0
+        #: When the primary was asked, and what it said, the oldest first; none older than the bound.
+        self._told: list[tuple[float, int]] = []
+
+    def wrote(self) -> None:
+        """Require what this store has committed until now."""
+        self._wrote = True
+
+    def doubt(self) -> None:
+        """Ask the primary again before the next unit: another one may have taken its place, with a shorter log."""
+        self._wrote = True
+
+    def position(self) -> int:
+        """Return the position. Raises `BackendUnavailable` where only the primary could tell, and cannot be reached."""
+        with self._lock:
+            now = time.monotonic()
+            bound = self._bound
+            if bound is not None:
+                self._told = [(at, position) for at, position in self._told if now - at <= bound]
+            if self._wrote:
+                self._ask(now)
+            elif bound is not None and (not self._told or now - self._told[-1][0] > bound / 2):
+                try:
+                    self._ask(now)
+                except BackendUnavailable:
+                    if not self._told:
+                        raise
+            return max(self._own, self._told[0][1]) if bound is not None else self._own
+
+    def _ask(self, now: float) -> None:
+        wrote, self._wrote = self._wrote, False
+        try:
+            with Checkout(Mode.READ, self._primary) as checkout:
+                try:
+                    said, page, segment = checkout.driver.execute(_WRITTEN).fetchone()
+                except psycopg.Error as error:
+                    raise self._primary.failed(checkout, error) from error
+        except BaseException:
+            self._wrote = wrote
+            raise
+        position = _before_header(_number(said), page, segment)
+        if self._told and position < self._told[-1][1]:  # of another primary, which never had the rest
+            self._told.clear()
+        self._told.append((now, position))
+        if wrote or position < self._own:
+            self._own = position
+        if self._bound is None:
+            self._told.clear()
+
+
+def _number(position: str) -> int:
+    high, _, low = position.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def _before_header(position: int, page: int, segment: int) -> int:
+    """Return the end of the last record: where that filled its page, the server names the place after the next header.
+
+    A replica that has shown all records is at the end of the last one.
+    """
+    if position % segment == _SEGMENT_HEADER:
+        return position - _SEGMENT_HEADER
+    return position - _PAGE_HEADER if position % page == _PAGE_HEADER else position
