@@ -29,6 +29,7 @@ PACKAGES = (
     "lastlight_state.maintenance",
     "lastlight_state.receipts",
     "lastlight_state.migrations",
+    "lastlight_state.inspector",
     "lastlight_state.testing",
 )
 

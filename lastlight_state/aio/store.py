@@ -212,6 +212,11 @@ class AsyncStateStore(AsyncDomains):
     maintenance: Part[AsyncMaintenance] = Part("lastlight_state.aio.maintenance.AsyncMaintenance")
 
     @property
+    def sync_store(self) -> StateStore:
+        """Return the sync store beneath, for threads of your own. It is closed with this one."""
+        return self._store
+
+    @property
     def metrics(self) -> Metrics:
         """Return the counters of this store."""
         return self._store.metrics

@@ -102,6 +102,17 @@ def masked(text: str) -> str:
     return _PASSWORD.sub("***", text)
 
 
+def passwords(text: str | None) -> list[str]:
+    """Return the passwords in a URL. A text that is no URL has none."""
+    if text is None:
+        return []
+    try:
+        url = parse(text)
+    except InvalidValue:
+        return []
+    return [found for found in (url.password, *map(url.query.get, _SECRETS)) if isinstance(found, str)]
+
+
 def shown(url: URL) -> str:
     """The URL as text, with every password replaced by asterisks."""
     hidden = {name: "***" for name in _SECRETS if name in url.query}

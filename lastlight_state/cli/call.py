@@ -10,7 +10,7 @@ from lastlight_state.cli import flags
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.flags import Flags
 from lastlight_state.cli.output import Output
-from lastlight_state.cli.redaction import Secrets
+from lastlight_state.redaction import Secrets
 
 
 class Call:

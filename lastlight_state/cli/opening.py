@@ -40,6 +40,13 @@ def look(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) 
 
 
 @contextmanager
+def watching(call: Call) -> Iterator[StateStore]:
+    """Open a read-only store on a database that exists and is current, for as long as the block lasts."""
+    with _looking(call, settings_of(call, read_only=True), verified=True, glance=False) as store:
+        yield store
+
+
+@contextmanager
 def working(call: Call) -> Iterator[StateStore]:
     """Open a store for work on a database that exists and is current. Raises as `look`."""
     settings = settings_of(call)
@@ -57,7 +64,7 @@ def settings_of(call: Call, **more: Any) -> Settings:
     flags = call.flags
     given = {"url": _url(flags), "schema_name": flags.schema, "state_dir": flags.state_dir}
     settings = load_settings(None, **{**given, **more})
-    for password in _passwords(settings.url):
+    for password in urls.passwords(settings.url):
         call.secrets.learn(password)
     return settings
 
@@ -72,7 +79,7 @@ def other_url(call: Call, url: str | None, file: Path | None) -> str:
     found = url_in(file, "--to-file") if file is not None else url or ""
     if not found.strip():
         raise InvalidValue("--to", "empty")
-    for password in _passwords(found):
+    for password in urls.passwords(found):
         call.secrets.learn(password)
     return found
 
@@ -121,13 +128,3 @@ def _url(flags: Flags) -> str | None:
     if flags.url is not None:
         raise InvalidValue("--url-file", "given together with --url")
     return url_in(flags.url_file, "--url-file")
-
-
-def _passwords(url: str | None) -> list[str]:
-    if url is None:
-        return []
-    try:
-        parsed = urls.parse(url)
-    except InvalidValue:
-        return []
-    return [found for found in (parsed.password, parsed.query.get("password")) if isinstance(found, str)]

@@ -14,9 +14,9 @@ from lastlight_state import codec
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.exits import Failure
 from lastlight_state.cli.flags import Flags
-from lastlight_state.cli.plain import plain
-from lastlight_state.cli.redaction import Secrets
-from lastlight_state.cli.screen import Screen, printable_json
+from lastlight_state.cli.screen import Screen
+from lastlight_state.plain import plain, printable_json
+from lastlight_state.redaction import Secrets
 
 
 class Output:

@@ -56,6 +56,7 @@ COMMANDS = {
     "receipts": "List what maintenance has done, or show one receipt.",
     "doctor": "Look for what is wrong, in the database and in the files beside it.",
     "stats": "Count and measure everything, database and files.",
+    "ui": "Serve pages for a browser that show what is in the store.",
     "demo": "Run a real workflow here, with a crash on purpose, and print its story.",
 }
 

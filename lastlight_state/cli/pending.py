@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from lastlight_state import codec
-from lastlight_state.cli.plain import plain
 from lastlight_state.errors import AlreadyAnswered, InvalidValue
+from lastlight_state.plain import plain
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Answered, AnsweredRequest, HumanRequest
 

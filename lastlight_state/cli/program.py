@@ -19,7 +19,7 @@ from lastlight_state.cli.call import Call
 from lastlight_state.cli.exits import Terminated, failure_of
 from lastlight_state.cli.flags import Flags
 from lastlight_state.cli.output import Output
-from lastlight_state.cli.redaction import Secrets
+from lastlight_state.redaction import Secrets
 
 #: The variable by which a shell asks for completions; its value says what for.
 COMPLETION = "_LASTLIGHT_STATE_COMPLETE"

@@ -7,7 +7,6 @@ those that turn the direction of text: what an agent has said must not move some
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -18,14 +17,12 @@ from rich.text import Text
 
 from lastlight_state import codec
 from lastlight_state.cli import tables
-from lastlight_state.cli.plain import plain
 from lastlight_state.cli.tables import GAP, Column
 from lastlight_state.clock import iso_text
+from lastlight_state.plain import CONTROL, plain, printable
 
 HEADING = "bold"
 
-#: C0 and C1 controls, DEL, line and paragraph separators, and what turns the direction of text.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _STYLES = {
     "green": ("succeeded", "approved", "current", "active", "running"),
     "yellow": ("paused", "pending", "queued", "behind", "ahead", "interrupted"),
@@ -105,20 +102,10 @@ class Screen:
             yield Text.assemble((name.ljust(width) + GAP, "dim"), self.styled(value))
 
 
-def printable(text: str) -> str:
-    """Return the text with control characters, and those that turn its direction, as escapes."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
-
-
-def printable_json(text: str) -> str:
-    """Return JSON text of the same value, with these characters as escapes of JSON."""
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
 def _harmless(text: Text) -> Text:
     """Return the text with its styles, `printable`."""
-    found = [(match.start(), match.end()) for match in _CONTROL.finditer(text.plain)]
+    found = [(match.start(), match.end()) for match in CONTROL.finditer(text.plain)]
     if not found:
         return text
     pieces = text.divide(sorted({place for span in found for place in span} - {0, len(text)}))
-    return Text.assemble(*(Text(printable(p.plain)) if _CONTROL.search(p.plain) else p for p in pieces))
+    return Text.assemble(*(Text(printable(p.plain)) if CONTROL.search(p.plain) else p for p in pieces))

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 from support.cli.calls import Filled, Said, fill, lastlight_state
 
-from lastlight_state.cli.redaction import Secrets
+from lastlight_state.redaction import Secrets
 from lastlight_state.store import StateStore
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 

@@ -14,8 +14,8 @@ from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.consent import YES, ask
 from lastlight_state.cli.opening import working
 from lastlight_state.cli.pending import Given
-from lastlight_state.cli.plain import plain
 from lastlight_state.errors import InvalidValue
+from lastlight_state.plain import plain
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Answered
 

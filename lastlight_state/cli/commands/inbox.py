@@ -15,13 +15,13 @@ from lastlight_state.cli.ages import since
 from lastlight_state.cli.answers import Answer
 from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import asked
 from lastlight_state.cli.views.asked import Waiting
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.errors import StateError
+from lastlight_state.plain import plain
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import PendingApproval
 

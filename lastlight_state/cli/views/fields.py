@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lastlight_state import codec
-from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
+from lastlight_state.plain import plain
 
 #: Characters of a text that are shown unless all are wanted.
 SHORT = 200

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from lastlight_state import codec
 from lastlight_state.cli.call import Call
-from lastlight_state.cli.plain import plain
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.tables import GAP
+from lastlight_state.plain import plain
 from lastlight_state.run_log import PromptTurn, RunRecord
 
 SHORT = 160

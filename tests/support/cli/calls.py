@@ -14,8 +14,8 @@ from lastlight_state.cli.call import Call
 from lastlight_state.cli.flags import Flags
 from lastlight_state.cli.output import Output
 from lastlight_state.cli.program import run
-from lastlight_state.cli.redaction import Secrets
 from lastlight_state.messaging import ConversationKey
+from lastlight_state.redaction import Secrets
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Gate, RunOptions, Trigger, Usage
 

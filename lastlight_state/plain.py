@@ -1,11 +1,13 @@
-"""What commands answer, as JSON types: records by their own JSON, everything else the same way.
+"""What commands and pages show: values as JSON types, and texts that do nothing to a terminal or a browser.
 
-Times are the 24-character text that is stored, exact amounts are text.
+Records are shown by their own JSON, everything else the same way. Times are the 24-character text that is stored,
+exact amounts are text.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
@@ -14,6 +16,9 @@ from typing import Any
 
 from lastlight_state.clock import iso_text
 from lastlight_state.codec import exact_text
+
+#: C0 and C1 controls, DEL, line and paragraph separators, and what turns the direction of text.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def plain(value: Any) -> Any:
@@ -31,6 +36,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence | AbstractSet):
         return [plain(part) for part in value]
     return _scalar(value)
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters, and those that turn its direction, as escapes."""
+    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def printable_json(text: str) -> str:
+    """Return JSON text of the same value, with these characters as escapes of JSON."""
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _scalar(value: Any) -> Any:

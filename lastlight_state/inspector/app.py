@@ -1,0 +1,308 @@
+"""`inspector`: the ASGI application over the pages. It negotiates contents, shows errors, and takes forms."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route as Address
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.backends import urls
+from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.errors import BackendError, Conflict, InvalidValue, NotFound, StateError
+from lastlight_state.inspector import guard
+from lastlight_state.inspector.guard import Guard, Refusal
+from lastlight_state.inspector.live import Topics
+from lastlight_state.inspector.page import Ask, Moved, Page, Route, View, values
+from lastlight_state.inspector.pages import PAGES
+from lastlight_state.inspector.rendering import environment, json_text, of_segment, told
+from lastlight_state.redaction import Secrets
+from lastlight_state.store import StateStore
+
+#: Who acts: a name, or what tells the name of whoever sent a request, None for somebody who may only look.
+Person = str | Callable[[Request], str | None]
+
+#: How many pages are made at once: a service that mounts the inspector keeps the rest of its connections.
+THREADS = 4
+JSON, HTML, EVENTS = "application/json", "text/html", "text/event-stream"
+_log = logging.getLogger("lastlight_state.inspector")
+
+
+def inspector(
+    store: StateStore | AsyncStateStore,
+    *,
+    token: str | None = None,
+    hosts: Collection[str] | None = None,
+    person: Person | None = None,
+    acting: bool = False,
+    hide_personal: bool = False,
+    clock: Clock = SYSTEM_CLOCK,
+) -> ASGIApp:
+    """Return an ASGI application that shows what is in the store. It may be mounted below any path.
+
+    With a ``token`` each request must bring it, as ``Authorization: Bearer`` or by a cookie of the login page; without
+    one whoever reaches the application may look, so mount it behind a login. ``hosts`` are the names that it answers
+    to. With ``acting`` questions are answered and runs cancelled, paused and resumed, in the name of ``person``.
+    Raises `InvalidValue` for ``acting`` without a ``person`` or on a read-only store, and for an empty token.
+    """
+    sync = store.sync_store if isinstance(store, AsyncStateStore) else store
+    if acting and (person is None or person == ""):
+        raise InvalidValue("person", "must be given for acting")
+    if acting and sync.settings.read_only:
+        raise InvalidValue("acting", "the store is open for reading only")
+    if token is not None and not token.strip():
+        raise InvalidValue("token", "empty")
+    return _Inspector(sync, token, hosts, person if acting else None, hide_personal, clock).app
+
+
+class _Inspector:
+    """The routes of the application, and what they share."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        token: str | None,
+        hosts: Collection[str] | None,
+        person: Person | None,
+        hide_personal: bool,
+        clock: Clock,
+    ) -> None:
+        self._store, self._person, self._hide, self._clock = store, person, hide_personal, clock
+        self._has_token = token is not None
+        self._secrets = Secrets()
+        for secret in (*urls.passwords(store.settings.url), *([token] if token else ())):
+            self._secrets.learn(secret)
+        self._topics = Topics()
+        self._threads: CapacityLimiter | None = None
+        assets = StaticFiles(directory=Path(__file__).with_name("assets"))
+        self._guard = Guard(self._routed(assets), token, hosts, self._refused)
+        self.app: ASGIApp = self._guard
+
+    def _routed(self, assets: ASGIApp) -> ASGIApp:
+        by_path: dict[str, tuple[Page, list[Route]]] = {}
+        for page in PAGES:
+            for route in page.routes:
+                by_path.setdefault(route.path, (page, []))[1].append(route)
+        routes: list[Any] = [
+            Address(path or "/", partial(self._answer, page, own), methods=_methods(own))
+            for path, (page, own) in by_path.items()
+        ]
+        routes += [
+            Address("/login", self._login, methods=["GET", "POST"]),
+            Address("/personal", self._personal, methods=["POST"]),
+            Mount("/assets", assets),
+        ]
+        return Starlette(routes=routes, exception_handlers={404: self._lost, 405: self._lost})
+
+    async def _answer(self, page: Page, routes: list[Route], request: Request) -> Response:
+        acts = request.method == "POST"
+        route = next(route for route in routes if route.acts is acts)
+        try:
+            ask = await self._ask(request, acts)
+            if not acts and wanted(request) == EVENTS:
+                return self._live(page, route, ask, request)
+            found = await self._on_a_thread(partial(route.answer, ask))
+        except Refusal as refusal:
+            return self._refused(request, refusal)
+        except Exception as error:  # noqa: BLE001 whatever it is, a page says so, and the log has it whole
+            return self._refused(request, refusal_of(error))
+        if isinstance(found, Moved):
+            return RedirectResponse(request.scope.get("root_path", "") + found.path, status_code=303)
+        return self._shown(request, page, found)
+
+    async def _ask(self, request: Request, acts: bool) -> Ask:
+        query = values(request.url.query)
+        path = {name: of_segment(part) for name, part in request.path_params.items()}
+        ask = Ask(self._store, self._clock, path, query, person=self._acting(request))
+        if not acts:
+            return ask
+        form = await _form(request)
+        if ask.person is None:
+            raise Refusal(403, "only_looking", "acting is not switched on here")
+        return replace(ask, form=form)
+
+    def _acting(self, request: Request) -> str | None:
+        return self._person(request) if callable(self._person) else self._person
+
+    async def _on_a_thread(self, work: Callable[[], Any]) -> Any:
+        if self._threads is None:
+            self._threads = CapacityLimiter(THREADS)
+        return await to_thread.run_sync(work, limiter=self._threads)
+
+    def _live(self, page: Page, route: Route, ask: Ask, request: Request) -> Response:
+        """Return the content of a page again and again. It is the same for everybody, so it holds no forms."""
+        hide = self._hides(request)
+        key = (request.url.path, request.url.query, hide)
+        if not route.live:
+            raise Refusal(406, "not_live", "this page is not live")
+        if self._topics.is_full_for(key):
+            raise Refusal(503, "too_many_topics", "too many different pages are live")
+        neutral, root = replace(ask, person=None), request.scope.get("root_path", "")
+        before: list[Hashable] = []
+
+        def made() -> str | None:
+            mark = None if route.mark is None else route.mark(neutral)
+            if before and mark is not None and before == [mark]:
+                return None
+            view = route.answer(neutral)
+            if isinstance(view, Moved):
+                return None
+            before[:] = [mark]
+            shown = told(view.data, self._secrets, hide_personal=hide)
+            common = self._common(root, page, ask.query, only_content=True)
+            return environment().get_template(view.template).render({**common, **view.more, "data": shown})
+
+        stream = self._topics.stream(key, partial(self._on_a_thread, made))
+        return StreamingResponse(stream, media_type=EVENTS)
+
+    def _shown(self, request: Request, page: Page | None, view: View) -> Response:
+        hide = self._hides(request)
+        data = told(view.data, self._secrets, hide_personal=hide and view.status < 400)
+        if wanted(request) == JSON:
+            return Response(json_text(data), view.status, media_type=JSON)
+        token = guard.form_token(request)
+        common = self._common(request.scope.get("root_path", ""), page, values(request.url.query))
+        person = None if page is None else self._acting(request)
+        text = (
+            environment()
+            .get_template(view.template)
+            .render(
+                {
+                    **common,
+                    **view.more,
+                    "data": data,
+                    "title": view.title,
+                    "person": person,
+                    "hides": hide,
+                    "form_token": token,
+                    "live": page is not None and _is_live(page, request),
+                }
+            )
+        )
+        answer = HTMLResponse(text.encode("utf-8", "backslashreplace"), view.status)
+        if guard.FORM not in request.cookies:
+            guard.set_cookie(answer, request, guard.FORM, token)
+        return answer
+
+    def _common(
+        self, root: str, page: Page | None, query: Mapping[str, Any], *, only_content: bool = False
+    ) -> dict[str, Any]:
+        return {
+            "only_content": only_content,
+            "root": root,
+            "page": page,
+            "pages": PAGES,
+            "query": dict(query),
+            "always_hides": self._hide,
+            "has_token": self._has_token,
+        }
+
+    def _hides(self, request: Request) -> bool:
+        return self._hide or request.cookies.get(guard.PERSONAL) == "hidden"
+
+    def _refused(self, request: Request, refusal: Refusal) -> Response:
+        error = {"code": refusal.code, "message": self._secrets.hidden(refusal.message)}
+        template = "login.html" if refusal.status == 401 else "error.html"
+        to = guard.path_of(request.scope) if request.method == "GET" else "/"
+        view = View(template, {"error": error}, error["message"], more={"to": to}, status=refusal.status)
+        answer = self._shown(request, None, view)
+        if refusal.status == 401:
+            answer.headers["www-authenticate"] = "Bearer"
+        return answer
+
+    async def _lost(self, request: Request, _: Exception) -> Response:
+        return self._refused(request, Refusal(404, "not_found", "there is no such page"))
+
+    async def _login(self, request: Request) -> Response:
+        """Show the form, or take the token and remember the browser."""
+        to = request.query_params.get("to", "/")
+        if request.method == "GET":
+            return self._shown(request, None, View("login.html", {}, "Token", more={"to": to}))
+        try:
+            form = await _form(request)
+        except Refusal as refusal:
+            return self._refused(request, refusal)
+        if not any(map(self._guard.is_token, form.get("token", ()))):
+            return self._refused(request, Refusal(401, "unauthorized", "that is not the token"))
+        answer = self._back(request, to)
+        guard.set_cookie(answer, request, guard.LOGIN, self._guard.login())
+        return answer
+
+    async def _personal(self, request: Request) -> Response:
+        """Hide personal data from this browser, or show it again."""
+        try:
+            form = await _form(request)
+        except Refusal as refusal:
+            return self._refused(request, refusal)
+        answer = self._back(request, form.get("to", ["/"])[0])
+        guard.set_cookie(answer, request, guard.PERSONAL, "hidden" if "hide" in form else "shown")
+        return answer
+
+    def _back(self, request: Request, to: str) -> Response:
+        """Return to a path of the inspector, and never to another site."""
+        inside = to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable()
+        return RedirectResponse(request.scope.get("root_path", "") + (to if inside else "/"), status_code=303)
+
+
+def wanted(request: Request) -> str:
+    """Return which of the contents is wanted: the first that the Accept header names, with the greatest weight."""
+    best, weight = HTML, 0.0
+    for part in request.headers.get("accept", "").split(","):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        found = next((_weight(text[2:]) for text in parameters if text.startswith("q=")), 1.0)
+        if kind in (JSON, HTML, EVENTS) and found > weight:
+            best, weight = kind, found
+    return best
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Return the status, code and text for an error of a page."""
+    if isinstance(error, StateError):
+        return Refusal(_status_of(error), error.code, str(error))
+    _log.exception("a page failed", exc_info=error)
+    return Refusal(500, "internal", f"a defect of this program: {type(error).__name__}; the log has more")
+
+
+def _status_of(error: StateError) -> int:
+    statuses = {NotFound: 404, InvalidValue: 400, Conflict: 409, BackendError: 503}
+    return next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _methods(routes: list[Route]) -> list[str]:
+    return ["POST" if route.acts else "GET" for route in routes]
+
+
+def _is_live(page: Page, request: Request) -> bool:
+    route = request.scope.get("route")
+    path = "" if route is None else route.path
+    return any(own.live and (own.path or "/") == path for own in page.routes)
+
+
+async def _form(request: Request) -> dict[str, list[str]]:
+    """Return what a form holds. Raises `Refusal` for one that is too large or that another site made."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > guard.MOST_FORM:
+            raise Refusal(413, "payload_too_large", f"a form has at most {guard.MOST_FORM} bytes")
+    form = values(body.decode("utf-8", "replace"))
+    guard.check_form_token(request, form.pop("form_token", ()))
+    return form

@@ -1,0 +1,162 @@
+"""Runs: a list with filters, and for each run what happened to it, on one axis of time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from lastlight_state import Page as Found
+from lastlight_state.errors import NotFound
+from lastlight_state.inspector import pictures
+from lastlight_state.inspector.page import Ask, Page, View
+from lastlight_state.inspector.pictures import Axis, Bar, Mark
+from lastlight_state.store import View as Moment
+from lastlight_state.workflows import RunFilter, WorkflowRun
+from lastlight_state.workflows.words import RUN_STATUSES, RunStatus
+
+page = Page("runs", "Runs", "/runs", "r")
+
+#: How many executions, events and others are on the axis of a run.
+MOST = 200
+#: Earlier than any run.
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@page.look()
+def listed(ask: Ask) -> View:
+    """Show a page of runs; with a text, the executions whose error or skill contains it."""
+    which = RunFilter(
+        statuses=cast("list[RunStatus]", ask.texts("status")) or None,  # a word that is none is refused below
+        workflow_names=ask.texts("workflow") or None,
+        repo=ask.text("repo"),
+        since=ask.moment("since"),
+    )
+    with ask.store.view() as moment:
+        w = moment.workflows
+        data: dict[str, Any] = {"workflows": w.lookups.names().items, "statuses": RUN_STATUSES}
+        if text := ask.text("error"):
+            found = w.lookups.search_errors(text, since=which.since or BEGINNING, **ask.part)
+            data |= {"runs": None, "count": None, "errors": found}
+        else:
+            filters = {field.name: getattr(which, field.name) for field in fields(which) if field.name != "trigger_id"}
+            data |= {"runs": w.runs.list(**filters, **ask.part), "count": w.lookups.count(which), "errors": None}
+    return View("runs.html", data, "Runs")
+
+
+def _mark(ask: Ask) -> Hashable:
+    """Return what changes with every change of a run."""
+    run_id = ask.path["run_id"]
+    with ask.store.view() as moment:
+        run = moment.workflows.runs.get(run_id)
+        newest = moment.workflows.executions.list(run_id=run_id, limit=1).items
+        seqs = moment.journal.events.latest_seq(run_id), moment.journal.signals.latest_seq(run_id)
+    return run.model_dump_json(), *(one.model_dump_json() for one in newest), seqs
+
+
+@page.look("/{run_id}", live=True, mark=_mark)
+def one(ask: Ask) -> View:
+    """Show a run with everything that belongs to it."""
+    run_id = ask.path["run_id"]
+    with ask.store.view() as moment:
+        w, run = moment.workflows, moment.workflows.runs.get(run_id)
+        data: dict[str, Any] = {
+            "run": run,
+            "state": w.health.get_state(run_id),
+            "holder": w.claims.find(run_id),
+            "usage": w.usage.for_run(run_id),
+            "transitions": w.lookups.list_transitions(run_id, order="oldest", limit=MOST),
+            "executions": w.executions.list(run_id=run_id, limit=MOST),
+            "nodes": w.nodes.list(run_id, limit=MOST),
+            "gates": w.approvals.list_for_run(run_id, limit=MOST),
+            "requests": w.human_requests.list_for_run(run_id, limit=MOST),
+            "signals": moment.journal.signals.list(run_id, limit=MOST),
+            "events": moment.journal.events.list(run_id, limit=MOST),
+            "tool_calls": moment.journal.tool_calls.list(run_id, limit=MOST),
+            "frames": moment.journal.frames.list(run_id),
+            "ancestors": w.lookups.list_ancestors(run_id, limit=20)[1:],
+            "children": w.lookups.list_children(run_id),
+            **_tables(moment, run_id),
+        }
+    return View("run.html", data, f"Run {run_id}", more={"axis": _axis(ask, run, data)})
+
+
+@page.look("/{run_id}/timeline", live=True, mark=_mark)
+def timeline(ask: Ask) -> View:
+    """Show everything that happened to a run, line by line."""
+    run_id = ask.path["run_id"]
+    found = ask.store.maintenance.timeline.list(run_id, **ask.part)
+    return View("timeline.html", {"run_id": run_id, "timeline": found}, f"Timeline of {run_id}")
+
+
+@page.look("/{run_id}/executions/{execution_id}")
+def execution(ask: Ask) -> View:
+    """Show an execution of a run with its text."""
+    w, key = ask.store.workflows, ask.path["execution_id"]
+    data = {"execution": w.executions.get(key), "output": w.executions.find_output(key)}
+    return View("execution.html", data, f"Execution {key}")
+
+
+@page.look("/{run_id}/frames/{frame_no}")
+def frame(ask: Ask) -> View:
+    """Show a frame of a run, and what changed since the one before."""
+    run_id, number = ask.path["run_id"], _frame_no(ask)
+    frames = ask.store.journal.frames
+    newest, found = frames.find_latest(run_id), frames.get(run_id, number)
+    try:
+        changes = frames.diff(run_id, number - 1, number) if number else None
+    except NotFound:  # it is the first that is kept
+        changes = None
+    data = {
+        "run_id": run_id,
+        "frame": found,
+        "changes": changes,
+        "last": None if newest is None else newest.frame_no,
+    }
+    return View("frame.html", data, f"Frame {number} of {run_id}")
+
+
+def _frame_no(ask: Ask) -> int:
+    text = ask.path["frame_no"]
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+
+
+def _tables(moment: Moment, run_id: str) -> dict[str, Any]:
+    """Return the revisions of a run's input, and the rows of its outputs by table."""
+    outputs = moment.outputs
+    found = {}
+    for table in outputs.catalog.list(limit=MOST):
+        rows: Found[Any] = outputs.results.load(table.key, run_id, limit=MOST)
+        if rows.items:
+            found[table.key] = rows
+    return {"input": outputs.inputs.find(run_id), "inputs": outputs.inputs.list(run_id), "outputs": found}
+
+
+def _axis(ask: Ask, run: WorkflowRun, data: dict[str, Any]) -> Axis | None:
+    now = run.finished_at or ask.clock.now()
+    return pictures.axis(list(_bars(data)), list(_marks(run, data)), now)
+
+
+def _bars(data: dict[str, Any]) -> Iterator[Bar]:
+    for done in reversed(data["executions"].items):
+        lane = done.skill if done.node_id is None else f"{done.node_id} ({done.iteration})"
+        yield Bar(lane, done.started_at, done.finished_at, done.outcome, f"{done.skill}: {done.outcome}")
+    for gate in data["gates"].items:
+        yield Bar("gates", gate.asked_at, gate.answered_at, gate.status, f"{gate.gate}: {gate.status}")
+    for request in data["requests"].items:
+        text = f"{request.node_id}: {request.status}"
+        yield Bar("requests", request.asked_at, request.answered_at, request.status, text)
+
+
+def _marks(run: WorkflowRun, data: dict[str, Any]) -> Iterator[Mark]:
+    for change in data["transitions"].items:
+        yield Mark("status", change.at, change.to_status, f"{change.to_status}: {change.reason}")
+    for phase in run.phase_history:
+        if phase.at is not None:
+            kind = "failed" if phase.success is False else "succeeded"
+            yield Mark("phases", phase.at, kind, phase.phase)
+    for signal in data["signals"].items:
+        yield Mark("signals", signal.received_at, "signal", signal.signal_name)
+    for happened in data["events"].items:
+        yield Mark("events", happened.occurred_at, "event", happened.type)

@@ -1,0 +1,96 @@
+"""Pictures as numbers: where things stand on an axis of time. Templates draw them as SVG, beside a table of the same.
+
+All positions are in a box that is 1000 wide; the browser scales it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+WIDTH = 1000
+#: Where the lanes begin, right of their names, and how high one is.
+LEFT, LANE = 190, 22
+#: How narrow a bar may become.
+LEAST = 3.0
+#: The most lanes and marks of a picture: more are in the table alone.
+MOST_LANES, MOST_MARKS = 40, 400
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Something that lasted. ``end`` is None while it lasts; ``kind`` decides its colour."""
+
+    lane: str
+    start: datetime
+    end: datetime | None
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened at one moment."""
+
+    lane: str
+    at: datetime
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A bar or mark with its place."""
+
+    x: float
+    y: float
+    width: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A picture: lanes with their names, what is in them, ticks with their times, and what was left out."""
+
+    height: int
+    lanes: list[tuple[float, str]] = field(default_factory=list)
+    bars: list[Drawn] = field(default_factory=list)
+    marks: list[Drawn] = field(default_factory=list)
+    ticks: list[tuple[float, datetime]] = field(default_factory=list)
+    left_out: int = 0
+
+
+def axis(bars: Sequence[Bar], marks: Sequence[Mark], now: datetime) -> Axis | None:
+    """Return the picture of what lasted and happened. None without anything."""
+    times = [*(bar.start for bar in bars), *(bar.end or now for bar in bars), *(mark.at for mark in marks)]
+    if not times:
+        return None
+    first, last = min(times), max(times)
+    span = max((last - first).total_seconds(), 0.001)
+    names = list(dict.fromkeys([*(bar.lane for bar in bars), *(mark.lane for mark in marks)]))[:MOST_LANES]
+    places = {name: number * LANE for number, name in enumerate(names)}
+
+    def x(at: datetime) -> float:
+        return round(LEFT + (WIDTH - LEFT - 10) * (at - first).total_seconds() / span, 1)
+
+    shown_marks = [mark for mark in marks if mark.lane in places][:MOST_MARKS]
+    shown_bars = [bar for bar in bars if bar.lane in places][:MOST_MARKS]
+    return Axis(
+        height=len(names) * LANE + 24,
+        lanes=[(places[name], name) for name in names],
+        bars=[_bar(bar, places[bar.lane], x(bar.start), x(max(bar.end or now, bar.start))) for bar in shown_bars],
+        marks=[Drawn(x(mark.at), places[mark.lane], 0, mark.kind, mark.text) for mark in shown_marks],
+        ticks=_ticks(first, last, x(first), x(last)),
+        left_out=len(bars) + len(marks) - len(shown_bars) - len(shown_marks),
+    )
+
+
+def _bar(bar: Bar, y: float, start: float, end: float) -> Drawn:
+    return Drawn(start, y, max(round(end - start, 1), LEAST), bar.kind, bar.text)
+
+
+def _ticks(first: datetime, last: datetime, left: float, right: float) -> list[tuple[float, datetime]]:
+    parts: Iterable[int] = range(5 if last > first else 1)
+    return [(round(left + (right - left) * part / 4, 1), first + (last - first) * part / 4) for part in parts]

@@ -1,0 +1,177 @@
+"""From data to what is sent: JSON types without secrets, templates that escape everything, and their filters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import cache
+from typing import Any
+from urllib.parse import quote, unquote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lastlight_state import codec
+from lastlight_state.plain import plain, printable, printable_json
+from lastlight_state.redaction import Secrets
+
+#: What stands in place of personal data.
+HIDDEN = "(hidden)"
+#: The fields that name a person.
+NAMES = frozenset(
+    "actor answered_by by cancel_requested_by consumed_by created_by owner_user person received_by recipient "
+    "requested_by sender triggered_by updated_by user user_id user_name username".split()
+)
+#: The fields that hold what a person wrote, or was asked.
+WRITINGS = frozenset(
+    "answer body cancel_reason content context error error_detail input messages metadata output payload prompt reason "
+    "request response scratch snippet summary text title tree value xml".split()
+)
+PERSONAL = NAMES | WRITINGS
+#: Characters of an id that a list shows.
+SHORT_ID = 13
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def told(data: Any, secrets: Secrets, *, hide_personal: bool) -> Any:
+    """Return the data as JSON types without secrets, and if wanted without personal data."""
+    return _told(plain(data), secrets, hide_personal)
+
+
+def json_text(data: Any) -> bytes:
+    """Return the JSON text of what is `told`."""
+    return printable_json(codec.dump_line(data)[:-1].decode("utf-8", "backslashreplace")).encode() + b"\n"
+
+
+def _told(value: Any, secrets: Secrets, hide: bool) -> Any:
+    if isinstance(value, str):
+        return secrets.hidden(value)
+    if isinstance(value, Mapping):
+        return {secrets.hidden(str(key)): _field(str(key), part, secrets, hide) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_told(part, secrets, hide) for part in value]
+    return value
+
+
+def _field(name: str, value: Any, secrets: Secrets, hide: bool) -> Any:
+    if hide and name in PERSONAL and value not in (None, "", [], {}):
+        return HIDDEN
+    return _told(value, secrets, hide)
+
+
+class _Templates(Environment):
+    """Templates in which ``data.items`` is what the data holds under that name, and never a method of the dict."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates. What they print is escaped, and its control characters are shown."""
+    made = _Templates(
+        loader=PackageLoader("lastlight_state.inspector"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    return made
+
+
+def _harmless(value: Any) -> Any:
+    """Return a text without control characters but for tabs and ends of lines; what is not there is nothing."""
+    if value is None:
+        return ""
+    if type(value) is not str:
+        return value
+    if value.isprintable():
+        return value
+    lines = value.replace("\r\n", "\n").split("\n")
+    shown = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
+    return shown.encode("utf-8", "backslashreplace").decode()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHORT_ID + 3 else f"{text[:SHORT_ID]}…"
+
+
+def _time(text: str | None) -> Markup | str:
+    """Return a moment as an element: UTC as text and on hover, which a script makes local."""
+    if text is None:
+        return ""
+    shown = f"{text[:10]} {text[11:19]}"
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(text, text, shown)
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+def _size(count: int | None) -> str:
+    if count is None:
+        return ""
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{count} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def _money(text: Any) -> str:
+    """Return an amount of dollars: exact up to four digits behind the point, more where it has less than a cent."""
+    if text in (None, HIDDEN):
+        return ""
+    amount = Decimal(str(text))
+    return f"${amount:,.2f}" if amount == 0 or abs(amount) >= Decimal("0.01") else f"${amount.normalize():f}"
+
+
+def _duration(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return ""
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _pretty(value: Any) -> str:
+    """Return a value as indented JSON; a text as it is."""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def segment(text: Any) -> str:
+    """Return the text as one segment of a path: what is not a letter or digit as ``~`` and two hexadecimal digits.
+
+    Percents would be decoded on the way, and a slash or two dots would then be part of the path.
+    """
+    quoted = quote(str(text), safe="", errors="replace").replace("~", "%7E").replace("%", "~")
+    return quoted if quoted.strip(".") else quoted.replace(".", "~2E")
+
+
+def of_segment(part: str) -> str:
+    """Return the text of a segment."""
+    return unquote(part.replace("~", "%"))
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    """Return the query of an address, without what is empty."""
+    return urlencode({name: value for name, value in values.items() if value not in (None, "", [])}, doseq=True)
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "duration": _duration,
+    "money": _money,
+    "number": _number,
+    "pretty": _pretty,
+    "query": _query,
+    "segment": segment,
+    "short": _short,
+    "size": _size,
+    "time": _time,
+}

@@ -1,0 +1,154 @@
+"""Who may look: tokens, hosts, origins of forms, headers, and what is never shown."""
+
+from __future__ import annotations
+
+import pytest
+from inspector.test_pages import JSON, token_of
+from starlette.testclient import TestClient
+
+from lastlight_state import InvalidValue, StateStore
+from lastlight_state.inspector import inspector
+from lastlight_state.testing import Database
+
+TOKEN = "a-token-of-this-test"
+HERE = {"origin": "http://testserver"}
+
+
+@pytest.fixture
+def guarded(filled: StateStore) -> TestClient:
+    """Return a browser in front of an inspector with a token."""
+    return TestClient(inspector(filled, token=TOKEN))
+
+
+@pytest.mark.parametrize("address", ["/", "/runs", "/runs/home", "/elsewhere", "/personal"])
+def test_without_the_token_nothing_is_shown(guarded: TestClient, address: str) -> None:
+    """inspector IN-10."""
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "lastlight_login=wrong"}):
+        page, data = guarded.get(address, headers=headers), guarded.get(address, headers=JSON | headers)
+        assert (page.status_code, data.status_code) == (401, 401)
+        assert data.json() == {"error": {"code": "unauthorized", "message": "the token is needed"}}
+        assert "wf-0" not in page.text
+        assert page.headers["www-authenticate"] == "Bearer"
+
+
+def test_the_token_is_taken_as_a_header(guarded: TestClient) -> None:
+    """inspector IN-10."""
+    assert guarded.get("/", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_the_token_is_asked_for_once(guarded: TestClient) -> None:
+    """inspector IN-10: then a cookie that is not the token lets the browser in, back to where it wanted to go."""
+    asked = guarded.get("/runs")
+    assert 'action="/login?to=%2Fruns"' in asked.text
+    form = {"form_token": guarded.cookies["lastlight_form"]}
+    wrong = guarded.post("/login?to=/runs", data={**form, "token": "guess"}, headers=HERE)
+    assert wrong.status_code == 401
+    right = guarded.post("/login?to=/runs", data={**form, "token": TOKEN}, headers=HERE, follow_redirects=False)
+    assert (right.status_code, right.headers["location"]) == (303, "/runs")
+    cookie = next(value for value in right.headers.get_list("set-cookie") if value.startswith("lastlight_login"))
+    assert TOKEN not in cookie
+    assert {"httponly", "samesite=strict", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
+    assert guarded.get("/runs").status_code == 200
+
+
+@pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example/", "/\\evil.example", "runs", "/\n/evil"])
+def test_after_the_token_nobody_is_sent_elsewhere(guarded: TestClient, to: str) -> None:
+    """inspector IN-10."""
+    guarded.get("/")
+    form = {"form_token": guarded.cookies["lastlight_form"], "token": TOKEN}
+    answer = guarded.post("/login", params={"to": to}, data=form, headers=HERE, follow_redirects=False)
+    assert answer.headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}],
+    ids=["none", "foreign", "null", "cross-site"],
+)
+def test_a_form_of_another_origin_is_refused(filled: StateStore, headers: dict[str, str]) -> None:
+    """inspector IN-11."""
+    client = TestClient(inspector(filled))
+    form = {"form_token": token_of(client), "hide": "1"}
+    answer = client.post("/personal", data=form, headers=headers | JSON)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
+
+
+@pytest.mark.parametrize("token", [None, "", "guess"])
+def test_a_form_without_the_token_of_the_browser_is_refused(filled: StateStore, token: str | None) -> None:
+    """inspector IN-11: also one of the same origin."""
+    client = TestClient(inspector(filled))
+    for _ in range(2):  # without a cookie, and with one
+        form = {"hide": "1"} | ({} if token is None else {"form_token": token})
+        answer = client.post("/personal", data=form, headers=HERE | JSON)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_form")
+        client.get("/")
+
+
+def test_a_form_has_a_greatest_size(filled: StateStore) -> None:
+    """inspector IN-11."""
+    client = TestClient(inspector(filled))
+    form = {"form_token": token_of(client), "hide": "x" * 1_100_000}
+    assert client.post("/personal", data=form, headers=HERE).status_code == 413
+
+
+def test_it_answers_to_its_names_alone(filled: StateStore) -> None:
+    """inspector IN-12: a name of another machine that was made to lead here shows nothing."""
+    app = inspector(filled, hosts={"localhost", "127.0.0.1", "::1"})
+    for host, status in (
+        ("localhost", 200),
+        ("LOCALHOST:8765", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8765", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example:8765", 421),
+        ("localhost@evil.example", 421),
+        ("[", 421),
+        ("", 421),
+    ):
+        assert TestClient(app).get("/", headers={"host": host}).status_code == status, host
+
+
+@pytest.mark.parametrize("address", ["/", "/assets/script.js", "/runs/nobody", "/login"])
+def test_every_answer_binds_the_browser(filled: StateStore, address: str) -> None:
+    """inspector IN-2."""
+    headers = TestClient(inspector(filled)).get(address).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["cache-control"] == "no-store"
+
+
+def test_only_those_may_act_for_whom_it_is_switched_on(filled: StateStore) -> None:
+    """inspector IN-13."""
+    with pytest.raises(InvalidValue, match="person"):
+        inspector(filled, acting=True)
+    with pytest.raises(InvalidValue, match="token"):
+        inspector(filled, token=" ")
+
+
+def test_a_store_that_only_reads_cannot_be_acted_on(fresh_database: Database) -> None:
+    """inspector IN-13."""
+    with pytest.raises(InvalidValue, match="reading only"):
+        inspector(fresh_database.open(read_only=True), acting=True, person="ana")
+
+
+def test_passwords_and_the_token_are_never_shown(fresh_database: Database) -> None:
+    """inspector IN-14: also where somebody stored them."""
+    store = fresh_database.open()
+    url = "postgresql://app:swordfish-1@db.internal/agents"
+    store.outputs.inputs.ensure(_run(store), {"url": url, "told": f"the token is {TOKEN}", url: 1})
+    client = TestClient(inspector(store, token=TOKEN), headers={"authorization": f"Bearer {TOKEN}"})
+    for text in (client.get("/runs/r").text, client.get("/runs/r", headers=JSON).text):
+        assert "swordfish-1" not in text
+        assert TOKEN not in text
+        assert "postgresql://app:***@db.internal/agents" in text
+
+
+def _run(store: StateStore) -> str:
+    from lastlight_state.workflows import RunOptions, Trigger
+
+    trigger = Trigger("t", type="cli")
+    return store.workflows.runs.create("w", trigger=trigger, phase="p", options=RunOptions(id="r")).id

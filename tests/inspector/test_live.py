@@ -1,0 +1,154 @@
+"""Live pages: what they are sent, and that many cost the database what one costs."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+from starlette.testclient import TestClient
+from support.inspector.live import Subscriber, run, subscribed, until
+from support.sent import Sent, recorded
+
+from lastlight_state import BackendUnavailable, StateStore, View
+from lastlight_state.inspector import app as application, inspector
+from lastlight_state.inspector.live import MOST_TOPICS, Topics
+from lastlight_state.inspector.pages import now
+from lastlight_state.testing import Database
+from lastlight_state.workflows import RunOptions, Trigger
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look every twentieth of a second."""
+    monkeypatch.setattr(application, "Topics", partial(Topics, every=0.05, sign=0.2))
+
+
+def started(store: StateStore, run_id: str) -> None:
+    store.workflows.runs.create("w", trigger=Trigger("t", type="cli"), phase="p", options=RunOptions(id=run_id))
+
+
+def test_what_happens_reaches_every_open_page(fresh_database: Database) -> None:
+    """inspector IN-20: as HTML of the content, and again only when it has changed."""
+    store = fresh_database.open()
+
+    async def work() -> None:
+        async with subscribed(inspector(store), "/", 3) as browsers:
+            await until(lambda: all(browser.events for browser in browsers))
+            await asyncio.sleep(0.3)
+            assert [len(browser.events) for browser in browsers] == [1, 1, 1]
+            await asyncio.to_thread(started, store, "the-new-run")
+            await until(lambda: all(len(browser.events) == 2 for browser in browsers))
+            assert all("the-new-run" in browser.events[1] for browser in browsers)
+            assert "<html" not in browsers[0].events[1]
+
+    run(work())
+
+
+def test_a_hundred_open_pages_cost_the_database_what_one_costs(fresh_database: Database) -> None:
+    """inspector IN-21: looks are counted by their statements; without a page there is none."""
+
+    async def looked(store: StateStore, sent: Sent, number: int) -> int:
+        async with subscribed(inspector(store), "/", number) as browsers:
+            await until(lambda: all(browser.events for browser in browsers))
+            sent.clear()
+            await asyncio.sleep(1)
+            return sum("approvals" in statement for statement in sent)
+
+    async def work() -> None:
+        with recorded(fresh_database) as (store, sent):
+            alone, together = await looked(store, sent, 1), await looked(store, sent, 100)
+            assert alone > 0
+            assert together <= alone * 2  # the machine may be slower, and the other way round
+            await asyncio.sleep(0.2)
+            sent.clear()
+            await asyncio.sleep(0.3)
+            assert sent == []
+
+    run(work())
+
+
+def test_a_run_is_read_again_only_when_its_mark_has_changed(fresh_database: Database) -> None:
+    """inspector IN-21."""
+
+    async def work() -> None:
+        with recorded(fresh_database) as (store, sent):
+            started(store, "r")
+            async with subscribed(inspector(store), "/runs/r") as [browser]:
+                await until(lambda: bool(browser.events))
+                sent.clear()
+                await until(lambda: len(sent) > 20)
+                assert not any("run_frames" in statement for statement in sent)
+                await asyncio.to_thread(store.workflows.runs.finish, "r", "succeeded")
+                await until(lambda: len(browser.events) == 2)
+                assert "succeeded" in browser.events[1]
+
+    run(work())
+
+
+@pytest.mark.logs("a live page could not be made again")
+def test_a_page_stays_while_the_database_is_away(fresh_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """inspector IN-20: and goes on when it is back."""
+    store = fresh_database.open()
+    away = False
+
+    def counts(moment: View) -> dict[str, object]:
+        if away:
+            raise BackendUnavailable("gone", reason="unreachable")
+        return counted(moment)
+
+    counted = now._counts
+    monkeypatch.setattr(now, "_counts", counts)
+
+    async def work() -> None:
+        nonlocal away
+        async with subscribed(inspector(store), "/") as [browser]:
+            await until(lambda: bool(browser.events))
+            away = True
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(started, store, "meanwhile")
+            away = False
+            await until(lambda: len(browser.events) == 2)
+            assert "meanwhile" in browser.events[1]
+
+    run(work())
+
+
+def test_only_so_many_different_pages_are_live(sqlite_database: Database) -> None:
+    """inspector IN-22: those beyond are refused, and are shown like any other page."""
+    store = sqlite_database.open()
+
+    async def work() -> None:
+        app = inspector(store)
+        async with subscribed(app, "/?n=0", 2) as first:
+            await until(lambda: all(browser.status == 200 for browser in first))
+            others: list[Subscriber] = []
+            contexts = [subscribed(app, f"/?n={n}") for n in range(1, MOST_TOPICS + 1)]
+            for context in contexts:
+                [browser] = await context.__aenter__()
+                await until(lambda browser=browser: browser.status == 503 or bool(browser.events))  # type: ignore[misc]
+                others.append(browser)
+            assert [browser.status for browser in others] == [200] * (MOST_TOPICS - 1) + [503]
+            for context in contexts:
+                await context.__aexit__(None, None, None)
+
+    run(work())
+
+
+def test_a_page_that_is_not_live_says_so(filled: StateStore) -> None:
+    """inspector IN-22."""
+    answer = TestClient(inspector(filled)).get("/runs", headers={"accept": "text/event-stream"})
+    assert answer.status_code == 406
+
+
+@pytest.mark.logs("a page failed")
+def test_a_defect_is_a_page_and_is_logged(filled: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """inspector IN-3: the page does not tell more than its kind."""
+
+    def fails(_: object) -> None:
+        raise ZeroDivisionError("secret of the program")
+
+    monkeypatch.setattr(now, "_counts", fails)
+    answer = TestClient(inspector(filled)).get("/")
+    assert (answer.status_code, "ZeroDivisionError" in answer.text) == (500, True)
+    assert "secret of the program" not in answer.text
