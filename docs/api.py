@@ -21,6 +21,7 @@ PACKAGES = (
     "lastlight_state.messaging",
     "lastlight_state.conversations",
     "lastlight_state.checkpoints",
+    "lastlight_state.states",
     "lastlight_state.journal",
     "lastlight_state.outputs",
     "lastlight_state.agent_log",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lastlight_state.outputs import Outputs
     from lastlight_state.receipts import Receipts
     from lastlight_state.schedules import Schedules
+    from lastlight_state.states import States
     from lastlight_state.workflows import Claim, Workflows
 
 
@@ -43,6 +44,8 @@ class Domains(Face):
     conversations: Part[Conversations] = Part("lastlight_state.conversations.Conversations")
     #: States of threads, one after the other, in bytes that only the caller can read.
     checkpoints: Part[Checkpoints] = Part("lastlight_state.checkpoints.Checkpoints")
+    #: Values by scope and key.
+    states: Part[States] = Part("lastlight_state.states.States")
 
 
 class Transaction(Domains):

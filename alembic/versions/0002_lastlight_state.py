@@ -333,6 +333,7 @@ _TIMES = {
     "session_changes": "at",
     "checkpoint_threads": "created_at updated_at expires_at",
     "checkpoints": "created_at",
+    "states": "created_at updated_at expires_at",
 }
 
 
@@ -652,7 +653,7 @@ def upgrade() -> None:
     _session_changes()
     _vectors()
     _exchange()
-    _checkpoints()
+    _checkpoints_and_states()
     _indexes(on_postgres)
     for statement in POSTGRES if on_postgres else SQLITE:
         op.execute(statement)
@@ -1463,9 +1464,10 @@ def _deliveries() -> None:
     )
 
 
-def _checkpoints() -> None:
+def _checkpoints_and_states() -> None:
     _threads_and_checkpoints()
     _values_and_writes()
+    _states()
 
 
 def _threads_and_checkpoints() -> None:
@@ -1541,6 +1543,25 @@ def _values_and_writes() -> None:
 # end updates in place: there an index holds the order alone.
 
 
+def _states() -> None:
+    op.create_table(
+        "states",
+        sa.Column("id", TEXT, nullable=False),
+        sa.Column("scope", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("key", TEXT, nullable=False),
+        sa.Column("version", TEXT, nullable=False),
+        sa.Column("created_at", TIME, nullable=False),
+        sa.Column("updated_at", TIME, nullable=False),
+        sa.Column("expires_at", TIME),
+        sa.Column("user", TEXT),
+        sa.Column("value", JSON),
+        sa.Column("body", BYTES),
+        sa.PrimaryKeyConstraint("id", name="pk_states"),
+        sa.UniqueConstraint("scope", "key", name="uq_states_scope_key"),
+        comment="lastlight_state: values by scope and key, JSON or bytes",
+    )
+
+
 def _indexes(on_postgres: bool) -> None:
     _of_runs()
     _of_executions()
@@ -1557,6 +1578,7 @@ def _indexes(on_postgres: bool) -> None:
     _of_the_cache()
     _of_conversations()
     _of_checkpoints()
+    _index("ix_states_expiry", "states", "expires_at", "expires_at IS NOT NULL")
     if not on_postgres:
         _covering_lists_of_live_runs()
         _covering_lists_of_questions()

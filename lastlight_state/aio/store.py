@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lastlight_state.aio.receipts import AsyncReceipts
     from lastlight_state.aio.run_log import AsyncRunLog
     from lastlight_state.aio.schedules import AsyncSchedules
+    from lastlight_state.aio.states import AsyncStates
     from lastlight_state.aio.workflows import AsyncWorkflows
     from lastlight_state.workflows import Claim, Driven
 
@@ -85,6 +86,9 @@ class AsyncDomains:
 
     #: States of threads, one after the other, in bytes that only the caller can read.
     checkpoints: Part[AsyncCheckpoints] = Part("lastlight_state.aio.checkpoints.AsyncCheckpoints")
+
+    #: Values by scope and key.
+    states: Part[AsyncStates] = Part("lastlight_state.aio.states.AsyncStates")
 
 
 class AsyncTransaction(AsyncDomains):

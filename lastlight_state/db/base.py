@@ -47,6 +47,7 @@ RESERVED_NAMES = frozenset(
         "vectors",
         "vector_namespaces",
         "checkpoints",
+        "states",
         "tombstones",
         "import_ledger",
         "copy_progress",

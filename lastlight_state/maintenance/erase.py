@@ -1,8 +1,8 @@
 """Erase: takes one person out of conversations and chats, with a dry run and a receipt that does not name the person.
 
 Chats of connectors are deleted with their messages, inboxes of the exchange with their deliveries, threads of
-checkpoints whole, and chunks with what they are of. Conversations and the executions of their agents keep their rows:
-their texts are emptied, and conversations forget whose they were.
+checkpoints and states whole, and chunks with what they are of. Conversations and the executions of their agents keep
+their rows: their texts are emptied, and conversations forget whose they were.
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ class Found(NamedTuple):
     agent_sessions: list[str]
     transitions: list[str]
     threads: list[str]
+    states: list[str]
 
 
 #: Does one transaction's part of the work, and returns the rows by table.
@@ -170,9 +171,9 @@ class Erase(Repository):
         declared personal, the user above all; a branch without a user is of the user of its session. Chunks of these
         messages, sessions and branches are removed. Changes of status that the person made, and those of the person's
         sessions and branches, lose actor, reason and evidence. Chats of the person are removed with their messages, and
-        so are threads of checkpoints, the inbox in the exchange and the memberships in channels. Executions of the
-        agent sessions behind these chats and sessions lose their texts, unless another user has the agent session, too;
-        log files are not touched. What stands in a held session stays.
+        so are threads of checkpoints, states, the inbox in the exchange and the memberships in channels. Executions of
+        the agent sessions behind these chats and sessions lose their texts, unless another user has the agent session,
+        too; log files are not touched. What stands in a held session stays.
 
         Works in short transactions, but for the inbox, which is emptied in one, however many deliveries it has; doing
         it again goes on where it was interrupted. The receipt has counts and a digest of the name. Raises `Conflict`
@@ -215,15 +216,15 @@ def _found(unit: Unit, person: str) -> Found:
         sorted(behind),
         transitions.of(unit, person),
         threads.of(unit, person),
+        threads.states_of(unit, person),
     )
 
 
 def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
     """Return the messages that these sessions hold or point to."""
+    held = {row["order_id"] for row in rows(unit, ORDERS, sessions)}
     found = {row["key"] for row in rows(unit, POINTED, sessions)}
-    for order in {row["order_id"] for row in rows(unit, ORDERS, sessions)}:
-        found.update(row["message_id"] for row in links(unit, order))
-    return found
+    return found.union(*({row["message_id"] for row in links(unit, order)} for order in held))
 
 
 def _parted(
@@ -251,10 +252,8 @@ def _parted(
 
 def _planned(unit: Unit, person: str) -> ErasePlan:
     found = _found(unit, person)
-    counts = Counter(
-        {"sessions": len(found.free), "branches": len(found.branches), "messaging_sessions": len(found.chats)}
-    )
-    counts["session_transitions"] = len(found.transitions)
+    counts = Counter(sessions=len(found.free), branches=len(found.branches), messaging_sessions=len(found.chats))
+    counts.update(session_transitions=len(found.transitions), states=len(found.states))
     counts["progressions"] = orders.counted(unit, person)
     counts += inboxes.counted(unit, person) + threads.counted(unit, found.threads)
     counts["executions"] = executions.counted(unit, executions.own(unit, found.agent_sessions, person))
@@ -286,6 +285,7 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
         yield partial(_chats, person, found.chats[first : first + CHATS_AT_ONCE])
     yield from (partial(threads.remove, person, key) for key in found.threads)
+    yield from (partial(threads.remove_states, person, ids) for ids in chunks(found.states))
 
 
 def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:

@@ -21,6 +21,7 @@ from lastlight_state.schedules import (
     models as schedules_models,
     reactions as schedules_reactions,
 )
+from lastlight_state.states import models as states_models
 from lastlight_state.workflows import (
     guards as workflows_guards,
     indexes as workflows_indexes,
@@ -50,6 +51,7 @@ DECLARED_BY = (
     conversations_guards,
     conversations_views,
     checkpoints_models,
+    states_models,
 )
 
 #: Every table and index of the central schema.

@@ -15,7 +15,7 @@ public(
         "CronScheduleModel ExecutionModel HumanRequestModel MessageModel MessageTypeModel "
         "MessagingMessageModel MessagingSessionModel ProgressionLinkModel ProgressionModel RunEventModel "
         "RunFrameModel RunInputModel RunLoopModel RunNodeModel RunSignalModel RunTransitionModel "
-        "SandboxModel ScoreModel SessionModel SessionTransitionModel ToolCallModel WorkflowApprovalModel "
-        "WorkflowOverrideModel WorkflowRunModel",
+        "SandboxModel ScoreModel SessionModel SessionTransitionModel StateModel ToolCallModel "
+        "WorkflowApprovalModel WorkflowOverrideModel WorkflowRunModel",
     },
 )

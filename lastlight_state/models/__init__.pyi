@@ -8,6 +8,7 @@ from lastlight_state.journal import models as _journal
 from lastlight_state.messaging import models as _messaging
 from lastlight_state.outputs import models as _outputs
 from lastlight_state.schedules import models as _schedules
+from lastlight_state.states import models as _states
 from lastlight_state.workflows import models as _workflows
 
 class WorkflowRunModel(_workflows.WorkflowRunModel):
@@ -113,6 +114,7 @@ class WorkflowOverrideModel(_workflows.WorkflowOverrideModel): ...
 class MessageTypeModel(_conversations.MessageTypeModel): ...
 class ProgressionModel(_conversations.ProgressionModel): ...
 class ProgressionLinkModel(_conversations.ProgressionLinkModel): ...
+class StateModel(_states.StateModel): ...
 
 __all__ = [
     "BranchModel",
@@ -140,6 +142,7 @@ __all__ = [
     "ScoreModel",
     "SessionModel",
     "SessionTransitionModel",
+    "StateModel",
     "ToolCallModel",
     "WorkflowApprovalModel",
     "WorkflowOverrideModel",

@@ -29,6 +29,7 @@ from lastlight_state.models.reading import only_read
 from lastlight_state.models.relations import leads_to, ordered_by, owns
 from lastlight_state.outputs.models import RunInputModel
 from lastlight_state.schedules.models import CronFireModel, CronOverrideModel, CronScheduleModel
+from lastlight_state.states.models import StateModel
 from lastlight_state.workflows.models import (
     ExecutionModel,
     HumanRequestModel,
@@ -127,6 +128,7 @@ only_read(CronFireModel, "schedules.fires.create", "schedules.fires.finish", _pr
 
 only_read(CheckpointThreadModel, "checkpoints.put", "checkpoints.expire", "checkpoints.delete")
 only_read(CheckpointModel, "checkpoints.put", None, "checkpoints.keep_latest checkpoints.delete_runs")
+only_read(StateModel, "states.put states.merge", "states.put states.merge", "states.remove states.clear")
 
 only_read(
     SessionModel,

@@ -7,7 +7,7 @@ from typing import Any
 
 from support.docs.pages import ROOT
 
-from lastlight_state.aio import checkpoints, journal, messaging, schedules, workflows
+from lastlight_state.aio import checkpoints, journal, messaging, schedules, states, workflows
 from lastlight_state.aio.forward import Face, Forward
 
 FACES: dict[str, type[Face[Any]]] = {
@@ -28,6 +28,7 @@ FACES: dict[str, type[Face[Any]]] = {
     "frames": journal.AsyncFrames,
     "tool_calls": journal.AsyncToolCalls,
     "checkpoints": checkpoints.AsyncCheckpoints,
+    "states": states.AsyncStates,
     "sandboxes": journal.AsyncSandboxes,
 }
 

@@ -84,6 +84,7 @@ def _fill(store: StateStore, now: datetime) -> None:
         _fill_chats_and_crons(store, n)
         _fill_conversations(store, n)
         _fill_checkpoints(store, n)
+        _fill_states(store, n)
 
 
 def _fill_journal(store: StateStore, n: int) -> None:
@@ -138,6 +139,11 @@ def _fill_checkpoints(store: StateStore, n: int) -> None:
         step = NewCheckpoint(f"step-{n}", kept, {"a": f"{n}"}, {"a": Content("json", b"%d" % n)}, metadata={"n": n})
         c.put(thread, step, user="ana")
         c.put_writes(thread, f"step-{n}", "task", [NewWrite(0, "a", kept)])
+
+
+def _fill_states(store: StateStore, n: int) -> None:
+    store.states.put(f"key-{n}", {"n": n}, scope="scope", user="ana")
+    store.states.put("key", {"n": n}, scope=f"scope-{n}")
 
 
 def _fill_chats_and_crons(store: StateStore, n: int) -> None:

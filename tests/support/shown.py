@@ -86,6 +86,9 @@ def lists(store: Any) -> dict[str, Listed]:
         "checkpoint threads": (store.checkpoints.threads, lambda item: item.key),
         "checkpoints": (partial(store.checkpoints.list, "thread-0"), by_id),
         "whole checkpoints": (partial(store.checkpoints.history, "thread-0"), by_id),
+        "states": (store.states.list, lambda item: (item.scope, item.key)),
+        "states of a scope": (partial(store.states.items, scope="scope"), lambda item: item.key),
+        "scopes of states": (store.states.scopes, str),
         "crons": (s.crons.list, lambda item: item.name),
         "fires": (s.fires.list, by_id),
         "cron overrides": (s.overrides.list, lambda item: item.name),
@@ -154,6 +157,7 @@ def looks(store: Any, n: int) -> dict[str, Callable[[], Any]]:
         "chunk": lambda: store.conversations.vectors.get("ns-0", f"chunk-{n}"),
         "checkpoint thread": lambda: store.checkpoints.thread(f"thread-{n}"),
         "checkpoint": lambda: store.checkpoints.get("thread-0", f"step-{n}"),
+        "kept state": lambda: store.states.get(f"key-{n}", scope="scope"),
         "cron": lambda: s.crons.get(f"cron-{n}"),
         "cron override": lambda: s.overrides.get(f"cron-{n}"),
     }

@@ -29,6 +29,7 @@ AMOUNTS = {
     "journal": "{rows} of {records} runs",
     "cache": "{records} entries of the cache",
     "checkpoints": "{records} threads of checkpoints with all their {rows}",
+    "states": "{records} states that have expired",
 }
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))
 

@@ -63,7 +63,8 @@ RECEIPTS = (
     Column("ROWS", lambda found: sum(found.counts.values()), right=True),
 )
 
-THREADS = (
+#: Of threads and of states.
+KEYED = (
     column("ID", is_id=True),
     column("SCOPE", rank=2),
     column("KEY", keep=True),
@@ -105,6 +106,11 @@ def _receipts(store: Store, filters: Filters) -> Page[Any]:
 def _threads(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("threads", "status", "since", "run")
     return store.checkpoints.threads(**filters.paging)
+
+
+def _states(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("states", "status", "since", "run")
+    return store.states.list(**filters.paging)
 
 
 def _mailboxes(store: StateStore, filters: Filters) -> Page[Any]:
@@ -167,7 +173,8 @@ KINDS = {
         "cron", CRONS, _crons, "(no crons)", lambda store, key: store.schedules.crons.get(key), children=_of_cron
     ),
     "fires": Kind("fire", FIRES, _fires, "(no fires)", lambda store, key: store.schedules.fires.get(key)),
-    "threads": Kind("thread", THREADS, _threads, "(no threads)", _thread, children=_of_thread),
+    "threads": Kind("thread", KEYED, _threads, "(no threads)", _thread, children=_of_thread),
+    "states": Kind("state", KEYED, _states, "(no states)", lambda store, key: store.states.state_of(key)),
     "mailboxes": Kind("mailbox", MAILBOXES, _mailboxes, "(no mailboxes)"),
     "receipts": Kind("receipt", RECEIPTS, _receipts, "(no receipts)", lambda store, key: store.receipts.get(key)),
     **journal_kinds.KINDS,

@@ -21,8 +21,8 @@ class RedactPlan(Record):
 
 class ErasePlan(RedactPlan):
     """What an erasure would do. ``counts`` are rows by table: messages, executions and changes of status that are
-    emptied, sessions and branches that forget the person, and chunks, threads of checkpoints and rows of chat
-    connectors that are removed.
+    emptied, sessions and branches that forget the person, and chunks, threads of checkpoints, states and rows of
+    chat connectors that are removed.
 
     ``agent_sessions`` are the agent's own sessions behind the person's chats and sessions, at most 500: their log files
     are not touched.

@@ -1,4 +1,4 @@
-"""The threads of checkpoints of a person, which go whole: nobody here can read what is in them."""
+"""The threads of checkpoints and the states of a person, which go whole: nobody here can read what is in them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lastlight_state.db.keyed import IdRow, KeyRow, family, rows
 from lastlight_state.db.statements import prepared
 from lastlight_state.db.unit import Unit
 from lastlight_state.receipts import Receipt
+from lastlight_state.states.models import STATES
 
 _c = THREADS.c
 _person = sa.bindparam("person", type_=columns.Text)
@@ -25,6 +26,10 @@ _OWN = prepared(sa.select(_c.id.label("key")).where(_c.user == _person).order_by
 _LOCK = family(
     lambda keys: sa.select(_c.id).where(_c.id.in_(keys), _c.user == _person).order_by(_c.id).with_for_update(), IdRow
 )
+_OWN_STATES = prepared(
+    sa.select(STATES.c.id.label("key")).where(STATES.c.user == _person).order_by(STATES.c.id), KeyRow
+)
+_REMOVE_STATES = family(lambda keys: sa.delete(STATES).where(STATES.c.id.in_(keys), STATES.c.user == _person))
 _COUNT = {
     str(table.name): family(
         lambda keys, table=table: sa.select(sa.func.count().label("rows")).where(table.c.thread_id.in_(keys))
@@ -51,3 +56,14 @@ def remove(person: str, key: str, unit: Unit, _receipt: Receipt, _at: datetime) 
     for row in list(rows(unit, _LOCK, [key], {"person": person})):
         removed += removing.thread(unit, row["id"])
     return removed
+
+
+def states_of(unit: Unit, person: str) -> list[str]:
+    """Return the states of a person, expired ones too."""
+    return [row["key"] for row in unit.rows(_OWN_STATES, {"person": person})]
+
+
+def remove_states(person: str, keys: Collection[str], unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
+    """Remove those of these states that are the person's now."""
+    statement, named = _REMOVE_STATES.of(list(keys))
+    return Counter({str(STATES.name): unit.change(statement, {**named, "person": person})})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -309,7 +310,7 @@ def test_free_pages_are_told_that_are_a_large_part_of_a_database_worth_a_vacuum(
     stats = store.maintenance.stats.collect()
     assert stats.free_bytes
     monkeypatch.setattr(server, "_WORTH", stats.size_bytes + worth)
-    monkeypatch.setattr(server, "_FREE_SHARE", stats.free_bytes / stats.size_bytes - share)
+    monkeypatch.setattr(server, "_FREE_SHARE", Fraction(stats.free_bytes, stats.size_bytes) - Fraction(share))
     assert {subject for subject, _ in told(store, "DOC-06")} == found
 
 

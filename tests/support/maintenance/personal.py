@@ -50,6 +50,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "checkpoint_writes": {
         "thread_id": "thread", "checkpoint_id": "c", "task": "t", "idx": 0, "channel": "c", "format": "f",
     },
+    "states": {"id": "state", "key": "k", "version": "v", "created_at": AT, "updated_at": AT},
     "executions": {
         "id": "turn", "trigger_type": "t", "trigger_id": "t", "skill": "s", "started_at": AT, "session_id": "agent",
     },

@@ -679,6 +679,28 @@ STORY: dict[str, list[Row]] = {
             "body": b'"and then?"',
         },
     ],
+    "states": [
+        {
+            "id": "state-1",
+            "scope": "app/support",
+            "key": "greeting",
+            "version": "version-1",
+            "created_at": at("11:10:00.000"),
+            "updated_at": at("11:11:00.000"),
+            "value": {"text": "hello ✓"},
+        },
+        {
+            "id": "state-2",
+            "scope": "user/ana",
+            "key": "picture",
+            "version": "version-2",
+            "created_at": at("11:10:00.000"),
+            "updated_at": at("11:10:00.000"),
+            "expires_at": at("23:00:00.000"),
+            "user": "ana",
+            "body": b"\x00\xff",
+        },
+    ],
     "session_transitions": [
         {
             "id": "transition-1",

@@ -1,4 +1,7 @@
-"""Records that may expire: those that have, at any age, and those that are old. Results, and threads of checkpoints."""
+"""Records that may expire: those that have, at any age, and those that are old. Results, and threads of checkpoints.
+
+States go by their expiry alone: one that has none stays, however old it is.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from lastlight_state.db.unit import Unit
 from lastlight_state.maintenance.prune import places
 from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.outputs.tables import CACHE
+from lastlight_state.states.models import STATES
 
 
 @dataclass(frozen=True)
@@ -178,6 +182,77 @@ class Expiring(OneStage):
         return found
 
 
+class OverStatements:
+    """The statements about records that go by their expiry alone."""
+
+    def __init__(self, key: sa.Column[Any], expires_at: sa.Column[Any], expiry: str) -> None:
+        over = sa.and_(expires_at.is_not(None), expires_at <= bind("cutoff", expires_at))
+        keys = sa.select(key.label("key"))
+
+        def through_expiry(statement: sa.Select[Any]) -> sa.Select[Any]:
+            return through(statement.where(over), key.table, expiry)
+
+        def among(several: Any) -> sa.Select[Any]:
+            return keys.where(key.in_(several), over).order_by(key)
+
+        found = through_expiry(keys).order_by(expires_at).limit(number(LOOK))
+        self.known = family(lambda several: keys.where(key.in_(several)), KeyRow)
+        self.look, self.lock = prepared(found, KeyRow), prepared(_locking(found), KeyRow)
+        self.chosen = family(among, KeyRow)
+        self.lock_chosen = family(lambda several: _locking(among(several)), KeyRow)
+        self.count = prepared(through_expiry(sa.select(sa.func.count().label("rows")).select_from(key.table)))
+        self.remove = _removal(key)
+
+
+class Over(OneStage):
+    """A kind whose records go ``keep_days`` after they have expired, one row each."""
+
+    keep_days = 0
+    keep_n = None
+
+    def __init__(self, name: str, record: str, table: str, statements: OverStatements) -> None:
+        self.name = name
+        self.record = record
+        self.tables = (table,)
+        self.statements = statements
+
+    def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
+        """Return those of these records that there are."""
+        return {row["key"] for row in rows(unit, self.statements.known, keys)}
+
+    def bounded(self, unit: Unit, terms: Terms) -> Terms:
+        """Return the terms as they are: nothing else is fixed when the prune begins."""
+        return terms
+
+    def look(self, unit: Unit, terms: Terms, _after: Any) -> Look:
+        """Return the next batch of removable records. It needs no cursor: removed ones are not found again."""
+        return Look(self._keys(unit, terms, self.statements.look, self.statements.chosen), None)
+
+    def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
+        """Remove up to ``most`` records that may go now. Those that somebody has locked are passed over."""
+        gone = 0
+        while gone < most and (keys := self._keys(unit, terms, self.statements.lock, self.statements.lock_chosen)):
+            gone += unit.change(*self.statements.remove.of(keys[: most - gone]))
+        return Removal(+Counter({self.tables[0]: gone}), more=gone >= most)
+
+    def tally(self, unit: Unit, terms: Terms) -> Tally:
+        """Return the records that would go."""
+        found = Tally()
+        if terms["ids"] is None:
+            found.add(self._keys(unit, terms, self.statements.look, self.statements.chosen))
+            found.records = unit.value(self.statements.count, {"cutoff": cutoff(terms)})
+        else:
+            found.add(row["key"] for row in rows(unit, self.statements.chosen, terms["ids"], {"cutoff": cutoff(terms)}))
+        found.counts[self.tables[0]] = found.records
+        return found
+
+    def _keys(self, unit: Unit, terms: Terms, found: Statement[KeyRow], chosen: Family[KeyRow]) -> list[str]:
+        values = {"cutoff": cutoff(terms)}
+        if terms["ids"] is not None:
+            return [row["key"] for row in rows(unit, chosen, terms["ids"], values)][:LOOK]
+        return [row["key"] for row in unit.rows(found, values)]
+
+
 def _next(
     unit: Unit, terms: Terms, expired: Statement[KeyRow], old: Statement[KeyRow], chosen: Family[KeyRow]
 ) -> list[str]:
@@ -220,4 +295,7 @@ CHECKPOINTS_SWEEP = Expiring(
         expiry="ix_checkpoint_threads_expiry",
         children=tuple(table.c.thread_id for table in TABLES),
     ),
+)
+STATES_SWEEP = Over(
+    "states", "state", str(STATES.name), OverStatements(STATES.c.id, STATES.c.expires_at, "ix_states_expiry")
 )

@@ -1,0 +1,54 @@
+"""The table of the states domain."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped
+
+from lastlight_state.db.base import Base, table_of
+from lastlight_state.db.declarations import (
+    KIB,
+    MIB,
+    bytes_column,
+    described,
+    json_column,
+    person_column,
+    text_column,
+)
+from lastlight_state.db.indexes import where
+
+
+class StateModel(Base):
+    """A value, JSON or bytes, by a key within a scope. One that has expired counts as not there."""
+
+    __tablename__ = "states"
+    __table_args__ = (
+        UniqueConstraint("scope", "key"),
+        described(
+            "values by scope and key, JSON or bytes",
+            pruned_as=("states",),
+            erased="removed",
+            newest=("created_at", "updated_at"),
+        ),
+    )
+
+    id: Mapped[str] = text_column(None, primary_key=True, personal=False)
+    scope: Mapped[str] = text_column(KIB, server_default=text("''"), personal=False)
+    key: Mapped[str] = text_column(512, personal=False)
+    version: Mapped[str] = text_column(None, personal=False)
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    user: Mapped[str | None] = person_column(256)
+    #: Large ones come last, so that SQLite reads the others without them. NULL where the value is bytes.
+    value: Mapped[Any] = json_column(8 * MIB, personal=True, nullable=True)
+    body: Mapped[bytes | None] = bytes_column(most=64 * MIB, personal=True)
+
+
+STATES = table_of(StateModel)
+
+#: Prunes of what has expired.
+Index("ix_states_expiry", STATES.c.expires_at, **where("expires_at IS NOT NULL"))

@@ -1,0 +1,160 @@
+"""The statements of states. One that has expired is passed over, and replaced as if it were not there."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.backends.sql.json import has_members, member_of
+from lastlight_state.db import columns
+from lastlight_state.db.base import later_of
+from lastlight_state.db.listed import listed
+from lastlight_state.db.listing import Listing
+from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.states.models import STATES
+from lastlight_state.states.records import StateSummaryRow
+from lastlight_state.states.rows import StateRow
+
+
+class ScopeRow(TypedDict):
+    """A scope that has keys."""
+
+    scope: str
+    key: str
+
+
+class ExpiryRow(TypedDict):
+    """When a state that was removed had expired, or would have."""
+
+    expires_at: datetime | None
+
+
+_c = STATES.c
+_SUMMARY = [_c[name] for name in StateSummaryRow.__annotations__]
+_WHOLE = list(STATES.columns)
+
+_HERE = sa.and_(_c.scope == bind("scope", _c.scope), _c.key == bind("key", _c.key))
+
+
+def _is_valid(table: Any) -> sa.ColumnElement[bool]:
+    return sa.or_(table.c.expires_at.is_(None), table.c.expires_at > bind("now", _c.expires_at))
+
+
+_VALID = _is_valid(STATES)
+
+# Writes. Those of one call get one version, one time, and one expiry.
+
+_new = insert(STATES).values({column.name: bind(column.name, column) for column in STATES.columns})
+_given = _new.excluded
+_IS_OVER = sa.and_(_c.expires_at.is_not(None), _c.expires_at <= _given.updated_at)
+
+
+def _unless_over(kept: Any, given: Any) -> Any:
+    return sa.case((_IS_OVER, given), else_=kept)
+
+
+_REPLACED = {
+    "version": _given.version,
+    "created_at": _unless_over(_c.created_at, _given.created_at),
+    "updated_at": later_of(_c.updated_at, _given.updated_at),
+    "expires_at": _unless_over(sa.func.coalesce(_given.expires_at, _c.expires_at), _given.expires_at),
+    "user": _unless_over(sa.func.coalesce(_given.user, _c.user), _given.user),
+    "value": _given.value,
+    "body": _given.body,
+}
+
+
+def _putting(where: sa.ColumnElement[bool] | None) -> Statement[StateSummaryRow]:
+    stored = _new.on_conflict_do_update(index_elements=[_c.scope, _c.key], set_=_REPLACED, where=where)
+    return prepared(stored.returning(*_SUMMARY), StateSummaryRow)
+
+
+#: Put a value, whatever is there.
+PUT = _putting(None)
+#: Put a value where none is.
+ADD = _putting(_IS_OVER)
+#: Put a value in the place of the one with the version ``expected``.
+REPLACE = prepared(
+    sa.update(STATES)
+    .where(_HERE, _c.version == bind("expected", _c.version), _VALID)
+    .values(
+        version=bind("version", _c.version),
+        updated_at=later_of(_c.updated_at, bind("updated_at", _c.updated_at)),
+        expires_at=sa.func.coalesce(bind("expires_at", _c.expires_at), _c.expires_at),
+        user=sa.func.coalesce(bind("user", _c.user), _c.user),
+        value=bind("value", _c.value),
+        body=bind("body", _c.body),
+    )
+    .returning(*_SUMMARY),
+    StateSummaryRow,
+)
+EXPIRE = prepared(
+    sa.update(STATES).where(_HERE, _VALID).values(expires_at=bind("expires_at", _c.expires_at)).returning(*_SUMMARY),
+    StateSummaryRow,
+)
+REMOVE = prepared(sa.delete(STATES).where(_HERE).returning(_c.expires_at), ExpiryRow)
+#: Remove the one with the version ``expected``.
+REMOVE_VERSION = prepared(
+    sa.delete(STATES).where(_HERE, _c.version == bind("expected", _c.version), _VALID).returning(_c.expires_at),
+    ExpiryRow,
+)
+
+# Reads.
+
+SUMMARY = prepared(sa.select(*_SUMMARY).where(_HERE, _VALID), StateSummaryRow)
+GET = prepared(sa.select(*_WHOLE).where(_HERE, _VALID), StateRow)
+#: By its id, also one that has expired.
+GET_OF = prepared(sa.select(*_WHOLE).where(_c.id == bind("id", _c.id)), StateRow)
+
+_wanted = listed("wanted")
+_by_key = sa.select(
+    member_of(_wanted.c.value, "scope").label("scope"), member_of(_wanted.c.value, "key").label("key")
+).subquery("w")
+#: Those of several keys that are there.
+GET_MANY = prepared(
+    sa.select(*_WHOLE)
+    .select_from(_by_key)
+    .join(STATES, sa.and_(_c.scope == _by_key.c.scope, _c.key == _by_key.c.key))
+    .where(_VALID),
+    StateRow,
+)
+
+
+def _between(name: str, column: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    """Return whether the text stands in the range of a prefix, which has an end of its own (`face`)."""
+    return sa.and_(column >= bind(f"{name}_first", column), column < bind(f"{name}_end", column))
+
+
+_FILTERS = {
+    "scope": _c.scope == bind("scope", _c.scope),
+    "under": _between("under", _c.scope),
+    "prefix": _between("prefix", _c.key),
+    "user": _c.user == bind("user", _c.user),
+    "where": has_members(_c.value, sa.bindparam("where", type_=columns.Text)),
+}
+_ORDER = (_c.scope, _c.key)
+
+
+def _list(name: str, shown: list[sa.Column[Any]], row: Any, *always: sa.ColumnElement[bool]) -> Listing[Any]:
+    return Listing(name, shown, order=_ORDER, filters=_FILTERS, always=(_VALID, *always), descending=False, row=row)
+
+
+LIST: Listing[StateSummaryRow] = _list("states", _SUMMARY, StateSummaryRow)
+ITEMS: Listing[StateRow] = _list("states.items", _WHOLE, StateRow)
+
+_before = STATES.alias("before")
+_is_first = ~sa.exists(
+    sa.select(number(1)).where(_before.c.scope == _c.scope, _before.c.key < _c.key, _is_valid(_before))
+)
+#: Scopes, each by its first key.
+SCOPES: Listing[ScopeRow] = _list("states.scopes", [_c.scope, _c.key], ScopeRow, _is_first)
+
+_in_scope = _c.scope == bind("scope", _c.scope)
+#: Remove what is in a scope, whole or by a prefix; what has expired, too, but only the others are counted.
+CLEAR = {
+    True: prepared(sa.delete(STATES).where(_in_scope, _between("prefix", _c.key))),
+    False: prepared(sa.delete(STATES).where(_in_scope)),
+}
