@@ -23,18 +23,19 @@ UV := $(shell command -v uv 2>/dev/null)
 
 ifeq ($(UV),)
 make_venv = $(PYTHON) -m venv $(VENV)
-install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+pip_install = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 else
 make_venv = $(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" $(VENV)
-install = $(UV) pip install --quiet --python $(BIN)/python --editable
+pip_install = $(UV) pip install --quiet --python $(BIN)/python
 endif
+install = $(pip_install) --editable
 
 # The tests of what a version of the server can change. make servers tries them on other versions, from packages.
 ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance/copying tests/maintenance/prune \
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick server servers soak frameworks lint types bench docs site record build clean
+.PHONY: demo test quick server servers soak frameworks cluster lint types bench docs site record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -73,6 +74,13 @@ soak: $(VENV)/.test
 # What other frameworks say of our stores for them: their suites, in an environment that has them.
 frameworks: $(VENV)/frameworks/.made
 	$(VENV)/frameworks/bin/python -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal tests/frameworks $(ARGS)
+
+# Three Postgres servers under Patroni, each on a host of its own (a network namespace, so as root) whose leader falls
+# ten times, once with and once without a synchronous standby; then the tests of one standby, of replicas and poolers.
+cluster: $(VENV)/cluster/.made
+	LASTLIGHT_TEST_PATRONI=$(CURDIR)/$(VENV)/cluster unshare --net \
+		$(BIN)/python -m pytest -o lastlight_postgres_at_start=false tests/cluster $(ARGS)
+	$(BIN)/python $(pytest) $(addprefix tests/backends/postgres/test_,failover.py replicas.py silent_servers.py pgbouncer.py)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -129,6 +137,10 @@ $(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requir
 	$(BIN)/python -m venv $(VENV)/frameworks
 	$(VENV)/frameworks/bin/python -m pip install --quiet --disable-pip-version-check \
 		--requirement tests/frameworks/requirements.txt --editable '.[test,langgraph]'
+	@touch $@
+
+$(VENV)/cluster/.made: $(VENV)/.test tests/cluster/requirements.txt
+	$(pip_install) --upgrade --target $(VENV)/cluster --requirement tests/cluster/requirements.txt
 	@touch $@
 
 $(VENV)/.site: $(VENV)/.python pyproject.toml
