@@ -73,7 +73,8 @@ soak: $(VENV)/.test
 
 # What other frameworks say of our stores for them: their suites, in an environment that has them.
 frameworks: $(VENV)/frameworks/.made
-	$(VENV)/frameworks/bin/python -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal tests/frameworks $(ARGS)
+	$(VENV)/frameworks/bin/python -m pytest -p no:asyncio \
+		--numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal tests/frameworks $(ARGS)
 
 # Three Postgres servers under Patroni, each on a host of its own (a network namespace, so as root) whose leader falls
 # ten times, once with and once without a synchronous standby; then the tests of one standby, of replicas and poolers.
@@ -136,7 +137,13 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml
 $(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requirements.txt
 	$(BIN)/python -m venv $(VENV)/frameworks
 	$(VENV)/frameworks/bin/python -m pip install --quiet --disable-pip-version-check \
-		--requirement tests/frameworks/requirements.txt --editable '.[test,langgraph]'
+		--requirement tests/frameworks/requirements.txt --editable '.[test,langgraph,openai-agents,pydantic-ai]'
+	rm -rf $(VENV)/frameworks/sdist $(VENV)/frameworks/openai-agents; mkdir $(VENV)/frameworks/openai-agents
+	$(VENV)/frameworks/bin/python -m pip download --quiet --disable-pip-version-check --no-deps \
+		--no-binary openai-agents --dest $(VENV)/frameworks/sdist \
+		$$(grep '^openai-agents==' tests/frameworks/requirements.txt)
+	tar --extract --gzip --strip-components=1 --directory $(VENV)/frameworks/openai-agents \
+		--file $(VENV)/frameworks/sdist/openai_agents-*.tar.gz
 	@touch $@
 
 $(VENV)/cluster/.made: $(VENV)/.test tests/cluster/requirements.txt

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lastlight_state.aio import AsyncStateStore
 from lastlight_state.errors import MisuseError
 from lastlight_state.integrations.langgraph import LangGraphSaver
+from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
+from lastlight_state.integrations.pydantic_ai import PydanticAIConversations
 from lastlight_state.testing import Database
 
 
@@ -13,3 +16,12 @@ def test_a_saver_without_its_framework_names_the_extra(database: Database) -> No
     """checkpoints CK-45: what the environment of `make frameworks` has, this one has not."""
     with pytest.raises(MisuseError, match=r"lastlight-state\[langgraph\]"):
         LangGraphSaver(database.open())
+
+
+def test_sessions_and_conversations_without_their_framework_name_the_extra(database: Database) -> None:
+    """integrations AD-1."""
+    store = AsyncStateStore(database.open())
+    with pytest.raises(MisuseError, match=r"lastlight-state\[openai-agents\]"):
+        OpenAIAgentsSession("a", store)
+    with pytest.raises(MisuseError, match=r"lastlight-state\[pydantic-ai\]"):
+        PydanticAIConversations(store)

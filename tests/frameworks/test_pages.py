@@ -10,15 +10,16 @@ from support.docs.pages import ROOT, blocks
 
 from lastlight_state.testing import Database
 
-PAGE = ROOT / "docs/guides/langgraph.md"
+PAGES = [ROOT / f"docs/guides/{name}.md" for name in ("langgraph", "openai-agents", "pydantic-ai")]
 
 
-@pytest.mark.parametrize("number", range(len(blocks(PAGE, "python"))))
-def test_the_programs_of_the_page_on_langgraph_run(
-    number: int, postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_programs_of_pages_on_frameworks_run(
+    page: Path, postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """packaging PT-20."""
+    """packaging PT-20: in the order of the page."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATABASE_URL", postgres_database.url)
-    block = blocks(PAGE, "python")[number]
-    exec(compile(block.source, block.page, "exec", dont_inherit=True), ModuleType("__main__").__dict__)
+    main = ModuleType("__main__")
+    for block in blocks(page, "python"):
+        exec(compile(block.source, block.page, "exec", dont_inherit=True), main.__dict__)

@@ -25,6 +25,7 @@ from lastlight_state.testing.contracts.messaging import MessagingContract
 from lastlight_state.testing.contracts.outputs import OutputsContract
 from lastlight_state.testing.contracts.runs import RunsContract
 from lastlight_state.testing.contracts.schedules import SchedulesContract
+from lastlight_state.testing.contracts.session_stores import HistoryContract
 
 __all__ = [
     "ApprovalsContract",
@@ -32,6 +33,7 @@ __all__ = [
     "ConversationsContract",
     "ExecutionsContract",
     "GraphsContract",
+    "HistoryContract",
     "HumanRequestsContract",
     "JournalContract",
     "MessagingContract",

@@ -1,0 +1,101 @@
+"""What adapters over ``store.conversations`` share: where they read and write, and how items of JSON are stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from lastlight_state import codec
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.conversations import Conversations, NewMessage
+from lastlight_state.errors import AlreadyExists, InvalidValue
+from lastlight_state.workflows import Claim
+
+T = TypeVar("T")
+
+#: How much one append takes: so many messages, and bytes of their contents.
+_MOST, _MOST_BYTES = 1_000, 24 * 1024 * 1024
+#: The one member of a content that is the text of an item's JSON.
+_TEXT = "json_text"
+
+
+class Talks:
+    """The conversations of a store, for an adapter. With a claim only the claim's holder writes."""
+
+    def __init__(self, store: AsyncStateStore, claim: Claim | None, *, label: str) -> None:
+        self._store = store
+        self._claim = claim
+        self._label = label
+
+    def read(self, work: Callable[[Conversations], T]) -> Awaitable[T]:
+        """Run a function that reads one moment, on a worker thread, and return its result."""
+
+        def viewed() -> T:
+            with self._store._store.view() as view:
+                return work(view.conversations)
+
+        return self._store._runner.read(viewed)
+
+    def write(self, work: Callable[[Conversations], T], *, repeatable: bool = False) -> Awaitable[T]:
+        """Run a function in a transaction of its own, which is whole or not at all, and return its result.
+
+        ``repeatable`` says that a second run of it finds what the first one wrote; then it is also run again where
+        another writer has just made what it was about to make. A caller that is cancelled learns the outcome first.
+        Raises `ClaimLost` where another runner has the claim by now.
+        """
+
+        def written() -> T:
+            return self._store._store.run(
+                lambda tx: work(tx.conversations), claim=self._claim, label=self._label, repeatable=repeatable
+            )
+
+        def written_at_last() -> T:
+            try:
+                return written()
+            except AlreadyExists:
+                return written()
+
+        return self._store._runner.write(written_at_last if repeatable else written)
+
+
+def packed(item: Any) -> Any:
+    """Return the content of a message for an item of JSON.
+
+    What JSON holds and a database does not (NUL characters, halves of pairs, NaN, greater integers, keys that are no
+    text) is stored as the text of the item's JSON. Raises `TypeError` for what is no JSON at all.
+    """
+    try:
+        codec.encode_bytes("item", item)
+    except InvalidValue:
+        return {_TEXT: json.dumps(item)}
+    return {_TEXT: json.dumps(item)} if _is_packed(item) or item is None else item
+
+
+def unpacked(content: Any) -> Any:
+    """Return the item of a content that `packed` made."""
+    return json.loads(content[_TEXT]) if _is_packed(content) else content
+
+
+def batches(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
+    """Give messages in pieces that one append takes."""
+    batch: list[NewMessage] = []
+    size = 0
+    for one in messages:
+        added = len(codec.encode_bytes("content", one.content))
+        if batch and (len(batch) == _MOST or size + added > _MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += added
+    if batch:
+        yield batch
+
+
+def key_of(scope: str, name: str) -> str:
+    """Return the id of a conversation of a scope."""
+    return f"{scope}:{name}" if scope else name
+
+
+def _is_packed(content: Any) -> bool:
+    return isinstance(content, dict) and content.keys() == {_TEXT} and isinstance(content[_TEXT], str)

@@ -1,0 +1,208 @@
+"""A session for the OpenAI Agents SDK over ``store.conversations`` (extra ``openai-agents``).
+
+::
+
+    from lastlight_state.aio import AsyncStateStore
+    from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
+
+    async with await AsyncStateStore.open("state/lastlight.db") as store:
+        session = OpenAIAgentsSession("ticket-17", store)
+        result = await Runner.run(agent, "Release it?", session=session)
+
+A session of the SDK is a session with one branch, whose order is the pool of the session; an item is a message. A call
+that is cancelled learns the outcome of its write first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession
+from lastlight_state.db.iterating import iterate
+from lastlight_state.errors import MisuseError, NotFound, StaleVersion
+from lastlight_state.integrations import conversing
+from lastlight_state.integrations.conversing import Talks
+from lastlight_state.workflows import Claim
+
+try:
+    from agents.memory import SessionSettings
+    from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+except ImportError:  # the module can be looked at without the SDK; a session cannot be made
+    SessionSettings = None
+
+#: How many items are read at once, and how many are put in their place again.
+_PAGE, _BATCH = 500, 1_000
+
+
+class CompactionSnapshot(NamedTuple):
+    """The end of a session's history, for the SDK's compaction.
+
+    ``complete`` says that nothing stands before it. ``replace_suffix`` puts items in place of those from an index on,
+    whole or not at all; it returns False, and changes nothing, where the session has changed since.
+    """
+
+    items: list[Any]
+    complete: bool
+    replace_suffix: Callable[[int, list[Any]], Awaitable[bool]]
+
+
+class _End(NamedTuple):
+    """The last items of a session, where they begin and end, and the version of their order."""
+
+    items: list[Any]
+    first: int
+    length: int
+    version: int
+
+
+class OpenAIAgentsSession:
+    """A session of the OpenAI Agents SDK. The store stays the caller's, who closes it.
+
+    ``session_settings`` are the SDK's, also as a dictionary. ``scope`` keeps its sessions apart from others, and
+    ``user`` says whose the session is, for erasure. With the ``claim`` of a run only the holder of that claim changes
+    the session: a second runner gets `ClaimLost`. Raises `MisuseError` without the SDK.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: AsyncStateStore,
+        *,
+        session_settings: Any = None,
+        scope: str = "openai-agents",
+        user: str | None = None,
+        claim: Claim | None = None,
+    ) -> None:
+        if SessionSettings is None:
+            raise MisuseError.missing_extra("openai-agents", what="a session for the OpenAI Agents SDK")
+        self.session_id = session_id
+        self.session_settings = coerce_session_settings(session_settings or {})
+        self._key = conversing.key_of(scope, session_id)
+        self._scope = scope
+        self._user = user
+        self._talks = Talks(store, claim, label=type(self).__name__)
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the last items, the oldest first: as many as the settings say without a limit, else all."""
+        most = resolve_session_limit(limit, self.session_settings)
+        return (await self._talks.read(lambda talks: self._tail(talks, most))).items
+
+    async def add_items(self, items: Sequence[Any]) -> None:
+        """Add items to the end, all or none."""
+        new = _messages(items)
+        if new:
+            await self._talks.write(lambda talks: self._append(talks, new), repeatable=True)
+
+    async def pop_item(self) -> Any | None:
+        """Take the last item off, and return it; None where there is none."""
+        return await self._pop_item_with_validation()
+
+    async def clear_session(self) -> None:
+        """Delete the session with all its items."""
+        await self._talks.write(lambda talks: talks.sessions.delete(self._key))
+
+    # What the SDK's compaction and its encryption ask a session of its own for; others are cleared and filled again.
+
+    async def _pop_item_with_validation(self, validate: Callable[[Any], object] | None = None) -> Any | None:
+        def pop(talks: Conversations) -> Any | None:
+            try:
+                taken = talks.branches.pop(self._key)
+            except NotFound:
+                return None
+            item = conversing.unpacked(taken[0].message.content) if taken else None
+            if taken and validate is not None:
+                validate(item)
+            return item
+
+        return await self._talks.write(pop)
+
+    async def _atomic_replace_items(self, items: Sequence[Any]) -> bool:
+        new = _messages(items)
+        await self._talks.write(lambda talks: self._replace(talks, 0, new))
+        return True
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
+    ) -> CompactionSnapshot | None:
+        if self._is_changed():
+            return None
+        end = await self._talks.read(lambda talks: self._tail(talks, limit))
+        if len(end.items) != end.length - end.first:
+            return None  # there is one that cannot be read
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            new = _messages(output)
+            if start >= len(end.items):
+                return False
+
+            def replace(talks: Conversations) -> None:
+                self._replace(talks, end.first + start, new, end.version)
+                if prune_prefix is not None:
+                    self._drop_beginning(talks, end.first + start, prune_prefix)
+
+            try:
+                await self._talks.write(replace)
+            except (NotFound, StaleVersion):
+                return False
+            return True
+
+        return CompactionSnapshot(end.items, end.first == 0, replace_suffix)
+
+    def _is_changed(self) -> bool:
+        """Return whether a subclass makes something else of items than what is stored."""
+        own, base = type(self), OpenAIAgentsSession
+        return own.get_items is not base.get_items or own.add_items is not base.add_items
+
+    # What they are made of, in a view or a transaction.
+
+    def _tail(self, talks: Conversations, limit: int | None) -> _End:
+        branch = talks.branches.find(self._key)
+        if branch is None or limit == 0:
+            return _End([], 0, 0, 0)
+        first = 0 if limit is None or limit < 0 else max(branch.length - limit, 0)
+        version = talks.progressions.get(branch.progression_id).version
+        found = iterate(talks.branches.history, self._key, from_ord=first, limit=_PAGE)
+        items = [conversing.unpacked(one.message.content) for one in found]
+        return _End(items, first, branch.length, version)
+
+    def _append(self, talks: Conversations, new: Sequence[NewMessage]) -> None:
+        if talks.branches.find(self._key) is None:
+            session = talks.sessions.ensure(NewSession(self._key, user=self._user, project=self._scope or None))
+            talks.branches.ensure(self._key, NewBranch(self._key, progression_id=session.progression_id))
+        for batch in conversing.batches(new):
+            talks.branches.append(self._key, batch)
+
+    def _replace(self, talks: Conversations, first: int, new: Sequence[NewMessage], version: int | None = None) -> None:
+        branch = talks.branches.find(self._key)
+        if branch is not None:
+            talks.progressions.truncate(branch.progression_id, first, expect_version=version)
+        elif version is not None:
+            raise NotFound("branch", self._key)
+        if new:
+            self._append(talks, new)
+
+    def _drop_beginning(self, talks: Conversations, until: int, is_dropped: Callable[[Any], bool]) -> None:
+        """Take items off the beginning, as long as they are to be dropped, and before a position."""
+        first = 0
+        for one in iterate(talks.branches.history, self._key, limit=_PAGE):
+            if first == until or one.ord != first or not is_dropped(conversing.unpacked(one.message.content)):
+                break
+            first += 1
+        if first:
+            order = talks.branches.get(self._key).progression_id
+            kept = [one.message_id for one in iterate(talks.progressions.ids, order, after_ord=first - 1, limit=_PAGE)]
+            talks.progressions.truncate(order, 0)
+            for at in range(0, len(kept), _BATCH):
+                talks.branches.append(self._key, kept[at : at + _BATCH], on_repeat="keep")
+
+
+def _messages(items: Sequence[Any]) -> list[NewMessage]:
+    return [NewMessage(_role(item), conversing.packed(item)) for item in items]
+
+
+def _role(item: Any) -> str:
+    """Return the role of an item, or its type where it has none, as with a call of a tool."""
+    named = [item.get("role"), item.get("type")] if isinstance(item, Mapping) else []
+    return next((one for one in named if isinstance(one, str) and 0 < len(one) <= 64 and one.isprintable()), "item")

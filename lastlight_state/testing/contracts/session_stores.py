@@ -1,0 +1,217 @@
+"""What a store of histories for an agent framework must do, as test classes over a fixture ``history``.
+
+For anybody who writes a session store. ``history`` is a function that gives a session by its name: the same name gives
+the same session, also where it is another object::
+
+    from lastlight_state.testing.contracts import HistoryContract
+
+
+    class TestMySessions(HistoryContract):
+        @pytest.fixture
+        def history(self, tmp_path):
+            return lambda name: MySession(name, tmp_path / "sessions.db")
+
+A session has the four methods of the OpenAI Agents SDK, and each test makes an event loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from lastlight_state.testing.contracts.steps import fresh
+
+
+class History(Protocol):
+    """A session: a history of items of JSON that changes at its end."""
+
+    async def get_items(self, limit: int | None = None) -> list[Any]: ...
+
+    async def add_items(self, items: list[Any]) -> None: ...
+
+    async def pop_item(self) -> Any | None: ...
+
+    async def clear_session(self) -> None: ...
+
+
+Histories = Callable[[str], History]
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    """Return messages of a person with these texts."""
+    return [{"role": "user", "content": text} for text in texts]
+
+
+class HistoryContract:
+    """A session as an agent framework needs it, told by one process after the other and by several at once."""
+
+    def test_what_was_added_comes_back_in_its_order(self, history: Histories) -> None:
+        name = fresh("session")
+
+        async def story() -> None:
+            await history(name).add_items(said("a", "b"))
+            await history(name).add_items(said("c"))
+            assert await history(name).get_items() == said("a", "b", "c")
+
+        asyncio.run(story())
+
+    def test_a_limit_gives_the_last_in_their_order(self, history: Histories) -> None:
+        async def story() -> None:
+            session = history(fresh("session"))
+            await session.add_items(said(*"abcd"))
+            assert await session.get_items(limit=2) == said("c", "d")
+            assert await session.get_items(limit=9) == said(*"abcd")
+            assert await session.get_items(limit=0) == []
+
+        asyncio.run(story())
+
+    def test_nothing_is_in_a_session_that_nobody_wrote_to(self, history: Histories) -> None:
+        async def story() -> None:
+            session = history(fresh("session"))
+            assert await session.get_items() == []
+            assert await session.pop_item() is None
+            await session.clear_session()
+            await session.add_items([])
+            assert await session.get_items() == []
+
+        asyncio.run(story())
+
+    def test_the_last_is_taken_off_and_given_back(self, history: Histories) -> None:
+        async def story() -> None:
+            session = history(fresh("session"))
+            await session.add_items(said("a", "b"))
+            assert await session.pop_item() == said("b")[0]
+            await session.add_items(said("c"))
+            assert await session.get_items() == said("a", "c")
+            assert [await session.pop_item() for _ in range(3)] == [*said("c"), *said("a"), None]
+
+        asyncio.run(story())
+
+    def test_a_cleared_session_begins_anew(self, history: Histories) -> None:
+        async def story() -> None:
+            session = history(fresh("session"))
+            await session.add_items(said("a", "b"))
+            await session.clear_session()
+            assert await session.get_items() == []
+            await session.add_items(said("c"))
+            assert await session.get_items() == said("c")
+
+        asyncio.run(story())
+
+    def test_sessions_do_not_see_each_other(self, history: Histories) -> None:
+        async def story() -> None:
+            one, other = history(fresh("session")), history(fresh("session"))
+            await one.add_items(said("a"))
+            await other.add_items(said("b"))
+            await one.clear_session()
+            assert await other.get_items() == said("b")
+
+        asyncio.run(story())
+
+    def test_equal_items_are_two(self, history: Histories) -> None:
+        async def story() -> None:
+            session = history(fresh("session"))
+            await session.add_items(said("a", "a"))
+            await session.add_items(said("a"))
+            assert await session.get_items() == said("a", "a", "a")
+
+        asyncio.run(story())
+
+    def test_every_json_comes_back_equal(self, history: Histories) -> None:
+        """Calls of tools, and texts that some databases cannot hold."""
+        items = [
+            {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"n": 1}'},
+            {"type": "reasoning", "summary": [], "encrypted_content": None},
+            {"role": "user", "content": [{"type": "input_text", "text": "\0 \U0001f600 \u2028 '; DROP TABLE x"}]},
+            {"role": "user", "content": "\ud800", "number": 2**70, "flag": True, "half": 0.5, "whole": 1.0},
+        ]
+
+        async def story() -> None:
+            session = history(fresh("session"))
+            await session.add_items(items)
+            found = await session.get_items()
+            assert json.dumps(found, sort_keys=True) == json.dumps(items, sort_keys=True)
+
+        asyncio.run(story())
+
+    def test_one_call_is_whole_however_long_it_is(self, history: Histories) -> None:
+        texts = [str(number) for number in range(2_500)]
+
+        async def story() -> None:
+            session = history(fresh("session"))
+            await session.add_items(said(*texts))
+            assert await session.get_items() == said(*texts)
+            assert await session.get_items(limit=700) == said(*texts[-700:])
+
+        asyncio.run(story())
+
+    def test_a_call_that_fails_leaves_nothing(self, history: Histories) -> None:
+        async def story() -> None:
+            session = history(fresh("session"))
+            await session.add_items(said("a"))
+            given: list[Any] = [*said("b"), {"role": "user", "content": object()}]
+            refused = False
+            try:
+                await session.add_items(given)
+            except Exception:  # noqa: BLE001 - each store has its own error for what is no JSON
+                refused = True
+            assert refused
+            assert await session.get_items() == said("a")
+
+        asyncio.run(story())
+
+    def test_writers_at_once_lose_nothing(self, history: Histories) -> None:
+        """Also the first ones of a session."""
+        name = fresh("session")
+        texts = [[f"{writer} {turn}" for turn in range(5)] for writer in range(8)]
+
+        async def write(turns: list[str]) -> None:
+            session = history(name)
+            for turn in turns:
+                await session.add_items(said(turn))
+
+        async def story() -> None:
+            await asyncio.gather(*map(write, texts))
+            found = [one["content"] for one in await history(name).get_items()]
+            assert sorted(found) == sorted(text for turns in texts for text in turns)
+            assert all([one for one in found if one in turns] == turns for turns in texts)
+
+        asyncio.run(story())
+
+    def test_of_those_who_pop_at_once_each_gets_another(self, history: Histories) -> None:
+        name = fresh("session")
+
+        async def story() -> None:
+            await history(name).add_items(said(*"abcdef"))
+            popped = await asyncio.gather(*(history(name).pop_item() for _ in range(8)))
+            taken = sorted(one["content"] for one in popped if one is not None)
+            assert taken == list("abcdef")
+            assert await history(name).get_items() == []
+
+        asyncio.run(story())
+
+    def test_a_call_that_is_cancelled_is_done_or_not_begun(self, history: Histories) -> None:
+        """What the caller sees next stays so: nothing is written behind its back."""
+
+        async def story() -> None:
+            session = history(fresh("session"))
+            await session.add_items(said("first"))
+            for number in range(1, 11):
+                await _cancelled(session.add_items(said(f"a {number}", f"b {number}")), number)
+                seen = await session.get_items()
+                await asyncio.sleep(0.02)
+                assert await session.get_items() == seen
+                assert len(seen) % 2 == 1
+
+        asyncio.run(story())
+
+
+async def _cancelled(call: Coroutine[Any, Any, None], turns: int) -> None:
+    """Make a call, and cancel it after some turns of the loop."""
+    task = asyncio.create_task(call)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

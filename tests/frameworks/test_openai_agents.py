@@ -1,0 +1,137 @@
+"""Sessions of the OpenAI Agents SDK over a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+from agents.memory import OpenAIResponsesCompactionSession, Session, SQLiteSession
+
+from lastlight_state import ClaimLost
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
+from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.testing import Database
+from lastlight_state.testing.contracts import HistoryContract
+from lastlight_state.testing.contracts.session_stores import Histories, said
+from lastlight_state.workflows import Trigger
+
+
+class TestSessions(HistoryContract):
+    """integrations AD-11"""
+
+    @pytest.fixture
+    def history(self, database: Database) -> Iterator[Histories]:
+        store = AsyncStateStore(database.open())
+        yield lambda name: OpenAIAgentsSession(name, store)
+        asyncio.run(store.close())
+
+
+class TestShippedSessions(HistoryContract):
+    """integrations AD-11: the contract asks for nothing that the SDK's own session does not do."""
+
+    @pytest.fixture
+    def history(self, tmp_path: Path) -> Iterator[Histories]:
+        made: list[SQLiteSession] = []
+
+        def session(name: str) -> SQLiteSession:
+            made.append(SQLiteSession(name, tmp_path / "sessions.db"))
+            return made[-1]
+
+        yield session
+        for one in made:
+            one.close()
+
+
+def run(database: Database, story: Callable[[AsyncStateStore], Any]) -> None:
+    """Run a story over a store."""
+
+    async def main() -> None:
+        async with AsyncStateStore(database.open()) as store:
+            await story(store)
+
+    asyncio.run(main())
+
+
+def test_the_sdk_takes_it_for_a_session(database: Database) -> None:
+    """integrations AD-11: with its settings, also as a dictionary."""
+
+    async def story(store: AsyncStateStore) -> None:
+        session = OpenAIAgentsSession("a", store, session_settings={"limit": 2})
+        assert isinstance(session, Session)
+        await session.add_items(said(*"abc"))
+        assert await session.get_items() == said("b", "c")
+        assert await session.get_items(limit=3) == said(*"abc")
+        with pytest.raises(TypeError):
+            OpenAIAgentsSession("a", store, session_settings={"other": 2})
+
+    run(database, story)
+
+
+def test_a_history_is_compacted_whole_or_not_at_all(database: Database) -> None:
+    """integrations AD-12: and what was said meanwhile stays."""
+    summary = {"type": "compaction", "id": "cmp", "encrypted_content": "short"}
+
+    async def story(store: AsyncStateStore) -> None:
+        session = OpenAIAgentsSession("a", store)
+        await session.add_items(said(*"abcd"))
+        client = MagicMock()
+        client.responses.compact = AsyncMock(return_value=SimpleNamespace(output=[summary]))
+        compacting: Any = OpenAIResponsesCompactionSession("a", session, client=client, compaction_mode="input")
+        await compacting.run_compaction({"force": True})
+        assert await session.get_items() == [summary]
+
+        await session.add_items(said(*"efgh"))
+        snapshot = await session._get_compaction_snapshot(3)
+        assert snapshot is not None
+        assert (snapshot.items, snapshot.complete) == (said(*"fgh"), False)
+        assert await snapshot.replace_suffix(1, [summary])
+        assert await session.get_items() == [summary, *said("e", "f"), summary]
+
+        stale = await session._get_compaction_snapshot(2)
+        assert stale is not None
+        await session.add_items(said("meanwhile"))
+        assert not await stale.replace_suffix(0, [summary])
+        assert await session.get_items(limit=1) == said("meanwhile")
+
+    run(database, story)
+
+
+def test_a_second_runner_is_refused_by_a_claim(database: Database) -> None:
+    """integrations AD-3: in every call that writes, and only there."""
+
+    async def story(store: AsyncStateStore) -> None:
+        flow = await store.workflows.runs.create("talk", trigger=Trigger("talk"), phase="talk")
+        claim = await store.workflows.claims.take(flow.id, owner="one")
+        session = OpenAIAgentsSession("a", store, claim=claim)
+        await session.add_items(said("a"))
+        taken = await store.workflows.claims.transfer(claim, owner="two")
+        for call in (session.add_items(said("b")), session.pop_item(), session.clear_session()):
+            with pytest.raises(ClaimLost):
+                await call
+        assert await session.get_items() == said("a")
+        await OpenAIAgentsSession("a", store, claim=taken).add_items(said("c"))
+        assert await session.get_items() == said("a", "c")
+
+    run(database, story)
+
+
+def test_a_session_goes_with_its_person_and_with_a_prune(database: Database) -> None:
+    """integrations AD-4."""
+
+    async def story(store: AsyncStateStore) -> None:
+        for name in ("ana", "bo"):
+            await OpenAIAgentsSession(name, store, user=name).add_items(said(f"I am {name}"))
+        database.clock.advance(seconds=1)
+        gone = PrunePolicy("sessions", ids=["openai-agents:bo"], keep_days=0, keep_n=0)
+        await store.maintenance.prune.run(gone)
+        assert await OpenAIAgentsSession("bo", store).get_items() == []
+        await store.maintenance.erase.run("ana")
+        assert "I am ana" not in str(await OpenAIAgentsSession("ana", store).get_items())
+
+    run(database, story)
