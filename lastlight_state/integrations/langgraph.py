@@ -25,11 +25,12 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
-from lastlight_state.checkpoints import Checkpoint as Stored, Content, NewCheckpoint, NewWrite
+from lastlight_state.checkpoints import Checkpoint as Stored, Checkpoints, Content, NewCheckpoint, NewWrite
 from lastlight_state.db import valid
 from lastlight_state.db.iterating import iterate
 from lastlight_state.errors import MisuseError, NotFound
 from lastlight_state.store import StateStore
+from lastlight_state.workflows import Claim
 
 try:
     from langgraph.checkpoint.base import (
@@ -70,6 +71,7 @@ class LangGraphSaver(BaseCheckpointSaver):
 
     ``scope`` keeps its threads apart from others. ``ttl`` is how long a thread lives after each checkpoint, until a
     prune removes it. The user of a thread, for erasure, is the text that ``configurable`` has under ``user_key``.
+    With the ``claim`` of a run only the holder of that claim writes: a second runner of the thread gets `ClaimLost`.
     Raises `MisuseError` without LangGraph.
     """
 
@@ -81,16 +83,19 @@ class LangGraphSaver(BaseCheckpointSaver):
         scope: str = "langgraph",
         ttl: timedelta | None = None,
         user_key: str = "user_id",
+        claim: Claim | None = None,
     ) -> None:
         if BaseCheckpointSaver is object:
             raise MisuseError.missing_extra("langgraph", what="a checkpointer for LangGraph")
         super().__init__(serde=serde)
         behind = store if isinstance(store, AsyncStateStore) else AsyncStateStore(store)
         self._runner = behind._runner
-        self._checkpoints = behind._store.checkpoints
+        self._store = behind._store
+        self._checkpoints = self._store.checkpoints
         self._scope = scope
         self._ttl = ttl
         self._user_key = user_key
+        self._claim = claim
 
     # From threads.
 
@@ -113,7 +118,8 @@ class LangGraphSaver(BaseCheckpointSaver):
     ) -> Iterator[CheckpointTuple]:
         """Return checkpoints, newest first; without a config those of all threads, thread by thread."""
         wanted = filter or {}
-        found = (one for one in self._found(config, wanted, before) if _passes(one.metadata, wanted))
+        page = _PAGE if limit is None or wanted else max(1, min(limit, _PAGE))
+        found = (one for one in self._found(config, wanted, before, page) if _passes(one.metadata, wanted))
         return islice(found, limit)
 
     def put(
@@ -138,7 +144,9 @@ class LangGraphSaver(BaseCheckpointSaver):
             _listed(whole),
         )
         whose = user if isinstance(user, str) and user else None
-        self._checkpoints.put(thread, new, scope=self._scope, user=whose, ttl=self._ttl, other="keep")
+        self._write(
+            lambda checkpoints: checkpoints.put(thread, new, scope=self._scope, user=whose, ttl=self._ttl, other="keep")
+        )
         return _config(thread, space, checkpoint["id"])
 
     def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -148,27 +156,30 @@ class LangGraphSaver(BaseCheckpointSaver):
             (idx := WRITES_IDX_MAP.get(name, at)): NewWrite(idx, name, self._content(value), task_path)
             for at, (name, value) in enumerate(writes)
         }
-        self._checkpoints.put_writes(
-            str(asked["thread_id"]),
-            asked["checkpoint_id"],
-            task_id,
-            [*given.values()],
-            namespace=asked.get("checkpoint_ns") or "",
-            scope=self._scope,
-            taken="replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep",
+        self._write(
+            lambda checkpoints: checkpoints.put_writes(
+                str(asked["thread_id"]),
+                asked["checkpoint_id"],
+                task_id,
+                [*given.values()],
+                namespace=asked.get("checkpoint_ns") or "",
+                scope=self._scope,
+                taken="replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep",
+            )
         )
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread with everything of it."""
-        self._checkpoints.delete(str(thread_id), scope=self._scope)
+        self._write(lambda checkpoints: checkpoints.delete(str(thread_id), scope=self._scope))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, and their writes."""
-        self._checkpoints.delete_runs([*run_ids], scope=self._scope)
+        self._write(lambda checkpoints: checkpoints.delete_runs([*run_ids], scope=self._scope))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread whole. Raises `Conflict` where the target is not empty, `NotFound` without a source."""
-        self._checkpoints.copy(str(source_thread_id), str(target_thread_id), scope=self._scope)
+        source, target = str(source_thread_id), str(target_thread_id)
+        self._write(lambda checkpoints: checkpoints.copy(source, target, scope=self._scope))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Leave the latest checkpoint of each namespace, with the ancestors that its channels are rebuilt from.
@@ -210,6 +221,13 @@ class LangGraphSaver(BaseCheckpointSaver):
 
     # What both do.
 
+    def _write(self, call: Callable[[Checkpoints], object]) -> None:
+        """Make a call that writes, with the claim of the saver if it has one."""
+        if self._claim is None:
+            call(self._checkpoints)
+        else:
+            self._store.run(lambda tx: call(tx.checkpoints), claim=self._claim, label=type(self).__name__)
+
     def _content(self, value: Any) -> Content:
         return Content(*self.serde.dumps_typed(value))
 
@@ -225,19 +243,21 @@ class LangGraphSaver(BaseCheckpointSaver):
             [(one.task, one.channel, load(one.content)) for one in found.writes],
         )
 
-    def _found(self, config: Config | None, wanted: Config, before: Config | None) -> Iterator[CheckpointTuple]:
+    def _found(
+        self, config: Config | None, wanted: Config, before: Config | None, page: int
+    ) -> Iterator[CheckpointTuple]:
         if config is None:
             for thread in iterate(self._checkpoints.threads, scope=self._scope, limit=500):
-                yield from self._of_thread(thread.key, None, wanted, before)
+                yield from self._of_thread(thread.key, None, wanted, before, page)
         elif config["configurable"].get("checkpoint_id"):
             one = self.get_tuple(config)
             yield from () if one is None else (one,)
         else:
             asked = config["configurable"]
-            yield from self._of_thread(str(asked["thread_id"]), asked.get("checkpoint_ns"), wanted, before)
+            yield from self._of_thread(str(asked["thread_id"]), asked.get("checkpoint_ns"), wanted, before, page)
 
     def _of_thread(
-        self, thread: str, space: str | None, wanted: Config, before: Config | None
+        self, thread: str, space: str | None, wanted: Config, before: Config | None, page: int
     ) -> Iterator[CheckpointTuple]:
         found = iterate(
             self._checkpoints.history,
@@ -246,7 +266,7 @@ class LangGraphSaver(BaseCheckpointSaver):
             before=None if before is None else before["configurable"]["checkpoint_id"],
             where={name: value for name, value in wanted.items() if _is_listed(value)},
             scope=self._scope,
-            limit=_PAGE,
+            limit=page,
         )
         with suppress(NotFound):  # before a checkpoint that is not of this thread
             yield from (self._tuple(thread, stored) for stored in found)
@@ -255,7 +275,9 @@ class LangGraphSaver(BaseCheckpointSaver):
         listed = iterate(self._checkpoints.list, thread, scope=self._scope, limit=500)
         channels = {name for one in listed for name in (one.metadata or {}).get(_REBUILT, ())}
         with suppress(NotFound):  # a thread that is not there has nothing to lose
-            self._checkpoints.keep_latest(thread, from_ancestors=sorted(channels), scope=self._scope)
+            self._write(
+                lambda checkpoints: checkpoints.keep_latest(thread, from_ancestors=sorted(channels), scope=self._scope)
+            )
 
 
 def _config(thread: str, space: str, one: str) -> dict[str, Any]:

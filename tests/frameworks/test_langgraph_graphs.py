@@ -14,11 +14,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from lastlight_state import InvalidValue, StateStore
+from lastlight_state import ClaimLost, InvalidValue, StateStore
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -150,3 +151,44 @@ def test_a_thread_has_the_user_of_the_config_and_expires(database: Database) -> 
     database.clock.advance(seconds=86_400)
     assert store.maintenance.prune.run(PrunePolicy("checkpoints")).counts["checkpoint_threads"] == 1
     assert made.get_state({"configurable": {"thread_id": "u"}}).values == {}
+
+
+def test_a_second_runner_is_refused_by_a_claim(database: Database) -> None:
+    """integrations AD-3: a thread that one process drives, and that another has taken over."""
+    with database.open() as store, database.open() as other:
+        claims = store.workflows.claims
+        run = store.workflows.runs.create("graph", trigger=Trigger("ticket"), phase="ask")
+        claim = claims.take(run.id, owner="one")
+        graph(LangGraphSaver(store, claim=claim)).invoke({"log": ["in"]}, CONFIG)
+        taken = claims.transfer(claim, owner="two")
+        saver = LangGraphSaver(store, claim=claim)
+        before = told(graph(saver))
+        with pytest.raises(ClaimLost):
+            graph(saver).invoke(Command(resume="late"), CONFIG)
+        for late in (
+            lambda: saver.delete_thread("t"),
+            lambda: saver.copy_thread("t", "u"),
+            lambda: saver.prune(["t"]),
+            lambda: saver.delete_for_runs(["run"]),
+        ):
+            with pytest.raises(ClaimLost):
+                late()
+        assert told(graph(saver)) == before
+        found = graph(LangGraphSaver(other, claim=taken)).invoke(Command(resume="yes"), CONFIG)
+        assert found["answer"] == "yes"
+
+
+def test_a_list_of_one_reads_one_checkpoint(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """checkpoints CK-46."""
+    saver = LangGraphSaver(database.open())
+    graph(saver).invoke({"log": ["in"]}, CONFIG)
+    asked: list[int] = []
+    history = saver._checkpoints.history
+
+    def heard(*given: Any, **named: Any) -> Any:
+        asked.append(named["limit"])
+        return history(*given, **named)
+
+    monkeypatch.setattr(saver._checkpoints, "history", heard)
+    assert len(list(saver.list(CONFIG, limit=1))) == 1
+    assert asked == [1]
