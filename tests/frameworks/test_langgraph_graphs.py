@@ -165,12 +165,13 @@ def test_a_second_runner_is_refused_by_a_claim(database: Database) -> None:
         before = told(graph(saver))
         with pytest.raises(ClaimLost):
             graph(saver).invoke(Command(resume="late"), CONFIG)
-        for late in (
+        calls: list[Callable[[], None]] = [
             lambda: saver.delete_thread("t"),
             lambda: saver.copy_thread("t", "u"),
             lambda: saver.prune(["t"]),
             lambda: saver.delete_for_runs(["run"]),
-        ):
+        ]
+        for late in calls:
             with pytest.raises(ClaimLost):
                 late()
         assert told(graph(saver)) == before
