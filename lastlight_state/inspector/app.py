@@ -20,13 +20,13 @@ from starlette.types import ASGIApp
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.backends import urls
 from lastlight_state.clock import SYSTEM_CLOCK, Clock
-from lastlight_state.errors import BackendError, Conflict, InvalidValue, NotFound, StateError
+from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.inspector import guard
 from lastlight_state.inspector.guard import Guard, Refusal
 from lastlight_state.inspector.live import Topics
-from lastlight_state.inspector.page import Ask, Moved, Page, Route, View, values
+from lastlight_state.inspector.page import Ask, Download, Moved, Page, Route, View, status_of, values
 from lastlight_state.inspector.pages import PAGES
-from lastlight_state.inspector.rendering import environment, json_text, of_segment, told
+from lastlight_state.inspector.rendering import csv_text, environment, json_text, of_segment, told
 from lastlight_state.redaction import Secrets
 from lastlight_state.store import StateStore
 
@@ -119,6 +119,10 @@ class _Inspector:
             return self._refused(request, refusal_of(error))
         if isinstance(found, Moved):
             return RedirectResponse(request.scope.get("root_path", "") + found.path, status_code=303)
+        if isinstance(found, Download):
+            kept = {"content-disposition": f'attachment; filename="{found.name}"'}
+            rows = told(found.rows, self._secrets, hide_personal=self._hides(request))
+            return Response(csv_text(rows), headers=kept, media_type="text/csv; charset=utf-8")
         return self._shown(request, page, found)
 
     async def _ask(self, request: Request, acts: bool) -> Ask:
@@ -156,7 +160,7 @@ class _Inspector:
             if before and mark is not None and before == [mark]:
                 return None
             view = route.answer(neutral)
-            if isinstance(view, Moved):
+            if not isinstance(view, View):
                 return None
             before[:] = [mark]
             shown = told(view.data, self._secrets, hide_personal=hide)
@@ -168,7 +172,7 @@ class _Inspector:
 
     def _shown(self, request: Request, page: Page | None, view: View) -> Response:
         hide = self._hides(request)
-        data = told(view.data, self._secrets, hide_personal=hide and view.status < 400)
+        data = told(view.data, self._secrets, hide_personal=hide and page is not None)
         if wanted(request) == JSON:
             return Response(json_text(data), view.status, media_type=JSON)
         token = guard.form_token(request)
@@ -269,14 +273,9 @@ def wanted(request: Request) -> str:
 def refusal_of(error: Exception) -> Refusal:
     """Return the status, code and text for an error of a page."""
     if isinstance(error, StateError):
-        return Refusal(_status_of(error), error.code, str(error))
+        return Refusal(status_of(error), error.code, str(error))
     _log.exception("a page failed", exc_info=error)
     return Refusal(500, "internal", f"a defect of this program: {type(error).__name__}; the log has more")
-
-
-def _status_of(error: StateError) -> int:
-    statuses = {NotFound: 404, InvalidValue: 400, Conflict: 409, BackendError: 503}
-    return next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
 
 
 def _weight(text: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 from lastlight_state.clock import Clock
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import BackendError, Conflict, InvalidValue, NotFound, StateError
 from lastlight_state.store import StateStore
 
 #: How many records a list shows unless it is asked for more, and the most of them.
@@ -99,8 +99,16 @@ class Ask:
         return values[0] if values and values[0] != "" else None
 
 
+@dataclass(frozen=True)
+class Download:
+    """A table to keep as a file of CSV: its records, which all have the same fields."""
+
+    name: str
+    rows: Sequence[Any]
+
+
 #: What answers an address: a page, or after a form where to go.
-Answers = Callable[[Ask], View | Moved]
+Answers = Callable[[Ask], View | Moved | Download]
 AnswersT = TypeVar("AnswersT", bound=Answers)
 #: A cheap look: the page is made again only when this has changed.
 Mark = Callable[[Ask], Hashable]
@@ -144,6 +152,12 @@ class Page:
             return answer
 
         return added
+
+
+def status_of(error: StateError) -> int:
+    """Return the status of HTTP for an error of the library."""
+    statuses = {NotFound: 404, InvalidValue: 400, Conflict: 409, BackendError: 503}
+    return next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
 
 
 def values(text: str) -> dict[str, list[str]]:

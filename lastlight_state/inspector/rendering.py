@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -42,6 +44,21 @@ def told(data: Any, secrets: Secrets, *, hide_personal: bool) -> Any:
 def json_text(data: Any) -> bytes:
     """Return the JSON text of what is `told`."""
     return printable_json(codec.dump_line(data)[:-1].decode("utf-8", "backslashreplace")).encode() + b"\n"
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return rows of what is `told` as CSV with a head. A text that a spreadsheet would compute begins with ``'``."""
+    written = io.StringIO()
+    writer = csv.writer(written)
+    writer.writerow(rows[0] if rows else ())
+    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    return written.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    return codec.encode_sound(value).decode() if isinstance(value, dict | list) else value
 
 
 def _told(value: Any, secrets: Secrets, hide: bool) -> Any:

@@ -22,6 +22,9 @@ JSON = {"accept": "application/json"}
 #: An address for each route of each page; a page is tested as soon as it is here, and missing here fails a test.
 ADDRESSES = {
     "": ["/"],
+    "/inbox": ["/inbox", "/inbox?run=run-0&order=newest", "/inbox?limit=1"],
+    "/inbox/gates/{id}": ["/inbox/gates/open-0", "/inbox/gates/ap-0", "/inbox/gates/done-0"],
+    "/inbox/requests/{id}": ["/inbox/requests/open-0", "/inbox/requests/hr-0"],
     "/runs": [
         "/runs",
         "/runs?status=running&status=paused&workflow=home&repo=o/r&since=7d&limit=2",
@@ -108,6 +111,10 @@ def test_the_first_of_the_contents_wanted_most_is_given(browser: TestClient) -> 
         ("/runs?page_token=x", 400, "invalid_value"),
         ("/runs?status=odd", 400, "invalid_value"),
         ("/runs/home/frames/x", 400, "invalid_value"),
+        ("/inbox/gates/nobody", 404, "not_found"),
+        ("/inbox/requests/nobody", 404, "not_found"),
+        ("/inbox?order=odd", 400, "invalid_value"),
+        ("/inbox?gates=x", 400, "invalid_value"),
     ],
 )
 def test_what_cannot_be_shown_is_a_page_of_its_own(browser: TestClient, address: str, status: int, code: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lastlight_state import View as Moment
 from lastlight_state.inspector.page import Ask, Page, View
-from lastlight_state.store import View as Moment
 from lastlight_state.workflows import RunFilter
 from lastlight_state.workflows.words import RunStatus
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from lastlight_state import Page as Found
-from lastlight_state.errors import NotFound
+from lastlight_state import Page as Found, View as Moment
+from lastlight_state.errors import NotFound, StateError
 from lastlight_state.inspector import pictures
-from lastlight_state.inspector.page import Ask, Page, View
+from lastlight_state.inspector.page import Ask, Moved, Page, View, status_of
 from lastlight_state.inspector.pictures import Axis, Bar, Mark
-from lastlight_state.store import View as Moment
+from lastlight_state.inspector.rendering import segment
 from lastlight_state.workflows import RunFilter, WorkflowRun
 from lastlight_state.workflows.words import RUN_STATUSES, RunStatus
 
@@ -56,7 +56,7 @@ def _mark(ask: Ask) -> Hashable:
 
 
 @page.look("/{run_id}", live=True, mark=_mark)
-def one(ask: Ask) -> View:
+def one(ask: Ask, problem: StateError | None = None) -> View:
     """Show a run with everything that belongs to it."""
     run_id = ask.path["run_id"]
     with ask.store.view() as moment:
@@ -79,7 +79,29 @@ def one(ask: Ask) -> View:
             "children": w.lookups.list_children(run_id),
             **_tables(moment, run_id),
         }
-    return View("run.html", data, f"Run {run_id}", more={"axis": _axis(ask, run, data)})
+    more: dict[str, Any] = {"axis": _axis(ask, run, data), "problem": problem, "filled": {}}
+    if problem is not None:
+        data["problem"] = {"code": problem.code, "message": str(problem)}
+    return View("run.html", data, f"Run {run_id}", more, 200 if problem is None else status_of(problem))
+
+
+@page.act("/{run_id}/{verb}")
+def act(ask: Ask) -> View | Moved:
+    """Cancel, pause or resume a run, and show it as it is then; where it was refused, say why."""
+    run_id, by, reason = ask.path["run_id"], ask.person or "", ask.filled("reason") or "from the inspector"
+    w = ask.store.workflows
+    verbs: dict[str, Callable[[], object]] = {
+        "cancel": lambda: w.runs.cancel(run_id, by=by, reason=reason),
+        "pause": lambda: w.waits.pause(run_id),
+        "resume": lambda: w.waits.resume(run_id, by=by, reason=reason),
+    }
+    if ask.path["verb"] not in verbs:
+        raise NotFound("verb", ask.path["verb"])
+    try:
+        verbs[ask.path["verb"]]()
+    except StateError as problem:
+        return one(ask, problem)
+    return Moved(f"/runs/{segment(run_id)}")
 
 
 @page.look("/{run_id}/timeline", live=True, mark=_mark)

@@ -1,0 +1,128 @@
+"""What waits for a person, with its whole text; and where acting is switched on, its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+from lastlight_state.errors import InvalidValue, StateError
+from lastlight_state.inspector import forms
+from lastlight_state.inspector.page import Ask, Moved, Page, View, status_of
+from lastlight_state.inspector.rendering import segment
+from lastlight_state.workflows import HumanRequest
+
+page = Page("inbox", "Inbox", "/inbox", "i")
+
+Decision = Literal["approved", "rejected", "replied"]
+Order = Literal["newest", "oldest"]
+#: Why a question was cancelled or a run was ended, where nobody says it.
+FROM_HERE = "from the inspector"
+
+
+@page.look(live=True)
+def listed(ask: Ask) -> View:
+    """Show what is asked, of one run or of all."""
+    run_id, limit = ask.text("run"), ask.part["limit"]
+    order = cast(Order, ask.text("order") or "oldest")  # another word is refused by the library
+    with ask.store.view() as moment:
+        w = moment.workflows
+        gates = w.approvals.list_pending(run_id=run_id, order=order, limit=limit, page_token=ask.text("gates"))
+        requests = w.human_requests.list_pending(
+            run_id=run_id, order=order, limit=limit, page_token=ask.text("requests")
+        )
+        counts = {"gates": w.approvals.count_pending(), "requests": w.human_requests.count_pending()}
+    return View("inbox.html", {"gates": gates, "requests": requests, "counts": counts}, "Inbox")
+
+
+@page.look("/gates/{id}")
+def gate(ask: Ask, problem: StateError | None = None) -> View:
+    """Show a gate with its whole text, its action and the digest of it."""
+    with ask.store.view() as moment:
+        found = moment.workflows.approvals.get(ask.path["id"])
+        data = {"gate": found, "run": moment.workflows.runs.get(found.run_id)}
+    return _with_form(ask, "gate.html", data, f"Gate {found.gate}", problem, {})
+
+
+@page.look("/requests/{id}")
+def request(ask: Ask, problem: StateError | None = None) -> View:
+    """Show a request with its whole text, its options or its form."""
+    with ask.store.view() as moment:
+        found = moment.workflows.human_requests.get(ask.path["id"])
+        data = {"request": found, "run": moment.workflows.runs.get(found.run_id)}
+    fields = forms.fields_of(found.kind, found.options, found.schema)
+    return _with_form(ask, "request.html", data, f"Request of {found.node_id}", problem, {"fields": fields})
+
+
+@page.act("/gates/{id}")
+def answer_gate(ask: Ask) -> View | Moved:
+    """Answer a gate, for the action of the digest that was on the page."""
+
+    def work() -> None:
+        decision = ask.filled("decision")
+        if decision is None:
+            raise InvalidValue("decision", "choose one")
+        ask.store.workflows.approvals.answer(
+            ask.path["id"],
+            cast(Decision, decision),  # another word is refused by the library
+            by=_person(ask),
+            response=ask.filled("response"),
+            digest=ask.filled("digest"),
+        )
+
+    return _acted(ask, work, gate, "gates")
+
+
+@page.act("/gates/{id}/cancel")
+def cancel_gate(ask: Ask) -> View | Moved:
+    """End a gate without an answer."""
+    cancel = ask.store.workflows.approvals.cancel
+    return _acted(ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), gate, "gates")
+
+
+@page.act("/requests/{id}")
+def answer_request(ask: Ask) -> View | Moved:
+    """Answer a request."""
+
+    def work() -> None:
+        requests = ask.store.workflows.human_requests
+        asked: HumanRequest = requests.get(ask.path["id"])
+        answer = forms.answer_of(asked.kind, asked.options, asked.schema, ask.filled)
+        requests.answer(asked.id, answer, by=_person(ask))
+
+    return _acted(ask, work, request, "requests")
+
+
+@page.act("/requests/{id}/cancel")
+def cancel_request(ask: Ask) -> View | Moved:
+    """End a request without an answer."""
+    cancel = ask.store.workflows.human_requests.cancel
+    return _acted(ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), request, "requests")
+
+
+def _acted(ask: Ask, work: Callable[[], object], again: Callable[..., View], kind: str) -> View | Moved:
+    """Do the work and show the question as it is then; with the problem and what was filled in where it was refused."""
+    try:
+        work()
+    except StateError as problem:
+        return again(ask, problem)
+    return Moved(f"/inbox/{kind}/{segment(ask.path['id'])}")
+
+
+def _with_form(
+    ask: Ask, template: str, data: dict[str, Any], title: str, problem: StateError | None, more: dict[str, Any]
+) -> View:
+    if problem is not None:
+        data["error"] = {"code": problem.code, "message": str(problem)}
+    filled = {name: values[0] for name, values in ask.form.items() if values}
+    status = 200 if problem is None else status_of(problem)
+    return View(template, data, title, more={"filled": filled, "problem": problem, **more}, status=status)
+
+
+def _reason(ask: Ask) -> str:
+    return ask.filled("reason") or FROM_HERE
+
+
+def _person(ask: Ask) -> str:
+    if ask.person is None:
+        raise InvalidValue("person", "nobody acts")
+    return ask.person
