@@ -94,3 +94,34 @@ def _bar(bar: Bar, y: float, start: float, end: float) -> Drawn:
 def _ticks(first: datetime, last: datetime, left: float, right: float) -> list[tuple[float, datetime]]:
     parts: Iterable[int] = range(5 if last > first else 1)
     return [(round(left + (right - left) * part / 4, 1), first + (last - first) * part / 4) for part in parts]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A picture of a number for each of some times: columns, and the greatest number that the box holds."""
+
+    columns: list[Drawn]
+    heights: list[float]
+    ticks: list[tuple[float, str]]
+    top: float
+
+
+#: The height of the columns, and how many times are named below them.
+HIGH, NAMED = 160, 6
+
+
+def columns(amounts: Sequence[tuple[str, float, str]]) -> Columns:
+    """Return the picture of amounts, each with its name and its text, from left to right."""
+    top = max((amount for _, amount, _ in amounts), default=0)
+    step = WIDTH / max(len(amounts), 1)
+    every = max(len(amounts) // NAMED, 1)
+    heights = [round(HIGH * amount / top, 1) if top else 0.0 for _, amount, _ in amounts]
+    return Columns(
+        columns=[
+            Drawn(round(place * step, 1), HIGH - height, round(max(step - 2, 1), 1), "amount", f"{name}: {text}")
+            for place, ((name, _, text), height) in enumerate(zip(amounts, heights, strict=True))
+        ],
+        heights=heights,
+        ticks=[(round(place * step, 1), amounts[place][0]) for place in range(0, len(amounts), every)],
+        top=top,
+    )

@@ -1,0 +1,99 @@
+"""Cost: usage by day, and by workflow, repository, model and more, as pictures, tables and CSV."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, get_args
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.inspector import pictures
+from lastlight_state.inspector.page import Ask, Download, Page, View
+from lastlight_state.inspector.rendering import FILTERS
+from lastlight_state.workflows import UsageBucket, UsageGroup
+from lastlight_state.workflows.usage import MOST_DAYS, Dimension
+
+page = Page("cost", "Cost", "/cost", "c")
+
+DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+#: What can be drawn, and how an amount of it is written.
+MEASURES = {"cost_usd": "money", "total_tokens": "number", "executions": "number"}
+#: How many days are shown unless it is asked for more.
+DAYS = 30
+
+
+@page.look()
+def shown(ask: Ask) -> View:
+    """Show usage by day and by one dimension."""
+    measure, dimension = _word(ask, "measure", tuple(MEASURES)), _word(ask, "by", DIMENSIONS)
+    daily, groups = _daily(ask), _groups(ask, dimension)
+    data = {"measure": measure, "by": dimension, "days": daily, "groups": groups, "workflows": _workflows(ask)}
+    more = {
+        "plot": pictures.columns(
+            [(f"{day.start:%Y-%m-%d}", _amount(day, measure), _text(day, measure)) for day in daily]
+        ),
+        "shares": _shares(groups, measure),
+        "dimensions": DIMENSIONS,
+        "measures": tuple(MEASURES),
+        "format": MEASURES[measure],
+        "top": _text_of(max((_amount(day, measure) for day in daily), default=0), measure),
+    }
+    return View("cost.html", data, "Cost", more)
+
+
+@page.look("/daily.csv")
+def daily_csv(ask: Ask) -> Download:
+    """Give the table of days."""
+    return Download("usage-by-day.csv", _daily(ask))
+
+
+@page.look("/groups.csv")
+def groups_csv(ask: Ask) -> Download:
+    """Give the table of the dimension."""
+    dimension = _word(ask, "by", DIMENSIONS)
+    return Download(f"usage-by-{dimension}.csv", _groups(ask, dimension))
+
+
+def _days(ask: Ask) -> int:
+    return ask.number("days", DAYS, most=MOST_DAYS)
+
+
+def _daily(ask: Ask) -> tuple[UsageBucket, ...]:
+    filters = {name: ask.text(name) for name in ("workflow", "repo", "model")}
+    return ask.store.workflows.usage.daily(_days(ask), **filters)
+
+
+def _groups(ask: Ask, dimension: Dimension) -> tuple[UsageGroup, ...]:
+    """Return the usage of the same days; the filters of the table of days do not apply."""
+    today = ask.clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    return ask.store.workflows.usage.by(dimension, since=today - timedelta(days=_days(ask) - 1))
+
+
+def _workflows(ask: Ask) -> tuple[str, ...]:
+    return ask.store.workflows.lookups.names().items
+
+
+def _shares(groups: tuple[UsageGroup, ...], measure: str) -> list[float]:
+    """Return how long the bar of each group is, in parts of a hundred of the greatest."""
+    amounts = [_amount(group, measure) for group in groups]
+    top = max(amounts, default=0)
+    return [round(100 * amount / top, 1) if top else 0.0 for amount in amounts]
+
+
+def _amount(sums: Any, measure: str) -> float:
+    return float(getattr(sums, measure))
+
+
+def _text(sums: Any, measure: str) -> str:
+    return str(FILTERS[MEASURES[measure]](getattr(sums, measure)))
+
+
+def _text_of(amount: float, measure: str) -> str:
+    return str(FILTERS[MEASURES[measure]](amount if measure == "cost_usd" else int(amount)))
+
+
+def _word(ask: Ask, name: str, words: tuple[Any, ...]) -> Any:
+    """Return a word of the query, the first one unless it says another."""
+    found = ask.text(name) or words[0]
+    if found not in words:
+        raise InvalidValue(name, f"expected one of {', '.join(words)}", permitted=words)
+    return found
