@@ -17,8 +17,7 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.migrations import plain_command
 from lastlight_state.migrations.adoption.present import spare
-from lastlight_state.migrations.autogenerate import options
-from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.migrations.metadata import METADATA, options
 from lastlight_state.migrations.operations import RefuseRows
 from lastlight_state.settings import DATABASE_FILE, load_settings
 

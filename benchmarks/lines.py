@@ -12,9 +12,9 @@ import orjson
 from benchmarks.goals import goal
 from benchmarks.measure import Result, compare
 from lastlight_state import codec
-from lastlight_state.agent_log import AgentLog, Slug
 from lastlight_state.clock import SYSTEM_CLOCK
-from lastlight_state.jsonl.writer import LineWriter
+from lastlight_state.files.agent_log import AgentLog, Slug
+from lastlight_state.files.jsonl.writer import LineWriter
 
 LINES = 2_000
 LAST = 100

@@ -12,7 +12,7 @@ import orjson
 from benchmarks.goals import goal
 from benchmarks.measure import Result, compare
 from lastlight_state.clock import SYSTEM_CLOCK
-from lastlight_state.run_log import RunHeader, RunLog, SessionState, new_run_id
+from lastlight_state.files.run_log import RunHeader, RunLog, SessionState, new_run_id
 
 RECORDS = 2_000
 RUNS = 200

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from lastlight_state.db import columns
-from lastlight_state.db.base import Base
-from lastlight_state.mailbox import models as mailbox
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.base import Base
+from lastlight_state.files.mailbox import models as mailbox
 from lastlight_state.migrations.metadata import METADATA
 
 ROOT = Path(__file__).parents[1]

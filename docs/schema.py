@@ -17,10 +17,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
-from lastlight_state.db.declarations import COMMENT_PREFIX, KIB, MIB, Setting, TableFacts, facts_of, is_personal
-from lastlight_state.db.guards import Guard
-from lastlight_state.db.indexes import ONLY
-from lastlight_state.db.reactions import EVENTS, DerivedRow, Reaction
+from lastlight_state.db.schema.declarations import COMMENT_PREFIX, KIB, MIB, Setting, TableFacts, facts_of, is_personal
+from lastlight_state.db.schema.guards import EVENTS, DerivedRow, Guard, Reaction
+from lastlight_state.db.schema.indexes import ONLY
 from lastlight_state.migrations import history, migrate
 from lastlight_state.migrations.metadata import DERIVED_ROWS, GUARDS, METADATA, REACTIONS
 from lastlight_state.settings import Limits

@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lastlight_state import StateStore
-from lastlight_state.agent_log import Cwd
-from lastlight_state.cli.commands.demo.recording import Meter, segments
+from lastlight_state.cli.commands.demo.agent import Meter, segments
+from lastlight_state.files.agent_log import Cwd
 from lastlight_state.journal import JournalWriter
 from lastlight_state.workflows import Gate, PhaseEntry, Trigger
 

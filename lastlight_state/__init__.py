@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lastlight_state import errors
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
-    from lastlight_state.db.iterating import aiterate, iterate
-    from lastlight_state.db.records import Page
+    from lastlight_state.db.lists.pages import aiterate, iterate
+    from lastlight_state.db.rows.records import Page
     from lastlight_state.domains import Transaction, View
     from lastlight_state.errors import (
         AlreadyAnswered,
@@ -59,13 +59,13 @@ _HOMES = {
     "AsyncStateStore": "aio",
     "AsyncTransaction": "aio",
     "AsyncView": "aio",
-    "Page": "db.records",
+    "Page": "db.rows.records",
     "Settings": "settings",
     "StateStore": "store",
     "Transaction": "domains",
     "View": "domains",
-    "aiterate": "db.iterating",
-    "iterate": "db.iterating",
+    "aiterate": "db.lists.pages",
+    "iterate": "db.lists.pages",
     "stop_on_sigterm": "stopping",
 }
 

@@ -19,14 +19,13 @@ from sqlalchemy.orm import Session
 
 from lastlight_state.backends import connect, connect_replica, replica_url
 from lastlight_state.backends.base import Backend, Checkout, Mode
-from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.waiting import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
-from lastlight_state.db.ends import complete, labelled, run_hooks
-from lastlight_state.db.joined import joined, undo
-from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context
-from lastlight_state.db.scope import OpenedScope, StoreScope, TransactionScope
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.joined import joined, undo
+from lastlight_state.db.units.scope import OpenedScope, StoreScope, TransactionScope
+from lastlight_state.db.units.unit import Unit, complete, labelled, run_hooks
 from lastlight_state.domains import Domains, Transaction, View
 from lastlight_state.errors import BackendBusy, BackendError, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
@@ -36,11 +35,11 @@ from lastlight_state.settings import Settings, load_settings
 from lastlight_state.unwinding import block
 
 if TYPE_CHECKING:
-    from lastlight_state.agent_log import AgentLog
+    from lastlight_state.files.agent_log import AgentLog
+    from lastlight_state.files.mailbox import Mailboxes
+    from lastlight_state.files.run_log import RunLog
     from lastlight_state.journal import Journal
-    from lastlight_state.mailbox import Mailboxes
     from lastlight_state.maintenance import Maintenance
-    from lastlight_state.run_log import RunLog
     from lastlight_state.workflows import Claim, Driven, Workflows
 
 T = TypeVar("T")
@@ -120,7 +119,7 @@ class StateStore(Domains):
     )
     #: The agent's event logs: line files beside the database, not transactional.
     agent_log: Part[AgentLog] = Part(
-        "lastlight_state.agent_log.AgentLog",
+        "lastlight_state.files.agent_log.AgentLog",
         lambda store, kind: kind(
             store.settings.agent_sessions,
             clock=store._context.clock,
@@ -130,12 +129,12 @@ class StateStore(Domains):
     )
     #: The logs of runs and the states of sessions: files beside the database, not transactional.
     run_log: Part[RunLog] = Part(
-        "lastlight_state.run_log.RunLog",
+        "lastlight_state.files.run_log.RunLog",
         lambda store, kind: kind(store.settings.run_logs, clock=store._context.clock, sync=store.settings.line_sync),
     )
     #: What passes between hosts and agents: files beside the database, not transactional.
     mailbox: Part[Mailboxes] = Part(
-        "lastlight_state.mailbox.Mailboxes",
+        "lastlight_state.files.mailbox.Mailboxes",
         lambda at, kind: kind(at.settings.mailboxes, settings=at.settings, clock=at._context.clock, metrics=at.metrics),
     )
     #: Work over many domains at once.

@@ -20,7 +20,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lastlight_state import tracing
+from lastlight_state import metrics as own_metrics
 from lastlight_state.errors import MisuseError, StateError
 from lastlight_state.workflows import RunFilter
 
@@ -60,17 +60,17 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
     meter = metrics.get_meter(NAME, meter_provider=meter_provider)
     histogram = partial(meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=BUCKETS)
     durations = histogram("db.client.operation.duration", description="Duration of calls of the state layer.")
-    tracing.observer = _Spans(trace, tracer, durations)
-    tracing.waits = _waits(
+    own_metrics.observer = _Spans(trace, tracer, durations)
+    own_metrics.waits = _waits(
         histogram("db.client.connection.wait_time", description="Wait for a connection of the pool."),
         histogram(f"{NAME}.lock.wait_time", description="Wait for the lock of a SQLite file, or for a named lock."),
     )
-    tracing.current_span = lambda: _ids(_caller.get())
+    own_metrics.current_span = lambda: _ids(_caller.get())
 
 
 def uninstrument() -> None:
     """Make no more spans, and tell of no more durations and waits."""
-    tracing.observer = tracing.current_span = tracing.waits = None
+    own_metrics.observer = own_metrics.current_span = own_metrics.waits = None
 
 
 def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -> None:
@@ -98,8 +98,8 @@ def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -
         meter.create_observable_gauge(f"{NAME}.{name}", callbacks=[_gauge(metrics.Observation, count)])
 
 
-def _waits(pool: Histogram, lock: Histogram) -> Callable[[tracing.Awaited, float], None]:
-    def told(awaited: tracing.Awaited, seconds: float) -> None:
+def _waits(pool: Histogram, lock: Histogram) -> Callable[[own_metrics.Awaited, float], None]:
+    def told(awaited: own_metrics.Awaited, seconds: float) -> None:
         if awaited == "pool":
             pool.record(seconds, {"db.system.name": "postgresql", "db.client.connection.pool.name": NAME})
         else:

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from lastlight_state import clock as clock_module
 from lastlight_state.clock import SYSTEM_CLOCK, KeptClock, aware_utc, iso_text, of_file, to_millis
-from lastlight_state.db.columns import parse_time
+from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.testing.clock import FrozenClock

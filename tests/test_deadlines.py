@@ -20,7 +20,7 @@ from lastlight_state import Settings, StateStore
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.errors import BackendBusy, BackendUnavailable
-from lastlight_state.mailbox import Mailboxes
+from lastlight_state.files.mailbox import Mailboxes
 from lastlight_state.testing import Database
 
 #: How many calls wait at a time.

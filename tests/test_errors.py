@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lastlight_state import errors
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue, MisuseError, NotFound, PayloadTooLarge, SchemaMismatch, StateError
 
 EXAMPLES: dict[type[StateError], StateError] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.dialects import postgresql
 from support import locks
 
-from lastlight_state.db.statements import Family
+from lastlight_state.db.rows.statements import Family
 
 #: Of kinds of records without children, which have nothing to count.
 _EMPTY = {f"maintenance.erase.STATEMENTS['{name}'].measured" for name in ("executions", "fires")}

@@ -17,7 +17,7 @@ from support.hostile_rows import KNOWN, Undone, fill, undo
 from support.workflows.steps import started
 
 from lastlight_state.errors import InvalidValue
-from lastlight_state.mailbox import Mailboxes
+from lastlight_state.files.mailbox import Mailboxes
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.store import StateStore

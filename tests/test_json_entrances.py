@@ -18,9 +18,9 @@ from support.run_log.logs import id_of, run_log, start
 
 from lastlight_state.conversations import NewMessage
 from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge
-from lastlight_state.mailbox import Mailboxes
+from lastlight_state.files.mailbox import Mailboxes
+from lastlight_state.files.run_log import SessionState
 from lastlight_state.outputs import CacheKey
-from lastlight_state.run_log import SessionState
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, blocking_store
 from lastlight_state.workflows import RunOptions, Trigger

@@ -14,7 +14,7 @@ from support.filled_store import EARLY, TRIGGER, Report, scene
 
 from lastlight_state.backends.base import Mode
 from lastlight_state.conversations import BranchPatch, NewBranch, NewChunk, NewMessage, NewSession, SessionTree
-from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.errors import BackendUnavailable, StateError
 from lastlight_state.journal import NewEvent, NewScore, SandboxChanges, ToolOutcome
 from lastlight_state.messaging import MessageDraft, ThreadPlace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.plain import plain
 
 MOMENT = datetime(2026, 2, 3, 12, 34, 56, 789_000, tzinfo=UTC)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from lastlight_state.agent_log import Slug
 from lastlight_state.errors import BackendUnavailable, InvalidValue
+from lastlight_state.files.agent_log import Slug
 from lastlight_state.settings import PREFIX, Limits, Settings, load_settings
 from lastlight_state.store import StateStore
 

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from support.callers import engine_on
 from support.docs.pages import ROOT, blocks
 
-from lastlight_state import AsyncStateStore, Settings, StateStore, telemetry, tracing
+from lastlight_state import AsyncStateStore, Settings, StateStore, metrics, telemetry
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, Provenance, RunOptions, Trigger, WorkflowRun
@@ -205,7 +205,7 @@ def test_without_telemetry_no_unit_is_timed(
         timed.append(awaited)
         return call(*given)
 
-    monkeypatch.setattr(tracing, "timed", noted)
+    monkeypatch.setattr(metrics, "timed", noted)
     engine = engine_on(database) if has_engine else None
     store = database.open(engine=engine) if engine is not None else database.open()
     begun(store)

@@ -10,11 +10,11 @@ from support.agent_log.logs import agent_log, put
 from support.run_log.logs import NOW, RUN, SESSION, run_log, start
 from support.to_disk import ToDisk
 
-from lastlight_state.agent_log import removal as agent_removal
-from lastlight_state.mailbox import Attachment, Mailboxes
-from lastlight_state.mailbox.folder import Place, removal
+from lastlight_state.files.agent_log import repair as agent_removal
+from lastlight_state.files.mailbox import Attachment, Mailboxes
+from lastlight_state.files.mailbox.folder import Place, creation
+from lastlight_state.files.run_log import RunLog, SessionState
 from lastlight_state.maintenance.prune.archiving import Archiver
-from lastlight_state.run_log import RunLog, SessionState
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions
@@ -132,7 +132,7 @@ def test_a_removed_mailbox_is_gone_under_its_name_on_disk(tmp_path: Path, monkey
     """mailbox MB-03."""
     Mailboxes(tmp_path).create("g", "s")
     calls = ToDisk(monkeypatch, tmp_path).calls
-    removal.remove(Place.below(tmp_path, "g", "s"))
+    creation.remove(Place.below(tmp_path, "g", "s"))
     monkeypatch.undo()
     assert calls[:2] == ["name .gone-*", "sync g"]
 

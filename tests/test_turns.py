@@ -14,21 +14,21 @@ from support.run_log.logs import event, run_log, start
 from support.turns import outcome_of_waiting
 
 from lastlight_state import StateStore
-from lastlight_state.agent_log import Outcome
-from lastlight_state.agent_log.agents import Recent
 from lastlight_state.aio.lanes import Lane
-from lastlight_state.db import watch as watches
-from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.news import watch as watches
+from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.errors import MisuseError, StateError, StoreClosed
+from lastlight_state.files.agent_log import Outcome
+from lastlight_state.files.agent_log.tree import Recent
+from lastlight_state.files.jsonl.writer import LineWriter
+from lastlight_state.files.run_log import record_of
 from lastlight_state.ids import IdSource
 from lastlight_state.journal import JournalWriter, NewEvent
 from lastlight_state.journal.events import checks as event_checks
-from lastlight_state.journal.frames.cache import FrameCache
+from lastlight_state.journal.frames import FrameCache
 from lastlight_state.journal.writer.opened import Opened
 from lastlight_state.journal.writer.queue import Entry, Queue
-from lastlight_state.jsonl.writer import LineWriter
 from lastlight_state.metrics import Metrics
-from lastlight_state.run_log import record_of
 
 Call = Callable[[Any], object]
 AT = datetime(2026, 2, 3, tzinfo=UTC)

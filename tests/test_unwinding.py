@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from support.garbage import collect
 
-from lastlight_state.db.renewals import Held, Renewed
+from lastlight_state.db.news.renewals import Held, Renewed
 from lastlight_state.unwinding import block
 
 

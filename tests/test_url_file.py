@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lastlight_state.errors import InvalidValue
-from lastlight_state.url_file import url_in
+from lastlight_state.settings import url_in
 
 SECRET = "postgresql://ana:a-secret@db/state"
 

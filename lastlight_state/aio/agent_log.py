@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Self
 
-from lastlight_state.agent_log import (
+from lastlight_state.aio.blocks import Left, streamed
+from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.files.agent_log import (
     AgentLog,
     LogLine,
     LogRepair,
@@ -20,11 +22,9 @@ from lastlight_state.agent_log import (
     TranslationOptions,
     Writer,
 )
-from lastlight_state.agent_log.arguments import OnError
-from lastlight_state.agent_log.writer import NO_OPTIONS
-from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.aio.streams import Left, streamed
-from lastlight_state.jsonl.writer import SyncWord
+from lastlight_state.files.agent_log.arguments import OnError
+from lastlight_state.files.agent_log.writer import NO_OPTIONS
+from lastlight_state.files.jsonl.writer import SyncWord
 from lastlight_state.lazy import Part
 
 

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from functools import partial
 
-from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.aio.streams import Left, streamed
-from lastlight_state.aio.waiting import Woken
+from lastlight_state.aio.blocks import Left, streamed
+from lastlight_state.aio.forward import Face, Woken, reading, writing
 from lastlight_state.conversations import Change, Conversations, Delivery, SessionSummary
 from lastlight_state.conversations.branches import Branches
 from lastlight_state.conversations.changes import Changes
@@ -23,8 +22,8 @@ from lastlight_state.conversations.sessions import Sessions
 from lastlight_state.conversations.trees import Trees
 from lastlight_state.conversations.vectors import Vectors
 from lastlight_state.db import valid
-from lastlight_state.db.arrivals import refuse_in_transaction
-from lastlight_state.db.records import Page
+from lastlight_state.db.news.watch import refuse_in_transaction
+from lastlight_state.db.rows.records import Page
 from lastlight_state.lazy import Part
 
 

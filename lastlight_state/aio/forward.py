@@ -9,12 +9,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
-from lastlight_state import tracing
+from lastlight_state import metrics
+from lastlight_state.db.news.watch import Arrivals
+
+# Waiting in a coroutine for what a thread of the store looks for: no thread is held, and no time is lost.
+
+
+class Woken:
+    """Wakes the task that made it, from any thread: ``woken.up`` is what that thread calls."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def up(self) -> None:
+        """Wake the task."""
+        with suppress(RuntimeError):  # its loop was closed, and the task with it
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def arrived(self, arrivals: Arrivals[Any]) -> bool:
+        """Wait until something has come, and return whether it has before the time was over. Raises `StoreClosed`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(arrivals.seconds_left):
+                while not arrivals.wait(0):
+                    self._event.clear()
+                    await self._event.wait()
+                return True
+        return False
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +100,7 @@ class Forward(Generic[P, R]):
         @wraps(self.method)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
             made = partial(method, *args, **kwargs)
-            return await run(made if tracing.observer is None else partial(copy_context().run, made))
+            return await run(made if metrics.observer is None else partial(copy_context().run, made))
 
         face.__dict__[self.name] = call  # so that later look-ups skip the descriptor
         return call

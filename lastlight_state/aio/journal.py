@@ -8,12 +8,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, overload
 
-from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.blocks import Left, streamed
+from lastlight_state.aio.forward import Face, Woken, reading, writing
 from lastlight_state.aio.journal_writer import AsyncWriter
-from lastlight_state.aio.streams import Left, streamed
-from lastlight_state.aio.waiting import Woken
 from lastlight_state.db import valid
-from lastlight_state.db.arrivals import refuse_in_transaction
+from lastlight_state.db.news.watch import refuse_in_transaction
 from lastlight_state.journal import ANY, Event, EventFilter, Frame, Journal, Signal
 from lastlight_state.journal.arguments import AnyType
 from lastlight_state.journal.events import Events

@@ -14,25 +14,16 @@ from typing import Any, Self
 from lastlight_state.aio.forward import Face, reading
 from lastlight_state.db.gate import guarded
 from lastlight_state.errors import InvalidValue, UnsavedEvents
-from lastlight_state.journal import Event
+from lastlight_state.files.jsonl.writer import SyncWord
+from lastlight_state.journal import Event, writer
 from lastlight_state.journal.arguments import NewEvent, WriterOptions
 from lastlight_state.journal.events import Events
 from lastlight_state.journal.records import WriterStats
-from lastlight_state.journal.writer import (
-    CLOSE_SECONDS,
-    NO_OPTIONS,
-    JournalWriter,
-    PendingEvent,
-    checks,
-    has_room,
-    number_of,
-)
+from lastlight_state.journal.writer import CLOSE_SECONDS, NO_OPTIONS, JournalWriter, PendingEvent, has_room, number_of
 from lastlight_state.journal.writer.core import Listener
-from lastlight_state.journal.writer.mirror import LineFileMirror
-from lastlight_state.journal.writer.mirrors import Mirror
+from lastlight_state.journal.writer.mirrors import LineFileMirror, Mirror
 from lastlight_state.journal.writer.opened import Writer
 from lastlight_state.journal.writer.queue import LOOK_SECONDS, Entry, Queue
-from lastlight_state.jsonl.writer import SyncWord
 
 
 class AsyncPendingEvent(Face[PendingEvent]):
@@ -61,7 +52,7 @@ class AsyncPendingEvent(Face[PendingEvent]):
     async def wait(self, timeout: float | None = None) -> int:  # noqa: ASYNC109 - as the sync method
         """As `PendingEvent.wait`."""
         entry, core = self._target._entry, self._target._core
-        seconds = checks.timeout(timeout)
+        seconds = writer.check_timeout(timeout)
         if not entry.is_decided:
             self._runner.refuse_closed()
             core.saver.hurry()
@@ -105,7 +96,7 @@ class AsyncJournalWriter(Face[JournalWriter]):
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the sync method
         """As `JournalWriter.flush`. A task that is cancelled leaves the queue as it was."""
-        seconds = checks.timeout(timeout)
+        seconds = writer.check_timeout(timeout)
         self._runner.refuse_closed()
         core = self._target._core
         core.queue.refuse_if_over()
@@ -115,7 +106,7 @@ class AsyncJournalWriter(Face[JournalWriter]):
 
     async def close(self, timeout: float | None = CLOSE_SECONDS) -> None:  # noqa: ASYNC109 - as the sync method
         """As `JournalWriter.close`."""
-        seconds = checks.timeout(timeout)
+        seconds = writer.check_timeout(timeout)
         core = self._target._core
         if core.is_over:
             return

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from lastlight_state.backends import patience
-from lastlight_state.backends.patience import Patience
+from lastlight_state.backends import waiting
+from lastlight_state.backends.waiting import Patience
 from lastlight_state.errors import MisuseError, StoreClosed
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class Waiting(Generic[T]):
         with suppress(IndexError):
             return items.popleft()
         while True:
-            gate = patience.closed_gate()
+            gate = waiting.closed_gate()
             gates.append(gate)
             is_woken = not items and gate.acquire(timeout=seconds)
             if not is_woken:
@@ -171,7 +171,7 @@ class Waiting(Generic[T]):
     def _wake(self) -> None:
         if self._gates:
             with suppress(IndexError):
-                patience.wake(self._gates.pop())
+                waiting.wake(self._gates.pop())
 
 
 class _Calls:
@@ -225,12 +225,12 @@ class _Calls:
         call = outcome.take()
         result, raised = None, None
         if call is not None:
-            patience.lend(outcome.patience)
+            waiting.lend(outcome.patience)
             try:
                 result = call()
             except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who awaits
                 raised = error
-            patience.lend(None)
+            waiting.lend(None)
         self.outstanding.discard(outcome)
         self.queue.soon()  # before the loop is told, which may have the next call at once
         if call is not None:

@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Self, TypeVar
 from weakref import WeakKeyDictionary
 
+from lastlight_state.aio.blocks import PinnedBlock, PinnedRunner, Tasks, refuse_inside
 from lastlight_state.aio.forward import Face, Runner, reading, writing
-from lastlight_state.aio.pinned import PinnedBlock, PinnedRunner, Tasks, refuse_inside
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
+from lastlight_state.files.mailbox.agent.inbox import AgentInbox
+from lastlight_state.files.mailbox.agent.lives import AgentState
+from lastlight_state.files.mailbox.agent.outbox import AgentOutbox, AgentRouting
+from lastlight_state.files.mailbox.host.inbox import HostInbox
+from lastlight_state.files.mailbox.host.outbox import HostOutbox
+from lastlight_state.files.mailbox.host.routing import HostRouting
+from lastlight_state.files.mailbox.host.sweep import HostSweep
+from lastlight_state.files.mailbox.host.tasks import HostTasks
+from lastlight_state.files.mailbox.kernel.pair import Mailbox
 from lastlight_state.lazy import Part
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
-from lastlight_state.mailbox.agent.inbox import AgentInbox
-from lastlight_state.mailbox.agent.outbox import AgentOutbox
-from lastlight_state.mailbox.agent.routing import AgentRouting
-from lastlight_state.mailbox.agent.state import AgentState
-from lastlight_state.mailbox.host.inbox import HostInbox
-from lastlight_state.mailbox.host.outbox import HostOutbox
-from lastlight_state.mailbox.host.routing import HostRouting
-from lastlight_state.mailbox.host.sweep import HostSweep
-from lastlight_state.mailbox.host.tasks import HostTasks
-from lastlight_state.mailbox.kernel.pair import Mailbox
 from lastlight_state.metrics import Metrics
 
 M = TypeVar("M", bound=Mailbox)

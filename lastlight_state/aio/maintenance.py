@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 
+from lastlight_state.aio.blocks import Left, streamed
 from lastlight_state.aio.forward import Face, reading, writing
-from lastlight_state.aio.streams import Left, streamed
 from lastlight_state.lazy import Part
 from lastlight_state.maintenance import (
     AgentSessions,

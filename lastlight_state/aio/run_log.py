@@ -8,11 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from lastlight_state.aio.blocks import streamed
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.aio.lanes import Lane
-from lastlight_state.aio.streams import streamed
-from lastlight_state.lazy import Part
-from lastlight_state.run_log import (
+from lastlight_state.files.run_log import (
     Checks,
     PromptTurn,
     Replay,
@@ -24,7 +23,8 @@ from lastlight_state.run_log import (
     RunWriter,
     States,
 )
-from lastlight_state.run_log.words import OnError
+from lastlight_state.files.run_log.paths import OnError
+from lastlight_state.lazy import Part
 
 T = TypeVar("T")
 

@@ -7,19 +7,17 @@ the outcome of its write, then raises `asyncio.CancelledError`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from lastlight_state.aio.blocks import entered
+from lastlight_state.aio.blocks import JoinedBlock, PinnedBlock, PinnedRunner, Tasks, entered, refuse_inside, sync_of
 from lastlight_state.aio.forward import Runner
-from lastlight_state.aio.joined import JoinedBlock, sync_of
 from lastlight_state.aio.lanes import Lane
-from lastlight_state.aio.opening import Opening
-from lastlight_state.aio.pinned import PinnedBlock, PinnedRunner, Tasks, refuse_inside
-from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.domains import Domains, Transaction, View
 from lastlight_state.errors import NestedTransaction
 from lastlight_state.lazy import Part
@@ -30,19 +28,61 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
     from lastlight_state.aio.agent_log import AsyncAgentLog
-    from lastlight_state.aio.checkpoints import AsyncCheckpoints
     from lastlight_state.aio.conversations import AsyncConversations
+    from lastlight_state.aio.domains import (
+        AsyncCheckpoints,
+        AsyncMessaging,
+        AsyncOutputs,
+        AsyncReceipts,
+        AsyncSchedules,
+    )
     from lastlight_state.aio.journal import AsyncJournal
     from lastlight_state.aio.mailbox import AsyncMailboxes
     from lastlight_state.aio.maintenance import AsyncMaintenance
-    from lastlight_state.aio.messaging import AsyncMessaging
-    from lastlight_state.aio.outputs import AsyncOutputs
-    from lastlight_state.aio.receipts import AsyncReceipts
     from lastlight_state.aio.run_log import AsyncRunLog
-    from lastlight_state.aio.schedules import AsyncSchedules
     from lastlight_state.aio.states import AsyncStates
     from lastlight_state.aio.workflows import AsyncWorkflows
     from lastlight_state.workflows import Claim, Driven
+
+# How an async store is opened: as the sync one, with the same parameters, on a worker thread.
+
+P = ParamSpec("P")
+A = TypeVar("A")
+
+
+class Opening(Generic[P]):
+    """A class method that opens a sync store, as a coroutine that gives the async one."""
+
+    def __init__(self, opens: Callable[P, StateStore]) -> None:
+        self._opens = opens
+        self.__doc__ = opens.__doc__
+
+    def __get__(self, store: object, owner: type[A]) -> Callable[P, Coroutine[Any, Any, A]]:
+        @wraps(self._opens)
+        async def opened(*args: P.args, **kwargs: P.kwargs) -> A:
+            return await _opened(owner, partial(self._opens, *args, **kwargs))
+
+        return opened
+
+
+async def _opened(kind: Callable[[StateStore], A], opens: Callable[[], StateStore]) -> A:
+    """The async store. A task that is cancelled meanwhile leaves none open."""
+    lane = Lane("open")
+    stores: list[StateStore] = []
+
+    def work() -> None:
+        stores.append(opens())
+
+    try:
+        await lane.run(work)
+    except asyncio.CancelledError:
+        for store in stores:
+            await lane.finish(store.close)
+        raise
+    finally:
+        lane.close()
+    return kind(stores[0])
+
 
 T = TypeVar("T")
 _Block: TypeAlias = "AbstractAsyncContextManager[AsyncTransaction]"
@@ -67,25 +107,25 @@ class AsyncDomains:
     workflows: Part[AsyncWorkflows] = Part("lastlight_state.aio.workflows.AsyncWorkflows")
 
     #: Chat sessions and their messages.
-    messaging: Part[AsyncMessaging] = Part("lastlight_state.aio.messaging.AsyncMessaging")
+    messaging: Part[AsyncMessaging] = Part("lastlight_state.aio.domains.AsyncMessaging")
 
     #: Crons, operators' overrides, and fires.
-    schedules: Part[AsyncSchedules] = Part("lastlight_state.aio.schedules.AsyncSchedules")
+    schedules: Part[AsyncSchedules] = Part("lastlight_state.aio.domains.AsyncSchedules")
 
     #: What happened in runs, in order.
     journal: Part[AsyncJournal] = Part("lastlight_state.aio.journal.AsyncJournal")
 
     #: What runs were given, and what their tasks produced.
-    outputs: Part[AsyncOutputs] = Part("lastlight_state.aio.outputs.AsyncOutputs")
+    outputs: Part[AsyncOutputs] = Part("lastlight_state.aio.domains.AsyncOutputs")
 
     #: What maintenance did, or is doing.
-    receipts: Part[AsyncReceipts] = Part("lastlight_state.aio.receipts.AsyncReceipts")
+    receipts: Part[AsyncReceipts] = Part("lastlight_state.aio.domains.AsyncReceipts")
 
     #: Messages stored once, orders of them, sessions, branches and forks.
     conversations: Part[AsyncConversations] = Part("lastlight_state.aio.conversations.AsyncConversations")
 
     #: States of threads, one after the other, in bytes that only the caller can read.
-    checkpoints: Part[AsyncCheckpoints] = Part("lastlight_state.aio.checkpoints.AsyncCheckpoints")
+    checkpoints: Part[AsyncCheckpoints] = Part("lastlight_state.aio.domains.AsyncCheckpoints")
 
     #: Values by scope and key.
     states: Part[AsyncStates] = Part("lastlight_state.aio.states.AsyncStates")

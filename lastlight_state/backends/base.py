@@ -1,7 +1,7 @@
 """The contract of a database: every question whose answer differs between products.
 
 A backend hands out driver connections and says how a unit of work begins. Everything else, from the order of calls
-to retries, is the same for all and lives in `lastlight_state.db.scope`. Statements go to ``driver.execute(sql,
+to retries, is the same for all and lives in `lastlight_state.db.units.scope`. Statements go to ``driver.execute(sql,
 params)``, which both supported drivers have, with no transaction but the one that the unit began.
 """
 
@@ -18,11 +18,9 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
-from lastlight_state.backends.facts import Catalogue, Measures, Original
-from lastlight_state.backends.line import Turn
-from lastlight_state.backends.named_locks import NamedLocks
-from lastlight_state.backends.statement_log import logged
-from lastlight_state.backends.upkeep import Upkeep
+from lastlight_state.backends.facts import Catalogue, Measures, Original, Upkeep, logged
+from lastlight_state.backends.fifo import Turn
+from lastlight_state.backends.waiting import NamedLocks
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit
@@ -236,7 +234,7 @@ class Backend(NamedLocks, Upkeep, ABC):
         return self.translate(error)
 
     def fetched(self, cursor: Any) -> list[Any]:
-        """Return all rows of a cursor. A value that cannot be read is a `lastlight_state.backends.cells.Unreadable`."""
+        """Return all rows of a cursor. A value that cannot be read is a `lastlight_state.backends.facts.Unreadable`."""
         return list(cursor.fetchall())
 
     @abstractmethod

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+from sqlalchemy import ColumnElement, Table
+
+from lastlight_state.errors import NotSupported
+
+# Stored values that a driver cannot read: text that is no UTF-8, a time beyond the calendar, a number beyond JSON's.
+#
+# One such value must not cost the rows beside it, so a backend's `Backend.fetched` puts an `Unreadable` in its place.
+
+
+class Unreadable:
+    """Stands in a row for a value that the driver could not read. ``raw`` are its bytes, as far as they are known."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: bytes = b"") -> None:
+        self.raw = raw
+
+    def __str__(self) -> str:
+        return self.raw.decode("utf-8", "backslashreplace")
+
+    def __bool__(self) -> bool:
+        raise TypeError("unreadable")
+
 
 #: The ``reason`` of a `BackendUnavailable` for a file that could be read and is not: it holds more than tables.
 FORBIDDEN = "forbidden_schema"
@@ -114,3 +140,109 @@ class Original(Protocol):
 
         Foreign keys must be off. Raises `SchemaMismatch` when a row or a reference was lost.
         """
+
+
+# What maintenance asks of a database, whose answers differ between products.
+
+
+class Upkeep:
+    """The part of `lastlight_state.backends.base.Backend` that only maintenance uses."""
+
+    name: str
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the database on this machine, whether or not they exist; none for a server."""
+        return ()
+
+    def damages(self, checkout: Any, *, deep: bool) -> list[str]:
+        """What the database's own checks find, a few dozen at most; empty for a sound one. ``deep`` reads all of it."""
+        raise NotSupported(f"{self.name} does not examine itself")
+
+    def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
+        """Whether a stored value is in another form than this one; None where no such value can be stored."""
+        return None
+
+    def newest(self, table: Table) -> ColumnElement[Any] | None:
+        """The order of a table's rows from the last one that was stored to the first; None where there is none."""
+        return None
+
+    def place(self) -> Place | None:
+        """Where the file of the database lies; None for a server, and for a file that cannot be looked at."""
+        return None
+
+    def lost_log(self, *, lacks_tables: bool) -> bool:
+        """Whether the file seems to be a copy that was made while it was open, without its write-ahead log."""
+        return False
+
+    def checkpoint(self, checkout: Any, mode: str) -> tuple[bool, int, int] | None:
+        """Bring a write-ahead log into the database: whether a reader was in the way, pages of the log, pages brought.
+
+        None where there is no such log.
+        """
+        return None
+
+    def vacuum(self, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
+        """Give back the space of deleted rows of these tables, outside any transaction.
+
+        Raises `Conflict` ``no_space`` where there is no room for it.
+        """
+        raise NotSupported(f"{self.name} cannot be vacuumed by this library")
+
+    def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """The rows of a SELECT of these columns as the driver has them, one by one: for results of any size."""
+        raise NotSupported(f"{self.name} cannot be copied by this library")
+
+    def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Insert rows of these columns, in the driver's own types, by the fastest way that there is."""
+        raise NotSupported(f"{self.name} cannot be copied into by this library")
+
+    def given(self, checkout: Any, table: str, column: str) -> int | None:
+        """The last number that the database has given this column, also to a row that is gone; None for none."""
+        return None
+
+    def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
+        """Let the next number of this column be greater than all that are there, and than the last that was given."""
+
+    def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
+        """Renew the planner's statistics of these tables, where it has any that matter."""
+
+    def identity(self, checkout: Any) -> Hashable:
+        """What connections to the same tables have in common; None for tables that no other connection can see."""
+        return None
+
+    def snapshot(self, checkout: Any, path: Path) -> bool:
+        """Write the database as it is at one moment to a new SQLite file, while others go on. False if it cannot."""
+        return False
+
+
+# Statements told to the logger ``lastlight_state.statements``: each at DEBUG, and slow ones at WARNING.
+
+_log = logging.getLogger("lastlight_state.statements")
+
+
+def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
+    """Return what executes statements: itself, where nobody is told of any.
+
+    A line has the milliseconds until the first row, and the statement; never its values.
+    """
+    slow_seconds = backend.options.slow_statement
+    if slow_seconds is None and not _log.isEnabledFor(logging.DEBUG):
+        return execute
+
+    def told(sql: Any, *values: Any, **options: Any) -> Any:
+        began = time.perf_counter()
+        cursor = execute(sql, *values, **options)
+        took = time.perf_counter() - began
+        if slow_seconds is not None and took >= slow_seconds:
+            _log.warning("a statement took %.0f ms: %s", took * 1_000, _text(sql))
+        else:
+            _log.debug("%.1f ms: %s", took * 1_000, _text(sql))
+        return cursor
+
+    return told
+
+
+def _text(sql: Any) -> str:
+    text = sql.decode() if isinstance(sql, bytes) else str(sql)
+    return " ".join(text.split())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lastlight_state.lazy import public
 
 if TYPE_CHECKING:
-    from lastlight_state.checkpoints.arguments import (
+    from lastlight_state.checkpoints.checks import (
         Content as Content,
         NewCheckpoint as NewCheckpoint,
         NewWrite as NewWrite,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 public(
     globals(),
     {
-        "arguments": "Content NewCheckpoint NewWrite",
+        "checks": "Content NewCheckpoint NewWrite",
         "face": "Checkpoints",
         "records": "Checkpoint CheckpointSummary CheckpointThread CheckpointWrite",
     },

@@ -3,17 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from lastlight_state import codec
-from lastlight_state.checkpoints import words
-from lastlight_state.checkpoints.arguments import Content, NewCheckpoint, NewWrite
-from lastlight_state.checkpoints.tables import CHECKPOINTS, THREADS, VALUES, WRITES
+from lastlight_state.checkpoints import models
+from lastlight_state.checkpoints.models import CHECKPOINTS, THREADS, VALUES, WRITES
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.statements import Row
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
+
+# Argument groups of checkpoints.
+
+
+class Content(NamedTuple):
+    """Bytes that only the caller can read, and the caller's word for how they are to be read."""
+
+    format: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class NewCheckpoint:
+    """A checkpoint to store.
+
+    ``versions`` names the version of each channel, and ``values`` brings the values of those that are new: a version
+    has one value, whichever checkpoints name it. A channel whose version has no value is without one. ``run_ref`` says
+    in the caller's words what made it, for deletion; ``metadata`` is JSON that lists can be filtered by.
+    """
+
+    id: str
+    content: Content
+    versions: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Content] = field(default_factory=dict)
+    namespace: str = ""
+    parent_id: str | None = None
+    run_ref: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class NewWrite:
+    """What a task wrote to a channel. ``idx`` is its place among the writes of the task, and may be negative."""
+
+    idx: int
+    channel: str
+    content: Content
+    path: str = ""
+
 
 _THREAD, _CHECKPOINT, _VALUE, _WRITE = map(limits_of, (THREADS, CHECKPOINTS, VALUES, WRITES))
 _SCALARS = (str, int, float, bool, type(None))
@@ -79,7 +118,7 @@ def draft(given: Any, now: datetime) -> Draft:
 
 def writes(given: Any) -> list[Row]:
     """Return the writes of one call, without the places that they share. Raises as `draft`."""
-    valid.at_most("writes", listed := valid.several("writes", given), words.MANY)
+    valid.at_most("writes", listed := valid.several("writes", given), models.MANY)
     rows = [_write(f"writes[{at}]", one) for at, one in enumerate(listed)]
     if len({row["idx"] for row in rows}) != len(rows):
         raise InvalidValue("writes", "two of them have the same idx")
@@ -89,7 +128,7 @@ def writes(given: Any) -> list[Row]:
 
 def run_refs(given: Any) -> list[str]:
     """Return the runs whose checkpoints are to go."""
-    valid.at_most("run_refs", listed := valid.several("run_refs", given), words.MANY)
+    valid.at_most("run_refs", listed := valid.several("run_refs", given), models.MANY)
     return sorted({valid.identifier("run_refs", one, _CHECKPOINT.run_ref) for one in listed})
 
 
@@ -143,7 +182,7 @@ def _values(given: Any, versions: Mapping[str, str]) -> dict[str, Content]:
 def _mapping(where: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidValue(where, f"expected a mapping, got {type(given).__name__}")
-    valid.at_most(where, given, words.MANY)
+    valid.at_most(where, given, models.MANY)
     for name in given:
         if not isinstance(name, str):
             raise InvalidValue(where, f"names must be text, got {type(name).__name__}")
@@ -169,5 +208,5 @@ def _write(where: str, given: Any) -> Row:
 
 
 def _refuse_together(where: str, size: int) -> None:
-    if size > words.TOGETHER_BYTES:
-        raise PayloadTooLarge(where, limit=words.TOGETHER_BYTES, actual=size)
+    if size > models.TOGETHER_BYTES:
+        raise PayloadTooLarge(where, limit=models.TOGETHER_BYTES, actual=size)

@@ -11,18 +11,18 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from lastlight_state.checkpoints import checks, reading, removing, statements as sql, values, words
-from lastlight_state.checkpoints.arguments import NewCheckpoint, NewWrite
+from lastlight_state.checkpoints import checks, models, removing, statements as sql, values
+from lastlight_state.checkpoints.checks import NewCheckpoint, NewWrite
+from lastlight_state.checkpoints.models import CHECKPOINTS
 from lastlight_state.checkpoints.records import Checkpoint, CheckpointSummary, CheckpointThread
 from lastlight_state.checkpoints.shown import WholeRow
-from lastlight_state.checkpoints.tables import CHECKPOINTS
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
-from lastlight_state.db.statements import Row, Statement
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, Statement
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, StaleVersion
 from lastlight_state.ids import new_id
 
@@ -39,7 +39,7 @@ class Checkpoints(Repository):
         user: str | None = None,
         ttl: timedelta | None = None,
         after: str | UnsetType | None = UNSET,
-        other: words.Other = "refuse",
+        other: models.Other = "refuse",
     ) -> CheckpointSummary:
         """Store a checkpoint with its new values, whole or not at all. The thread is made if there is none.
 
@@ -52,7 +52,7 @@ class Checkpoints(Repository):
         now = self._now()
         draft = checks.draft(checkpoint, now)
         place = self._place(thread, scope, now, user, ttl)
-        keep = valid.word("other", other, words.OTHERS) == "keep"
+        keep = valid.word("other", other, models.OTHERS) == "keep"
         if after is not UNSET:
             valid.optional("after", after)
 
@@ -76,7 +76,7 @@ class Checkpoints(Repository):
         *,
         namespace: str = "",
         scope: str = "",
-        taken: words.Taken = "keep",
+        taken: models.Taken = "keep",
     ) -> None:
         """Store what a task wrote after a checkpoint, all of it or nothing.
 
@@ -90,7 +90,7 @@ class Checkpoints(Repository):
             "task": valid.identifier("task", task),
         }
         rows = checks.writes(writes)
-        statement = sql.PUT_WRITE[valid.word("taken", taken, words.TAKEN)]
+        statement = sql.PUT_WRITE[valid.word("taken", taken, models.TAKEN)]
         place = self._place(thread, scope, now, None, None)
 
         def work(unit: Unit) -> None:
@@ -105,7 +105,7 @@ class Checkpoints(Repository):
         """Return the whole checkpoint, without an id the latest of the namespace. Raises `NotFound`, `CorruptData`."""
         found = self.find(thread, checkpoint_id, namespace=namespace, scope=scope)
         if found is None:
-            raise valid.not_found(words.CHECKPOINT, (scope, thread, namespace, checkpoint_id or "latest"))
+            raise valid.not_found(models.CHECKPOINT, (scope, thread, namespace, checkpoint_id or "latest"))
         return found
 
     def find(
@@ -154,7 +154,7 @@ class Checkpoints(Repository):
 
         def work(unit: Unit) -> Page[Checkpoint]:
             found = sql.HISTORY.page(unit, _row, limit=limit, page_token=page_token, given=given)
-            made = reading.whole(unit, found.items)
+            made = values.whole(unit, found.items)
             return Page.of({"items": tuple(made), "next_page_token": found.next_page_token, "damaged": found.damaged})
 
         return self._viewing(work)
@@ -238,18 +238,18 @@ class Checkpoints(Repository):
         given = {**checks.sought(thread, scope), "expires_at": None if at is None else aware_utc("at", at)}
         found = self._changed(CheckpointThread.of, sql.EXPIRE, given, repeatable=True)
         if found is None:
-            raise valid.not_found(words.THREAD, (scope, thread))
+            raise valid.not_found(models.THREAD, (scope, thread))
         return found
 
     def thread(self, thread: str, *, scope: str = "") -> CheckpointThread:
         """Return the thread itself. Raises `NotFound`."""
         given = checks.sought(thread, scope)
-        return self._one(CheckpointThread.of, sql.GET_THREAD, given, kind=words.THREAD, key=(scope, thread))
+        return self._one(CheckpointThread.of, sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
 
     def thread_of(self, thread_id: str) -> CheckpointThread:
         """Return the thread of an ``id``, as receipts and plans name it. Raises `NotFound`."""
         given = {"thread_id": valid.sought("thread_id", thread_id)}
-        return self._one(CheckpointThread.of, sql.THREAD_OF, given, kind=words.THREAD, key=thread_id)
+        return self._one(CheckpointThread.of, sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
 
     def threads(
         self,
@@ -280,7 +280,7 @@ class Checkpoints(Repository):
     def _whole(self, statement: Statement[WholeRow], given: Row) -> Checkpoint | None:
         def work(unit: Unit) -> Checkpoint | None:
             row = unit.row(statement, given)
-            return None if row is None else reading.whole(unit, [row])[0]
+            return None if row is None else values.whole(unit, [row])[0]
 
         return self._viewing(work)
 
@@ -294,13 +294,13 @@ class Checkpoints(Repository):
             one = {**place, "namespace": space or "", "id": valid.sought("before", before)}
             given["before"] = self._value(sql.SEQ, one)
             if given["before"] is None:
-                raise valid.not_found(words.CHECKPOINT, (scope, thread, space or "", before))
+                raise valid.not_found(models.CHECKPOINT, (scope, thread, space or "", before))
         return given
 
     def _locked(self, unit: Unit, place: Row) -> str:
         found = unit.row(sql.LOCK, place)
         if found is None:
-            raise valid.not_found(words.THREAD, (place["scope"], place["key"]))
+            raise valid.not_found(models.THREAD, (place["scope"], place["key"]))
         return found["id"]
 
 
@@ -317,4 +317,4 @@ def _row(row: WholeRow) -> WholeRow:
 def _refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:
     found = unit.value(sql.LATEST_ID, row)
     if found != after:
-        raise StaleVersion(words.CHECKPOINT, key, expected=after, found=found)
+        raise StaleVersion(models.CHECKPOINT, key, expected=after, found=found)

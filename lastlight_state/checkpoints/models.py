@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, MappedColumn, mapped_column
 
-from lastlight_state.checkpoints import words
-from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import (
+from lastlight_state.db.schema.base import Base, table_of
+from lastlight_state.db.schema.declarations import (
     KIB,
     MIB,
     bytes_column,
@@ -20,7 +19,35 @@ from lastlight_state.db.declarations import (
     text_column,
     word_column,
 )
-from lastlight_state.db.indexes import where
+from lastlight_state.db.schema.indexes import where
+from lastlight_state.db.valid import words
+
+# The vocabularies and limits of checkpoints.
+
+#: How a value is stored: whole, as the change since a value before, or as the same as a value before.
+Encoding = Literal["whole", "change", "same"]
+#: What happens to a write whose place is taken: the first stays, or the later one replaces it.
+Taken = Literal["keep", "replace"]
+
+#: What happens where a version has another value already: that is refused, or the value that is there stays.
+Other = Literal["refuse", "keep"]
+
+ENCODINGS = words(Encoding)
+TAKEN = words(Taken)
+OTHERS = words(Other)
+
+#: One value of so many is stored whole. A power of two: reading one takes at most its logarithm of others.
+WHOLE_INTERVAL = 64
+#: The most channels of a checkpoint, and the most writes of one call.
+MANY = 10_000
+#: The most bytes of the values, or of the writes, of one call together.
+TOGETHER_BYTES = 128 * 1024 * 1024
+
+#: What `NotFound` calls a thread, and a checkpoint.
+THREAD, CHECKPOINT = "checkpoint_thread", "checkpoint"
+#: What `AlreadyExists` calls the value of a channel.
+VALUE = "checkpoint_value"
+
 
 #: A value, the body of a checkpoint, and a write.
 _VALUE, _BODY = 64 * MIB, 16 * MIB
@@ -101,7 +128,7 @@ class CheckpointValueModel(Base):
     version: Mapped[str] = text_column(256, primary_key=True, personal=False)
     number: Mapped[int]
     anchor: Mapped[int]
-    encoding: Mapped[str] = word_column(words.ENCODINGS)
+    encoding: Mapped[str] = word_column(ENCODINGS)
     format: Mapped[str] = _format()
     size: Mapped[int]
     digest: Mapped[str] = text_column(None, personal=False)
@@ -152,3 +179,11 @@ Index(
     unique=True,
     **where("encoding <> 'same'"),
 )
+
+
+# The tables of this domain, as statements name them.
+
+THREADS = table_of(CheckpointThreadModel)
+CHECKPOINTS = table_of(CheckpointModel)
+VALUES = table_of(CheckpointValueModel)
+WRITES = table_of(CheckpointWriteModel)

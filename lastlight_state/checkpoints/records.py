@@ -8,10 +8,10 @@ from typing import Any, Self
 
 from pydantic import ConfigDict
 
-from lastlight_state.checkpoints.arguments import Content
+from lastlight_state.checkpoints.checks import Content
 from lastlight_state.checkpoints.rows import CheckpointThreadRow
 from lastlight_state.checkpoints.shown import CheckpointSummaryRow, WriteRow
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 
 
 class CheckpointThread(Record):

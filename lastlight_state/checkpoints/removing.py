@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from lastlight_state.checkpoints import statements as sql, values
 from lastlight_state.checkpoints.shown import NamedRow
 from lastlight_state.checkpoints.statements import LineRow
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.units.unit import Unit
 
 #: A namespace, and the id of a checkpoint there.
 Place = tuple[str, str]

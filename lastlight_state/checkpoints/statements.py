@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import has_members, member_of
+from lastlight_state.checkpoints.models import CHECKPOINTS, THREADS, VALUES, WRITES
 from lastlight_state.checkpoints.rows import CheckpointThreadRow
 from lastlight_state.checkpoints.shown import (
     CheckpointSummaryRow,
@@ -18,12 +19,11 @@ from lastlight_state.checkpoints.shown import (
     WholeRow,
     WriteRow,
 )
-from lastlight_state.checkpoints.tables import CHECKPOINTS, THREADS, VALUES, WRITES
-from lastlight_state.db import columns
-from lastlight_state.db.base import later_of
-from lastlight_state.db.listed import listed
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.base import later_of
 
 
 class IdRow(TypedDict):

@@ -1,6 +1,6 @@
 """The command line ``lastlight-state``, for operators and deploy pipelines: one module per command, no rule of its own.
 
-A command is a function ``run`` that asks the library and returns an `lastlight_state.cli.answers.Answer`. What is the
+A command is a function ``run`` that asks the library and returns an `lastlight_state.cli.output.Answer`. What is the
 same for all lives beside them: the parser, common flags, output, exit codes, signals. Only the module of the command
 that is asked for is imported.
 """

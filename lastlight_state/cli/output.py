@@ -7,16 +7,45 @@ ends in silence, with the exit code it would have had.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TextIO
 
+import click
+
 from lastlight_state import codec
-from lastlight_state.cli.answers import Answer
+from lastlight_state.cli import arguments
+from lastlight_state.cli.arguments import Flags
 from lastlight_state.cli.exits import Failure
-from lastlight_state.cli.flags import Flags
 from lastlight_state.cli.screen import Screen
 from lastlight_state.plain import plain, printable_json
 from lastlight_state.redaction import Secrets
+
+# The result of a command: data for programs, lines for people, and the failure if there is one.
+
+Lines = Iterable[Any]
+
+
+def _no_lines(_: Screen) -> Lines:
+    return ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``data`` goes into the JSON object; ``lines`` draws the same for people, and runs only for them.
+
+    With a ``failure`` the data is still shown, and the reason goes to stderr.
+    """
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    lines: Callable[[Screen], Lines] = _no_lines
+    failure: Failure | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, or the failure's."""
+        return self.failure.exit_code if self.failure else 0
 
 
 class Output:
@@ -141,3 +170,31 @@ def hush(stream: TextIO) -> None:
 
 def _json(value: Any) -> str:
     return printable_json(codec.dump_line(plain(value))[:-1].decode()) + "\n"
+
+
+# One call of the program, and how a function becomes a command that is given it.
+
+
+class Call:
+    """The common flags, the output and the passwords met. A command's function gets it as its first argument.
+
+    ``command`` and ``location`` are what is known so far of what was asked, and of which database.
+    """
+
+    def __init__(self, flags: Flags, secrets: Secrets, output: Output) -> None:
+        self.flags = flags
+        self.secrets = secrets
+        self.output = output
+        self.command: str | None = None
+        self.location: str | None = None
+
+
+def command(name: str) -> Callable[[Callable[..., Answer]], click.Command]:
+    """Make a function a command of the program. The common flags come after its own; its docstring is its help."""
+
+    def made(run: Callable[..., Answer]) -> click.Command:
+        found = click.command(name)(click.pass_obj(run))
+        found.params += arguments.options()
+        return found
+
+    return made

@@ -7,19 +7,204 @@ those that turn the direction of text: what an agent has said must not move some
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TextIO
+from itertools import pairwise
+from typing import Any, Protocol, TextIO
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from lastlight_state import codec
-from lastlight_state.cli import tables
-from lastlight_state.cli.tables import GAP, Column
-from lastlight_state.clock import iso_text
+from lastlight_state.cli.arguments import since
+from lastlight_state.clock import SYSTEM_CLOCK, iso_text
 from lastlight_state.plain import CONTROL, plain, printable
+
+# Tables for people: whole where there is no terminal, and otherwise as wide as the terminal is.
+#
+# On a terminal times are relative, ids are as short as the page allows, and a column that does not fit leaves, by its
+# rank, and is named below the table. A text that a person must read is never cut: it stands below its row, in as many
+# lines as it needs. Where even the columns that never leave are too wide, each item becomes a block of lines.
+
+GAP = "  "
+LEAST_WIDTH = 12
+#: The least characters of an id that is shortened: of the library's own ids, the millisecond of their making.
+LEAST_ID = 13
+#: Columns of blanks before a text that stands below its row.
+INDENT = 4
+
+
+class TableScreen(Protocol):
+    """What a table is drawn for: `lastlight_state.cli.screen.Screen`."""
+
+    width: int | None
+    local: bool
+
+    def shown(self, value: Any) -> str: ...
+
+    def styled(self, value: Any) -> Text: ...
+
+    def heading(self, text: str) -> Text: ...
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its title, and what it shows of an item.
+
+    ``keep``: never cut. ``is_id``: on a terminal the shortest prefix that no other item of the page has. ``below``: a
+    text that a person must read. ``rank``: on a narrow terminal the greatest rank leaves first, and 0 never does.
+    """
+
+    title: str
+    of: Callable[[Any], Any]
+    keep: bool = False
+    right: bool = False
+    is_id: bool = False
+    below: bool = False
+    rank: int = 0
+
+
+Rows = list[list[Text]]
+
+
+def table(screen: TableScreen, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
+    """Return the lines of a table, the heading first."""
+    whole = [[screen.styled(column.of(item)) for column in columns] for item in items]
+    if screen.width is None:
+        return _lines(screen, columns, whole, _widths(columns, whole))
+    return _fitted(screen, columns, items, whole, screen.width)
+
+
+def _fitted(
+    screen: TableScreen, columns: Sequence[Column], items: Sequence[Any], whole: Rows, room: int
+) -> Iterator[Text]:
+    cells = list(zip(*(_brief(screen, column, items) for column in columns), strict=True))
+    shown = [i for i, column in enumerate(columns)]
+    below = [i for i in shown if columns[i].below]
+    if not _fits([columns[i] for i in shown], _picked(cells, shown), room, least=False):
+        shown = [i for i in shown if i not in below]
+    else:
+        below = []
+    left: list[str] = []
+    while not _fits([columns[i] for i in shown], _picked(cells, shown), room, least=True):
+        leaving = max(shown, key=lambda i: columns[i].rank)
+        if not columns[leaving].rank:
+            yield from blocks(screen, columns, whole, room)
+            return
+        shown.remove(leaving)
+        left.append(columns[leaving].title)
+    chosen, rows = [columns[i] for i in shown], _picked(cells, shown)
+    heading, *drawn = _lines(screen, chosen, rows, _narrowed(_widths(chosen, rows), chosen, room))
+    yield heading
+    for line, row in zip(drawn, whole, strict=True):
+        yield line
+        for i in below:
+            if row[i].plain != "-":
+                yield from wrapped(row[i], room, INDENT)
+    if left:
+        told = f"(no room for {', '.join(reversed(left))}: a wider terminal, a pipe or --json has them)"
+        yield from wrapped(Text(told, "dim"), room, 0)
+
+
+def blocks(screen: TableScreen, columns: Sequence[Column], rows: Rows, room: int) -> Iterator[Text]:
+    """Return each item as lines of a title and a value, which goes on in further lines as far as it needs."""
+    width = max((cell_len(column.title) for column in columns), default=0)
+    for number, row in enumerate(rows, 1):
+        yield screen.heading(f"-- {number} --")
+        for column, cell in zip(columns, row, strict=True):
+            whole = column.keep or column.is_id
+            first, *rest = [cell] if whole else wrapped(cell, max(room - width - len(GAP), LEAST_WIDTH), 0)
+            yield Text.assemble((screen.heading(column.title).plain.ljust(width) + GAP, "dim"), first)
+            yield from (Text(" " * (width + len(GAP))).append_text(line) for line in rest)
+
+
+def _brief(screen: TableScreen, column: Column, items: Sequence[Any]) -> list[Text]:
+    """Return the cells of a column as a terminal shows them."""
+    values = [column.of(item) for item in items]
+    if column.is_id:
+        short = shortest([screen.shown(value) for value in values])
+        return [Text(short[screen.shown(value)]) for value in values]
+    now = SYSTEM_CLOCK.now()
+    return [
+        Text(since(value, now)) if isinstance(value, datetime) and not screen.local else screen.styled(value)
+        for value in values
+    ]
+
+
+def shortest(texts: Sequence[str]) -> dict[str, str]:
+    """Return each text, cut to the shortest length that still tells all of them apart."""
+    length = max([LEAST_ID - 1, *(_common(one, other) for one, other in pairwise(sorted(set(texts))))]) + 1
+    return {text: text[:length] for text in texts}
+
+
+def _common(one: str, other: str) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _picked(cells: Sequence[Sequence[Text]], shown: Sequence[int]) -> Rows:
+    return [[row[i] for i in shown] for row in cells]
+
+
+def _widths(columns: Sequence[Column], rows: Rows) -> list[int]:
+    widest = [max((cell_len(row[i].plain) for row in rows), default=0) for i in range(len(columns))]
+    return [max(cell_len(column.title), width) for column, width in zip(columns, widest, strict=True)]
+
+
+def _fits(columns: Sequence[Column], rows: Rows, room: int, *, least: bool) -> bool:
+    """True if the columns fit. ``least``: with each as narrow as it may be cut."""
+    widths = _widths(columns, rows)
+    if least:
+        widths = [w if c.keep or c.is_id else min(w, LEAST_WIDTH) for w, c in zip(widths, columns, strict=True)]
+    return sum(widths) + len(GAP) * (len(widths) - 1) <= room
+
+
+def _narrowed(widths: list[int], columns: Sequence[Column], room: int) -> list[int]:
+    """Return widths that fit, taken from the widest column that may be cut, as far as that goes."""
+    may_be_cut = [i for i, column in enumerate(columns) if not column.keep and not column.is_id]
+    while sum(widths) + len(GAP) * (len(widths) - 1) > room:
+        widest = max(may_be_cut, key=lambda i: widths[i], default=None)
+        if widest is None or widths[widest] <= LEAST_WIDTH:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _lines(screen: TableScreen, columns: Sequence[Column], rows: Rows, widths: Sequence[int]) -> Iterator[Text]:
+    for row in ([screen.heading(column.title) for column in columns], *rows):
+        yield _aligned(row, widths, columns)
+
+
+def _aligned(cells: Sequence[Text], widths: Sequence[int], columns: Sequence[Column]) -> Text:
+    line = Text()
+    for i, (cell, width, column) in enumerate(zip(cells, widths, columns, strict=True)):
+        last = i == len(columns) - 1
+        fitting = _cut(cell, width)
+        blanks = " " * (width - cell_len(fitting.plain))
+        parts = (blanks, fitting) if column.right else (fitting, "" if last else blanks)
+        line = line.append_text(Text.assemble(*parts, "" if last else GAP))
+    return line
+
+
+def _cut(cell: Text, width: int) -> Text:
+    if cell_len(cell.plain) <= width:
+        return cell
+    return Text(set_cell_size(cell.plain, width - 1) + "…", style=cell.style)
+
+
+def wrapped(cell: Text, room: int | None, indent: int) -> Iterator[Text]:
+    """Return the whole text in lines that fit into the room, if there is any, each after so many blanks."""
+    lines = [cell] if room is None else cell.wrap(_MEASURE, max(room - indent, LEAST_WIDTH))
+    for line in lines or [cell]:
+        line.rstrip()
+        yield Text(" " * indent).append_text(line)
+
+
+#: Only measures and wraps, and writes nothing.
+_MEASURE = Console(width=80)
+
 
 HEADING = "bold"
 
@@ -84,16 +269,16 @@ class Screen:
         return Text(printable(text), style=HEADING)
 
     def table(self, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
-        """Return a heading line and a line for each item. On a terminal they are as in `lastlight_state.cli.tables`."""
-        return tables.table(self, columns, items)
+        """Return a heading line and a line for each item. On a terminal they are as in `lastlight_state.cli.screen`."""
+        return table(self, columns, items)
 
     def wrapped(self, text: str) -> Iterator[Text]:
         """Return a text whole, in indented lines as wide as the terminal, or in one where there is none."""
-        return tables.wrapped(Text(printable(text)), self.width, tables.INDENT)
+        return wrapped(Text(printable(text)), self.width, INDENT)
 
     def filled(self, text: str) -> Iterator[Text]:
         """Return a text whole, in lines as wide as the terminal, or in one where there is none."""
-        return tables.wrapped(Text(printable(text)), self.width, 0)
+        return wrapped(Text(printable(text)), self.width, 0)
 
     def fields(self, values: dict[str, Any]) -> Iterator[Text]:
         """Return one line for each name and value, values aligned."""

@@ -68,11 +68,11 @@ if TYPE_CHECKING:
     from lastlight_state.conversations.state import exit_code as exit_code, status_of_exit_code as status_of_exit_code
     from lastlight_state.conversations.trees import Trees
     from lastlight_state.conversations.vectors import Vectors
-    from lastlight_state.conversations.vectors.arguments import NewChunk as NewChunk
     from lastlight_state.conversations.vectors.records import (
         Chunk as Chunk,
         ChunkSummary as ChunkSummary,
         ChunkText as ChunkText,
+        NewChunk as NewChunk,
         VectorHit as VectorHit,
         VectorNamespace as VectorNamespace,
     )
@@ -80,11 +80,10 @@ if TYPE_CHECKING:
 public(
     globals(),
     {
-        "arguments": "BranchPatch BranchTree Limits MessageFilter NewBranch NewMessage NewSession Provenance Reason "
-        "Search SessionFilter SessionPatch SessionTimes SessionTree Within",
+        "arguments": "BranchPatch BranchTree Limits MessageFilter NewBranch NewMessage NewSession Provenance "
+        "Reason Search SessionFilter SessionPatch SessionTimes SessionTree Within",
         "exchange.records": "Delivery Member Sent",
-        "vectors.arguments": "NewChunk",
-        "vectors.records": "Chunk ChunkSummary ChunkText VectorHit VectorNamespace",
+        "vectors.records": "NewChunk Chunk ChunkSummary ChunkText VectorHit VectorNamespace",
         "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession "
         "ForkPoint Link Message MessageHit MessageSummary MessageType MessageUse Progression "
         "ProgressionUse SaveReport SessionSummary",

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
-from lastlight_state.conversations import packing, words
+from lastlight_state.conversations import similarity, words
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.db import valid
-from lastlight_state.db.columns import form_of
-from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.schema.columns import form_of
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 
 _MESSAGE = limits_of(MESSAGES)
@@ -107,9 +107,9 @@ def source(where: str, value: Any) -> str | None:
 
 def vector(where: str, value: Any) -> bytes:
     """The bytes of a vector."""
-    return packing.packed(where, value, most=words.DIMENSIONS)
+    return similarity.packed(where, value, most=words.DIMENSIONS)
 
 
 def embedding(where: str, value: Any) -> bytes | None:
     """The bytes of an embedding, or None."""
-    return None if value is None else packing.packed(where, value, most=words.DIMENSIONS)
+    return None if value is None else similarity.packed(where, value, most=words.DIMENSIONS)

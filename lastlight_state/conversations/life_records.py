@@ -8,7 +8,7 @@ from typing import Any, Self
 from lastlight_state.conversations import words
 from lastlight_state.conversations.rows import SessionChangeRow, SessionTransitionRow
 from lastlight_state.conversations.shown import StaleSessionRow
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 
 
 class Transition(Record):

@@ -6,17 +6,17 @@ import builtins
 from typing import Any
 
 from lastlight_state.conversations import checks
-from lastlight_state.conversations.kernel import branching, lineage as lines
+from lastlight_state.conversations.kernel import branching, branching as lines
 from lastlight_state.conversations.records import Ancestor, Branch, BranchSummary, ForkPoint
 from lastlight_state.conversations.shown import BranchSummaryRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import bind
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import bind
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.ids import new_id
 
 _MOST = limits_of(BRANCHES)

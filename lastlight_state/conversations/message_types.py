@@ -7,14 +7,14 @@ import builtins
 import sqlalchemy as sa
 
 from lastlight_state.conversations import words
-from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_of
+from lastlight_state.conversations.kernel.storing import KnownClasses, numbers_of
 from lastlight_state.conversations.records import MessageType
 from lastlight_state.conversations.rows import MessageTypeRow
 from lastlight_state.conversations.tables import TYPES
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.schema.declarations import limits_of
 
 _MOST = limits_of(TYPES)
 

@@ -13,8 +13,8 @@ from sqlalchemy import ForeignKey, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state.conversations.words import SOURCES, STATUSES
-from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import (
+from lastlight_state.db.schema.base import Base
+from lastlight_state.db.schema.declarations import (
     KIB,
     MIB,
     bytes_column,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Self
 
-from lastlight_state.conversations import packing, runtime, words
+from lastlight_state.conversations import runtime, similarity, words
 from lastlight_state.conversations.rows import MessageTypeRow, ProgressionRow
 from lastlight_state.conversations.shown import (
     BranchLinkRow,
@@ -19,7 +19,7 @@ from lastlight_state.conversations.shown import (
     WholeSessionRow,
 )
 from lastlight_state.db import valid
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 
 
 class MessageType(Record):
@@ -68,7 +68,7 @@ class Message(MessageSummary):
     @classmethod
     def of(cls, values: WholeMessageRow) -> Self:  # type: ignore[override]
         if values["embedding"] is not None:
-            values["embedding"] = packing.unpack(values["embedding"])
+            values["embedding"] = similarity.unpack(values["embedding"])
         return super().of(values)
 
     def to_runtime(self, mode: words.Mode = "db") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from lastlight_state.conversations import packing
+from lastlight_state.conversations import similarity
 from lastlight_state.errors import InvalidValue
 
 _INNER = "metadata"
@@ -47,7 +47,7 @@ def message_mapping(values: Mapping[str, Any], mode: str) -> dict[str, Any]:
     fields = _said({name: values[name] for name in _PLAIN}, values, _METADATA[mode])
     embedding = fields.get("embedding")
     if embedding is not None:
-        fields["embedding"] = packing.unpack(embedding) if isinstance(embedding, bytes) else embedding
+        fields["embedding"] = similarity.unpack(embedding) if isinstance(embedding, bytes) else embedding
         fields["embedding"] = list(fields["embedding"])
     return {**_runtime_extra(values), **fields}
 

@@ -17,7 +17,7 @@ from lastlight_state.conversations.models import (
     VectorModel,
     VectorNamespaceModel,
 )
-from lastlight_state.db.base import table_of
+from lastlight_state.db.schema.base import table_of
 
 TYPES = table_of(MessageTypeModel)
 

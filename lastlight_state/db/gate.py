@@ -16,7 +16,7 @@ from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from lastlight_state import tracing
+from lastlight_state import metrics
 from lastlight_state.errors import InvalidValue
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,8 +34,8 @@ def guarded(method: F) -> F:
     @wraps(method)
     def call(*given: Any, **named: Any) -> Any:
         try:
-            if tracing.observer is not None:
-                return tracing.observer(method, given, named)
+            if metrics.observer is not None:
+                return metrics.observer(method, given, named)
             return method(*given, **named)
         except _UNFIT as error:
             _refuse_unfit(method, given, named, error)

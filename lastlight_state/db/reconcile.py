@@ -16,7 +16,7 @@ from sqlalchemy.engine.reflection import Inspector
 from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable, SetColumnComment, SetTableComment
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.unit import Unit
 
 _FAMILIES = {
     "VARCHAR": "TEXT",

@@ -11,12 +11,12 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.clock import Clock
 from lastlight_state.db import valid
 from lastlight_state.db.gate import guarded
-from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page, Record
-from lastlight_state.db.scope import Scope
-from lastlight_state.db.statements import NO_VALUES, RowT, Statement, Values
-from lastlight_state.db.unit import Reader
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.rows.records import Page, Record
+from lastlight_state.db.rows.statements import NO_VALUES, RowT, Statement, Values
+from lastlight_state.db.units.scope import Scope
+from lastlight_state.db.units.unit import Reader
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 

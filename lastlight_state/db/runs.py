@@ -18,12 +18,12 @@ from sqlalchemy import ForeignKey
 from sqlalchemy.orm import MappedColumn
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import text_column
+from lastlight_state.db.schema.declarations import text_column
 from lastlight_state.errors import Conflict
 
 T = TypeVar("T")
 
-#: The topic of `lastlight_state.db.listeners` for runs that have ended. Their record is told, which has the ``id``.
+#: The topic of `lastlight_state.db.news.listeners` for runs that have ended. Their record is told, which has the ``id``.
 TERMINAL_TOPIC = "run.terminal"
 
 #: What `NotFound` calls a run.

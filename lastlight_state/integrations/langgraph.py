@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.checkpoints import Checkpoint as Stored, Checkpoints, Content, NewCheckpoint, NewWrite
 from lastlight_state.db import valid
-from lastlight_state.db.iterating import iterate
+from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import MisuseError, NotFound
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Claim

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession
-from lastlight_state.db.iterating import iterate
+from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
 from lastlight_state.integrations.conversing import Talks

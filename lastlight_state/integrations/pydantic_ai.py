@@ -30,7 +30,7 @@ from lastlight_state.conversations import (
     SessionFilter,
     SessionPatch,
 )
-from lastlight_state.db.iterating import iterate
+from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import AlreadyExists, MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
 from lastlight_state.integrations.conversing import Talks

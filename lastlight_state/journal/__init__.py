@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from lastlight_state.journal.events import Events
     from lastlight_state.journal.frames import Frames
-    from lastlight_state.journal.kernel.watching import Ended
+    from lastlight_state.journal.kernel import Ended
     from lastlight_state.journal.records import (
         Appended as Appended,
         Event as Event,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lastlight_state.journal.signals import Signals
     from lastlight_state.journal.tool_calls import ToolCalls
     from lastlight_state.journal.writer import JournalWriter as JournalWriter, PendingEvent as PendingEvent
-    from lastlight_state.journal.writer.mirror import LineFileMirror as LineFileMirror
+    from lastlight_state.journal.writer.mirrors import LineFileMirror as LineFileMirror
     from lastlight_state.journal.writer.opened import Writer
 
 public(
@@ -56,10 +56,10 @@ public(
     {
         "arguments": "ANY EventFilter NewEvent NewScore SandboxChanges ScoreFilter SignalFilter TaskAttempt "
         "ToolCallFilter ToolOutcome WriterOptions",
-        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary QueuedEvent Sandbox SandboxSummary Score "
-        "ScoreAggregate ScoreSummary Signal SignalSent ToolCall ToolCallSummary WriterStats",
+        "records": "Appended Event Frame FrameCheck FrameDelta FrameSummary QueuedEvent Sandbox SandboxSummary"
+        " Score ScoreAggregate ScoreSummary Signal SignalSent ToolCall ToolCallSummary WriterStats",
         "writer": "JournalWriter PendingEvent",
-        "writer.mirror": "LineFileMirror",
+        "writer.mirrors": "LineFileMirror",
     },
     "Journal",
 )

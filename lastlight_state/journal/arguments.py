@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final, Literal
 
 from lastlight_state.db.repository import UNSET, UnsetType
-from lastlight_state.journal.words import SandboxStatus, ScoreHistory, ScoreSource, ToolStatus, WhenFull
+from lastlight_state.journal.models import SandboxStatus, ScoreHistory, ScoreSource, ToolStatus, WhenFull
 
 
 class _Any(Enum):

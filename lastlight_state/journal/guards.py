@@ -6,8 +6,16 @@ from collections.abc import Iterable
 
 from sqlalchemy import Table
 
-from lastlight_state.db.guards import Guard, Key, append_only, declare, no_replacement, no_replacing_insert, no_update
-from lastlight_state.journal.tables import SCORES, SIGNALS
+from lastlight_state.db.schema.guards import (
+    Guard,
+    Key,
+    append_only,
+    declare,
+    no_replacement,
+    no_replacing_insert,
+    no_update,
+)
+from lastlight_state.journal.models import SCORES, SIGNALS
 
 
 def _differ(names: Iterable[str]) -> str:

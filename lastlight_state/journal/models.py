@@ -6,16 +6,61 @@ Keys begin with the run, so that a distributed Postgres can place a run's rows t
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import KIB, MIB, described, json_column, text_column, word_column
-from lastlight_state.db.indexes import where
 from lastlight_state.db.runs import run_id_column
-from lastlight_state.journal.words import RUNNING, SANDBOX_STATUSES, TOOL_STATUSES
+from lastlight_state.db.schema.base import Base, table_of
+from lastlight_state.db.schema.declarations import KIB, MIB, described, json_column, text_column, word_column
+from lastlight_state.db.schema.indexes import where
+from lastlight_state.db.valid import words
+
+# The vocabularies of the journal, and its bounds that are no column's.
+
+Order = Literal["oldest_first", "newest_first"]
+ToolStatus = Literal["succeeded", "failed", "cancelled", "timed_out"]
+SandboxStatus = Literal["pending", "running", "shipped", "completed", "failed", "cancelled"]
+ScoreSource = Literal["live", "batch"]
+ScoreHistory = Literal["current", "all"]
+ScoreGroups = Literal["scorer", "scorer_and_run"]
+WhenFull = Literal["wait", "refuse"]
+
+ORDERS = words(Order)
+TOOL_STATUSES = words(ToolStatus)
+SANDBOX_STATUSES = words(SandboxStatus)
+SCORE_SOURCES = words(ScoreSource)
+SCORE_HISTORIES = words(ScoreHistory)
+SCORE_GROUPS = words(ScoreGroups)
+WHEN_FULL = words(WhenFull)
+
+#: The status of a tool call that has not finished.
+RUNNING = "running"
+#: The statuses in which a sandbox stays.
+SANDBOX_ENDS = ("completed", "failed", "cancelled")
+
+
+#: Levels of a frame's tree. Each is two levels of JSON, of which the library underneath writes 254 at most.
+FRAME_DEPTH = 120
+#: The most events that one call appends.
+BATCH = 1000
+#: The most types that one filter names.
+TYPES = 100
+#: The most runs that one filter of scores names.
+SCORED_RUNS = 100
+#: The most groups of one aggregate.
+GROUPS = 500
+#: How many events or signals a page holds unless asked for fewer or more.
+PAGE = 200
+
+# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+EVENT = "run_event"
+SIGNAL = "run_signal"
+FRAME_KIND = "run_frame"
+TOOL_CALL = "tool_call"
+SANDBOX = "sandbox"
+SCORE = "score"
 
 
 class RunSequenceModel(Base):
@@ -215,3 +260,20 @@ Index(
 Index("ix_scores_run", _score.run_id, _score.scored_at, _score.id)
 Index("ix_scores_scorer", _score.scorer_id, _score.scored_at, _score.id)
 Index("ix_scores_newest", _score.scored_at, _score.id)
+
+
+# The tables of this domain, as statements name them.
+
+SEQUENCES = table_of(RunSequenceModel)
+
+EVENTS = table_of(RunEventModel)
+
+SIGNALS = table_of(RunSignalModel)
+
+FRAMES = table_of(RunFrameModel)
+
+TOOL_CALLS = table_of(ToolCallModel)
+
+SANDBOXES = table_of(SandboxModel)
+
+SCORES = table_of(ScoreModel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.journal.rows import RunEventRow, RunSignalRow, SandboxRow, ScoreRow, ToolCallRow
 from lastlight_state.journal.shown import (
     FrameSummaryRow,

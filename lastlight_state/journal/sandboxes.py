@@ -11,20 +11,20 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.indexes import unindexed
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET, Repository
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, Statement, among, bind, prepared
 from lastlight_state.db.runs import of_known_run
-from lastlight_state.db.statements import Row, Statement, among, bind, prepared
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.journal import words
+from lastlight_state.journal import models
 from lastlight_state.journal.arguments import SandboxChanges
+from lastlight_state.journal.models import SANDBOXES
 from lastlight_state.journal.records import Sandbox, SandboxSummary
 from lastlight_state.journal.rows import SandboxRow
 from lastlight_state.journal.shown import SandboxSummaryRow
-from lastlight_state.journal.tables import SANDBOXES
 
 _MOST = limits_of(SANDBOXES)
 
@@ -50,7 +50,7 @@ OF_RUN = Listing(
 )
 
 #: The time that each status fills in.
-_FILLS = {"shipped": "shipped_at", **dict.fromkeys(words.SANDBOX_ENDS, "completed_at")}
+_FILLS = {"shipped": "shipped_at", **dict.fromkeys(models.SANDBOX_ENDS, "completed_at")}
 
 
 @cache
@@ -64,7 +64,7 @@ def put(given: frozenset[str], fills: str | None) -> Statement[SandboxRow]:
     new: Row = {name: row.excluded[name] for name in sorted({*given, "updated_at"})}
     if fills:
         new[fills] = sa.func.coalesce(_c[fills], row.excluded[fills])
-    stays = sa.or_(~among(_c.status, words.SANDBOX_ENDS), row.excluded.status == _c.status)
+    stays = sa.or_(~among(_c.status, models.SANDBOX_ENDS), row.excluded.status == _c.status)
     changed = row.on_conflict_do_update(
         index_elements=[_c.run_id, _c.sandbox_id], set_=new, where=stays if "status" in given else None
     )
@@ -100,7 +100,7 @@ class Sandboxes(Repository):
 
     def get(self, run_id: str, sandbox_id: str) -> Sandbox:
         """The sandbox. Raises `NotFound`."""
-        return self._one(Sandbox.of, GET, _sought(run_id, sandbox_id), kind=words.SANDBOX, key=(run_id, sandbox_id))
+        return self._one(Sandbox.of, GET, _sought(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
 
     def find(self, run_id: str, sandbox_id: str) -> Sandbox | None:
         """The sandbox, or None."""
@@ -110,7 +110,7 @@ class Sandboxes(Repository):
         self,
         *,
         run_id: str | None = None,
-        status: words.SandboxStatus | None = None,
+        status: models.SandboxStatus | None = None,
         runtime: str | None = None,
         workspace_id: str | None = None,
         limit: int = 50,
@@ -119,7 +119,7 @@ class Sandboxes(Repository):
         """A page of sandboxes, those that changed last first; of all runs unless one is given."""
         given = {
             "run_id": None if run_id is None else valid.sought("run_id", run_id),
-            "status": None if status is None else valid.word("status", status, words.SANDBOX_STATUSES),
+            "status": None if status is None else valid.word("status", status, models.SANDBOX_STATUSES),
             "runtime": valid.optional("runtime", runtime, _MOST.runtime),
             "workspace_id": valid.optional("workspace_id", workspace_id, _MOST.workspace_id),
         }
@@ -139,7 +139,7 @@ def _checked(changes: SandboxChanges) -> Row:
 def _field(name: str, value: Any) -> Any:
     where = f"changes.{name}"
     if name == "status":
-        return valid.word(where, value, words.SANDBOX_STATUSES)
+        return valid.word(where, value, models.SANDBOX_STATUSES)
     if name == "runtime":
         return valid.identifier(where, value, _MOST.runtime)
     if name == "config":

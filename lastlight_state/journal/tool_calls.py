@@ -13,19 +13,19 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
-from lastlight_state.db.statements import Row, bind, constant, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, bind, constant, prepared
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, LostRace
-from lastlight_state.journal import words
+from lastlight_state.journal import models
 from lastlight_state.journal.arguments import TaskAttempt, ToolCallFilter, ToolOutcome
-from lastlight_state.journal.kernel.streams import Numbered, Stream
+from lastlight_state.journal.kernel import Numbered, Stream
+from lastlight_state.journal.models import TOOL_CALLS
 from lastlight_state.journal.records import ToolCall, ToolCallSummary
 from lastlight_state.journal.rows import ToolCallRow
 from lastlight_state.journal.shown import ToolCallSummaryRow
-from lastlight_state.journal.tables import TOOL_CALLS
 
 _MOST = limits_of(TOOL_CALLS)
 
@@ -70,7 +70,7 @@ GET = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.seq == bind("seq", 
 FIND = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.call_id == bind("call_id", _c.call_id)), ToolCallRow)
 FINISH = prepared(
     sa.update(TOOL_CALLS)
-    .where(_RUN, _c.seq == bind("seq", _c.seq), _c.status == constant(words.RUNNING))
+    .where(_RUN, _c.seq == bind("seq", _c.seq), _c.status == constant(models.RUNNING))
     .values({name: bind(name, _c[name]) for name in _OUTCOME})
     .returning(*TOOL_CALLS.columns),
     ToolCallRow,
@@ -139,7 +139,7 @@ class ToolCalls(Numbered):
         """
         found = self.get(run_id, seq)
         values = {"run_id": run_id, "seq": seq, **_ended(outcome, self._now(), found.started_at)}
-        if found.status == words.RUNNING:
+        if found.status == models.RUNNING:
             ended = self._changed(ToolCall.of, FINISH, values, repeatable=True)
             if ended is not None:
                 return ended
@@ -151,7 +151,7 @@ class ToolCalls(Numbered):
     def get(self, run_id: str, seq: int) -> ToolCall:
         """The call of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(ToolCall.of, GET, values, kind=words.TOOL_CALL, key=(run_id, seq))
+        return self._one(ToolCall.of, GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
 
     def find(self, run_id: str, call_id: str) -> ToolCall | None:
         """The call with this key, or None."""
@@ -185,7 +185,7 @@ class ToolCalls(Numbered):
             else valid.optional("task.execution_id", attempt.execution_id, _MOST.execution_id),
             "call_id": valid.optional("call_id", call_id, _MOST.call_id),
             "tool_name": valid.identifier("tool_name", tool_name, _MOST.tool_name),
-            "status": words.RUNNING,
+            "status": models.RUNNING,
             "started_at": self._now() if at is None else aware_utc("at", at),
             "input": _encoded("input", given, _MOST.input),
             "finished_at": None,
@@ -213,7 +213,7 @@ def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
     given = None if row["input"] is None else codec.decode(row["input"])
     if (stored["tool_name"], codec.canonical(stored["input"])) != (row["tool_name"], codec.canonical(given)):
         problem = "already exists with another tool or input"
-        raise AlreadyExists(words.TOOL_CALL, row["call_id"], problem=problem, seq=stored["seq"])
+        raise AlreadyExists(models.TOOL_CALL, row["call_id"], problem=problem, seq=stored["seq"])
     return ToolCall.of(stored)
 
 
@@ -223,7 +223,7 @@ def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColu
     at = now if given.at is None else aware_utc("outcome.at", given.at)
     lasted = max(at - started_at, timedelta(0)) // timedelta(milliseconds=1)
     return {
-        "status": valid.word("outcome.status", given.status, words.TOOL_STATUSES),
+        "status": valid.word("outcome.status", given.status, models.TOOL_STATUSES),
         "finished_at": at,
         "duration_ms": lasted if given.duration_ms is None else valid.number("outcome.duration_ms", given.duration_ms),
         "output_ref": valid.optional("outcome.output_ref", given.output_ref, _MOST.output_ref),
@@ -248,8 +248,8 @@ def _filters(run_id: str, where: ToolCallFilter | None) -> Row:
         "tool_name": valid.optional("where.tool_name", asked.tool_name, _MOST.tool_name),
         "status": None
         if asked.status is None
-        else valid.word("where.status", asked.status, words.TOOL_STATUSES | {words.RUNNING}),
-        "open": {} if asked.status == words.RUNNING else None,
+        else valid.word("where.status", asked.status, models.TOOL_STATUSES | {models.RUNNING}),
+        "open": {} if asked.status == models.RUNNING else None,
     }
 
 

@@ -8,7 +8,7 @@ from lastlight_state.db.repository import Face
 from lastlight_state.lazy import Part, public
 
 if TYPE_CHECKING:
-    from lastlight_state.agent_log import AgentLog
+    from lastlight_state.files.agent_log import AgentLog
     from lastlight_state.maintenance.agent_sessions import (
         AgentSession as AgentSession,
         AgentSessionPage as AgentSessionPage,
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
         SessionExecution as SessionExecution,
     )
     from lastlight_state.maintenance.backup import Backup as Backup
-    from lastlight_state.maintenance.backup.records import BackedFile as BackedFile, Manifest as Manifest
+    from lastlight_state.maintenance.backup.restoring import BackedFile as BackedFile, Manifest as Manifest
     from lastlight_state.maintenance.bundles import Bundles as Bundles
     from lastlight_state.maintenance.bundles.records import (
         Bundle as Bundle,
         BundlePart as BundlePart,
         LoadedBundle as LoadedBundle,
     )
-    from lastlight_state.maintenance.chat_records import ChatMessages as ChatMessages, ChatThread as ChatThread
-    from lastlight_state.maintenance.chats import Chats as Chats
+    from lastlight_state.maintenance.chats import ChatMessages as ChatMessages, Chats as Chats, ChatThread as ChatThread
     from lastlight_state.maintenance.checkpoint import Checkpoints as Checkpoints
     from lastlight_state.maintenance.copy import Copy as Copy
-    from lastlight_state.maintenance.copy.records import (
+    from lastlight_state.maintenance.copy.tables import (
         CopiedTable as CopiedTable,
         CopyPlan as CopyPlan,
         CopyProgress as CopyProgress,
         CopyReport as CopyReport,
     )
-    from lastlight_state.maintenance.counters import Counters as Counters
-    from lastlight_state.maintenance.counters.records import CounterPlan as CounterPlan, LateCounter as LateCounter
+    from lastlight_state.maintenance.counters import (
+        CounterPlan as CounterPlan,
+        Counters as Counters,
+        LateCounter as LateCounter,
+    )
     from lastlight_state.maintenance.doctor import Doctor as Doctor
-    from lastlight_state.maintenance.doctor.records import (
+    from lastlight_state.maintenance.doctor.check import (
         Finding as Finding,
         Report as Report,
         SkippedCheck as SkippedCheck,
     )
     from lastlight_state.maintenance.erase import Erase as Erase
     from lastlight_state.maintenance.imports import Imports as Imports
-    from lastlight_state.maintenance.imports.records import FailedUnit as FailedUnit, ImportReport as ImportReport
+    from lastlight_state.maintenance.imports.pieces import FailedUnit as FailedUnit, ImportReport as ImportReport
     from lastlight_state.maintenance.prune import Prune as Prune
-    from lastlight_state.maintenance.prune.arguments import PrunePolicy as PrunePolicy
-    from lastlight_state.maintenance.prune.records import PrunePlan as PrunePlan
-    from lastlight_state.maintenance.reap import Reap as Reap
-    from lastlight_state.maintenance.reap.records import ReapPlan as ReapPlan
+    from lastlight_state.maintenance.prune.arguments import PrunePlan as PrunePlan, PrunePolicy as PrunePolicy
+    from lastlight_state.maintenance.reap import Reap as Reap, ReapPlan as ReapPlan
     from lastlight_state.maintenance.records import (
         Checkpoint as Checkpoint,
         FollowedEntry as FollowedEntry,
@@ -62,12 +62,15 @@ if TYPE_CHECKING:
         Vacuumed as Vacuumed,
     )
     from lastlight_state.maintenance.redact import Redact as Redact
-    from lastlight_state.maintenance.redact.arguments import RedactPolicy as RedactPolicy
-    from lastlight_state.maintenance.redact.records import ErasePlan as ErasePlan, RedactPlan as RedactPlan
-    from lastlight_state.maintenance.repair import Repair as Repair
-    from lastlight_state.maintenance.repair_records import (
+    from lastlight_state.maintenance.redact.messages import (
+        ErasePlan as ErasePlan,
+        RedactPlan as RedactPlan,
+        RedactPolicy as RedactPolicy,
+    )
+    from lastlight_state.maintenance.repair import (
         DamagedPart as DamagedPart,
         LineFileScan as LineFileScan,
+        Repair as Repair,
         Repaired as Repaired,
     )
     from lastlight_state.maintenance.stats import Statistics
@@ -80,34 +83,28 @@ public(
     {
         "agent_sessions": "AgentSession AgentSessionPage AgentSessions SessionExecution",
         "backup": "Backup",
-        "backup.records": "BackedFile Manifest",
+        "backup.restoring": "BackedFile Manifest",
         "bundles": "Bundles",
         "bundles.records": "Bundle BundlePart LoadedBundle",
-        "chat_records": "ChatMessages ChatThread",
-        "chats": "Chats",
+        "chats": "ChatMessages ChatThread Chats",
         "checkpoint": "Checkpoints",
         "copy": "Copy",
-        "copy.records": "CopiedTable CopyPlan CopyProgress CopyReport",
-        "counters": "Counters",
-        "counters.records": "CounterPlan LateCounter",
+        "copy.tables": "CopiedTable CopyPlan CopyProgress CopyReport",
+        "counters": "Counters CounterPlan LateCounter",
         "doctor": "Doctor",
-        "doctor.records": "Finding Report SkippedCheck",
+        "doctor.check": "Finding Report SkippedCheck",
         "erase": "Erase",
         "imports": "Imports",
-        "imports.records": "FailedUnit ImportReport",
+        "imports.pieces": "FailedUnit ImportReport",
         "prune": "Prune",
-        "prune.arguments": "PrunePolicy",
-        "prune.records": "PrunePlan",
-        "reap": "Reap",
-        "reap.records": "ReapPlan",
-        "records": "Checkpoint LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry Vacuumed "
-        "FollowedEntry",
+        "prune.arguments": "PrunePolicy PrunePlan",
+        "reap": "Reap ReapPlan",
+        "records": "Checkpoint LineFiles MessageCounts SchemaFacts Stats StatusCount TableStats TimelineEntry "
+        "Vacuumed FollowedEntry",
         "redact": "Redact",
-        "redact.arguments": "RedactPolicy",
-        "redact.records": "ErasePlan RedactPlan",
-        "repair": "Repair",
+        "redact.messages": "RedactPolicy ErasePlan RedactPlan",
+        "repair": "Repair DamagedPart LineFileScan Repaired",
         "vacuum": "Vacuum",
-        "repair_records": "DamagedPart LineFileScan Repaired",
     },
     "Maintenance",
 )
@@ -163,7 +160,7 @@ class Maintenance(Face):
     #: Raises counters that are behind the rows that they number.
     counters: Part[Counters] = Part("lastlight_state.maintenance.counters.Counters")
     _logs: Part[AgentLog] = Part(
-        "lastlight_state.agent_log.AgentLog",
+        "lastlight_state.files.agent_log.AgentLog",
         lambda face, kind: kind(face._context.settings.agent_sessions, clock=face._context.clock),
     )
     _receipts: Part[Receipts] = Part("lastlight_state.receipts.Receipts")

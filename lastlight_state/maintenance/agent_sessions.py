@@ -5,13 +5,71 @@ A page reads only names and times of files, and runs one statement.
 
 from __future__ import annotations
 
-from lastlight_state.agent_log import SessionFile
-from lastlight_state.agent_log.paths import readable_id
-from lastlight_state.agent_log.sessions import ScopeFilter, Sessions
-from lastlight_state.db.records import Page, Record
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.maintenance import session_executions
-from lastlight_state.maintenance.session_executions import ExecutionOfSession, qualified_repo
+from lastlight_state.db.rows.records import Page, Record
+from lastlight_state.db.rows.statements import Family, number
+from lastlight_state.db.schema.columns import Text
+from lastlight_state.db.schema.indexes import Leading
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.files.agent_log import SessionFile
+from lastlight_state.files.agent_log.paths import readable_id
+from lastlight_state.files.agent_log.summaries import ScopeFilter, Sessions
+from lastlight_state.workflows.repos import split_legacy
+from lastlight_state.workflows.tables import EXECUTIONS
+
+# The newest execution of agent sessions, by session id; joined with log files.
+
+_e = EXECUTIONS.c
+_LATER = EXECUTIONS.alias("newest")
+SHOWN = (_e.id, _e.skill, _e.workflow_run_id.label("run_id"), _e.success, _e.started_at, _e.owner, _e.repo)
+
+
+def _newest_of(session_ids: Sequence[sa.BindParameter[Any]]) -> Any:
+    """The newest execution of each session: one index lookup each, however many executions a session has."""
+    asked = sa.values(sa.column("session_id", Text), name="asked").data([(sa.cast(one, Text),) for one in session_ids])
+    given = asked.cte("given")
+    newest = (
+        sa.select(_LATER.c.id)
+        .where(Leading(_LATER.c.session_id, given.c.session_id), _LATER.c.session_id.is_not(None))
+        .order_by(_LATER.c.session_id.desc(), _LATER.c.started_at.desc(), _LATER.c.id.desc())
+        .limit(number(1))
+        .scalar_subquery()
+    )
+    return sa.select(given.c.session_id, *SHOWN).select_from(given).join(EXECUTIONS, _e.id == newest)
+
+
+class ExecutionOfSession(TypedDict):
+    """The newest execution of an agent session."""
+
+    session_id: str
+    id: str
+    skill: str
+    run_id: str | None
+    success: bool | None
+    started_at: datetime
+    owner: str | None
+    repo: str | None
+
+
+NEWEST = Family("session", _newest_of, ExecutionOfSession)
+
+
+def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, ExecutionOfSession]:
+    """Return the newest execution of each of these sessions (1 to 500), in one statement."""
+    statement, values = NEWEST.of(session_ids)
+    return {row["session_id"]: row for row in unit.rows(statement, values)}
+
+
+def qualified_repo(owner: str | None, repo: str | None) -> str | None:
+    """``owner/repo``, or None if either part is unknown."""
+    owner, repo = split_legacy(owner, repo)
+    return f"{owner}/{repo}" if owner and repo else None
 
 
 class SessionExecution(Record):
@@ -49,11 +107,11 @@ class AgentSessions(Repository):
     ) -> AgentSessionPage:
         """A page of session logs, newest change first, with the newest execution of each. ``limit``: 1 to 500.
 
-        Order and filters are those of `lastlight_state.agent_log.Sessions.list`.
+        Order and filters are those of `lastlight_state.files.agent_log.Sessions.list`.
         """
         page = self._files.list(scope=scope, slug=slug, limit=limit, page_token=page_token)
         session_ids = list(dict.fromkeys(file.id for file in page))
-        found = self._reading(lambda unit: session_executions.newest(unit, session_ids)) if session_ids else {}
+        found = self._reading(lambda unit: newest(unit, session_ids)) if session_ids else {}
         items = tuple(AgentSession(file=file, execution=_execution(found.get(file.id))) for file in page)
         return AgentSessionPage(items=items, next_page_token=page.next_page_token, skipped=page.skipped)
 
@@ -63,7 +121,7 @@ class AgentSessions(Repository):
         Raises `UnsafePath` for a text that cannot be a session id.
         """
         readable_id(session_id)
-        row = self._reading(lambda unit: session_executions.newest(unit, [session_id])).get(session_id)
+        row = self._reading(lambda unit: newest(unit, [session_id])).get(session_id)
         return qualified_repo(row["owner"], row["repo"]) if row else None
 
 

@@ -6,22 +6,165 @@ a thread is left is shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypedDict
 
-from lastlight_state.agent_log import AgentLog, SessionFile
-from lastlight_state.agent_log.paths import CHAT_SLUG
-from lastlight_state.db import opaque, valid
-from lastlight_state.db.records import Page
+import sqlalchemy as sa
+
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
 from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.rows.records import Page, Record
+from lastlight_state.db.rows.statements import Family, constant, number
+from lastlight_state.db.schema.columns import Text
+from lastlight_state.db.schema.indexes import Leading, through
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, NotFound, UnsafePath
-from lastlight_state.maintenance import chat_threads
-from lastlight_state.maintenance.chat_records import ChatMessages, ChatSource, ChatThread
+from lastlight_state.files.agent_log import AgentLog, LogMessage, SessionFile, Tokens
+from lastlight_state.files.agent_log.paths import CHAT_SLUG
+from lastlight_state.maintenance.agent_sessions import qualified_repo
+from lastlight_state.messaging import MessagingMessage
 from lastlight_state.messaging.messages import Messages
+from lastlight_state.messaging.models import MESSAGES, SESSIONS
+from lastlight_state.workflows.tables import EXECUTIONS
 from lastlight_state.workflows.usage import Rollups
 from lastlight_state.workflows.usage.records import ThreadUsage
 from lastlight_state.workflows.usage.statements import TURNS
+
+# The session, place and last message of chat threads, from their newest turns and from messaging.
+#
+# One statement for all threads of a page. Turns are counted by `usage.list_threads` of workflows.
+
+#: How many characters of the last message are shown.
+PREVIEW = 4_000
+
+_e = EXECUTIONS.c
+_TURN = EXECUTIONS.alias("turn")
+_PREVIEW = (
+    sa.select(sa.func.substr(MESSAGES.c.content, number(1), number(PREVIEW)))
+    .where(Leading(MESSAGES.c.session_id, SESSIONS.c.id), MESSAGES.c.role == constant("assistant"))
+    .order_by(MESSAGES.c.session_id.desc(), MESSAGES.c.id.desc())
+    .limit(number(1))
+    .scalar_subquery()
+)
+
+
+def _newest_turn(shown: sa.ColumnElement[Any], trigger: sa.ColumnElement[Any], *conditions: Any) -> Any:
+    """A column of the newest turn of a thread that meets the conditions."""
+    return (
+        through(sa.select(shown), _TURN, "ix_executions_chat")
+        .where(Leading(_TURN.c.trigger_id, trigger), _TURN.c.skill == constant("chat"), *conditions)
+        .order_by(_TURN.c.trigger_id.desc(), _TURN.c.started_at.desc(), _TURN.c.id.desc())
+        .limit(number(1))
+        .scalar_subquery()
+    )
+
+
+def _known(triggers: Sequence[sa.BindParameter[Any]]) -> Any:
+    asked = sa.values(sa.column("trigger_id", Text), name="asked").data([(sa.cast(one, Text),) for one in triggers])
+    given = asked.cte("given")
+    log = _newest_turn(_TURN.c.session_id, given.c.trigger_id, _TURN.c.session_id.is_not(None))
+    return (
+        sa.select(
+            given.c.trigger_id,
+            _e.owner,
+            _e.repo,
+            log.label("session_id"),
+            SESSIONS.c.platform,
+            SESSIONS.c.agent_session_id,
+            _PREVIEW.label("preview"),
+        )
+        .select_from(given)
+        .join(EXECUTIONS, _e.id == _newest_turn(_TURN.c.id, given.c.trigger_id))
+        .outerjoin(SESSIONS, SESSIONS.c.id == given.c.trigger_id)
+    )
+
+
+class ThreadRow(TypedDict):
+    """What is known of a thread beside its turns."""
+
+    trigger_id: str
+    owner: str | None
+    repo: str | None
+    session_id: str | None
+    platform: str | None
+    agent_session_id: str | None
+    preview: str | None
+
+
+KNOWN = Family("trigger", _known, ThreadRow)
+
+
+def chat_thread_known(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadRow]:
+    """Return the columns of `KNOWN` by trigger, for at most 500 triggers; those without turns are absent."""
+    statement, values = KNOWN.of(triggers)
+    return {row["trigger_id"]: row for row in unit.rows(statement, values)}
+
+
+# Records of chat threads and their messages.
+
+ChatSource: TypeAlias = Literal["log", "database", "none"]
+
+
+class ChatThread(Record):
+    """A conversation: the chat turns of one trigger, which is the id of its messaging session.
+
+    ``first_activity_at`` and ``last_activity_at`` are the starts of turns. ``cost_usd`` is exact to a micro-dollar.
+    ``repo`` is ``owner/repo`` of the newest turn, or None unless both parts are known. ``last_assistant_preview`` is
+    the assistant's newest message, at most 4,000 characters. It and ``platform`` are None if messaging has no such
+    session any more.
+    """
+
+    trigger_id: str
+    agent_session_id: str | None
+    platform: str | None
+    repo: str | None
+    first_activity_at: datetime
+    last_activity_at: datetime
+    turn_count: int
+    cost_usd: Decimal
+    tokens: Tokens
+    last_assistant_preview: str | None
+
+    @classmethod
+    def joined(cls, turns: ThreadUsage, known: Mapping[str, Any]) -> ChatThread:
+        """From the turns of a thread, and the columns of `chat_threads.KNOWN`."""
+        return cls(
+            trigger_id=turns.trigger_id,
+            agent_session_id=known["agent_session_id"] or known["session_id"],
+            platform=known["platform"],
+            repo=qualified_repo(known["owner"], known["repo"]),
+            first_activity_at=turns.first_at,
+            last_activity_at=turns.last_at,
+            turn_count=turns.executions,
+            cost_usd=turns.cost_usd,
+            tokens=Tokens(
+                turns.input_tokens,
+                turns.output_tokens,
+                turns.cache_read_input_tokens,
+                turns.cache_creation_input_tokens,
+            ),
+            last_assistant_preview=known["preview"],
+        )
+
+
+class ChatMessages(Record):
+    """A page of a thread's messages, oldest first, and where they come from.
+
+    ``log`` messages include tool calls and results; ``database`` messages are those of the chat platform. Pass
+    ``cursor`` to read on. ``at_end`` says that there was nothing more when the page was read. ``reset`` says that the
+    log was replaced since the cursor was made, so that the page begins at its start.
+    """
+
+    source: ChatSource
+    messages: tuple[LogMessage, ...] | tuple[MessagingMessage, ...]
+    cursor: str | None
+    at_end: bool
+    reset: bool = False
+
 
 KIND = "chat_thread"
 
@@ -77,7 +220,7 @@ class Chats(Repository):
         """These threads as records, with one more statement for all of them."""
         if not threads:
             return ()
-        known = self._reading(lambda unit: chat_threads.known(unit, [thread.trigger_id for thread in threads]))
+        known = self._reading(lambda unit: chat_thread_known(unit, [thread.trigger_id for thread in threads]))
         return tuple(ChatThread.joined(one, known[one.trigger_id]) for one in threads if one.trigger_id in known)
 
     def _log_of(self, thread: ChatThread) -> SessionFile | None:
@@ -90,14 +233,14 @@ class Chats(Repository):
 
     def _from_log(self, log: SessionFile, after: Any, limit: int) -> ChatMessages:
         page = self._log.reader.messages(log.id, slug=CHAT_SLUG, after=after, limit=limit)
-        cursor = opaque.pack(["log", page.cursor])
+        cursor = pages.pack(["log", page.cursor])
         return ChatMessages(source="log", messages=page.messages, cursor=cursor, at_end=page.at_end, reset=page.reset)
 
     def _from_database(self, trigger_id: str, after: int, limit: int) -> ChatMessages:
         found = self._messages.since(trigger_id, after=after, limit=limit)
         if not found and not after:
             return ChatMessages(source="none", messages=(), cursor=None, at_end=True)
-        cursor = opaque.pack(["database", found[-1].id if found else after])
+        cursor = pages.pack(["database", found[-1].id if found else after])
         return ChatMessages(source="database", messages=tuple(found), cursor=cursor, at_end=len(found) < limit)
 
 
@@ -105,7 +248,7 @@ def _place_of(after: str | None) -> tuple[ChatSource | None, Any]:
     """The source of a cursor, and its place there."""
     if after is None:
         return None, None
-    match opaque.unpack("after", after):
+    match pages.unpack("after", after):
         case ["log", str(cursor)]:
             return "log", cursor
         case ["database", int(message_id)] if message_id > 0 and not isinstance(message_id, bool):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.records import Checkpoint
 
 Mode = Literal["TRUNCATE", "PASSIVE", "RESTART", "FULL"]

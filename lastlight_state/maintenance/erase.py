@@ -19,26 +19,20 @@ import sqlalchemy as sa
 from lastlight_state.conversations.kernel import references
 from lastlight_state.conversations.kernel.references import ORDERS, POINTED, PROTECTIONS, links
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
-from lastlight_state.db import columns, keyed, valid
-from lastlight_state.db.declarations import contents, emptied, forgotten
-from lastlight_state.db.keyed import chunks, family, rows
-from lastlight_state.db.permits import permitted
+from lastlight_state.db import valid
+from lastlight_state.db.lists import filters
+from lastlight_state.db.lists.filters import chunks, family, rows
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.statements import Family, RowT, Statement, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Family, RowT, Statement, prepared
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.declarations import contents, emptied, forgotten
+from lastlight_state.db.units.permits import permitted
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.prune.statements import STATEMENTS
-from lastlight_state.maintenance.redact import (
-    chunks as texts,
-    executions,
-    inboxes,
-    messages,
-    orders,
-    threads,
-    transitions,
-)
-from lastlight_state.maintenance.redact.records import ErasePlan
-from lastlight_state.messaging.tables import MESSAGES as SAID, SESSIONS as CHATS
+from lastlight_state.maintenance.prune.walk import STATEMENTS
+from lastlight_state.maintenance.redact import messages, messages as texts, persons
+from lastlight_state.maintenance.redact.messages import ErasePlan
+from lastlight_state.messaging.models import MESSAGES as SAID, SESSIONS as CHATS
 from lastlight_state.receipts import Receipt, Receipts, steps
 
 _m, _s, _b, _c = MESSAGES.c, SESSIONS.c, BRANCHES.c, CHATS.c
@@ -59,7 +53,7 @@ def _named(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT
 
 
 #: What bears the person's name. Branches and chats are found by a scan: a person is erased rarely.
-_SENT, _RECEIVED = _named(keyed.KeyRow, _m.id, _m.sender), _named(keyed.KeyRow, _m.id, _m.recipient)
+_SENT, _RECEIVED = _named(filters.KeyRow, _m.id, _m.sender), _named(filters.KeyRow, _m.id, _m.recipient)
 _OWNED = _named(references.SessionOf, _s.id, _s.user, _held.label("held"), _s.agent_session_id)
 #: A branch without a user is of the user of its session.
 _is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
@@ -88,7 +82,7 @@ _LOCK_PLACES = family(
         .order_by(_s.id)
         .with_for_update()
     ),
-    keyed.IdRow,
+    filters.IdRow,
 )
 _LOCK_CHATS = family(
     lambda keys: sa.select(_c.id, _c.agent_session_id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update(),
@@ -96,11 +90,11 @@ _LOCK_CHATS = family(
 )
 _OWN = family(
     lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person)),
-    keyed.IdRow,
+    filters.IdRow,
 )
 #: What stays of a message that is redacted: its metadata.
 _LEFT = contents(MESSAGES, but=("content",))
-_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)), keyed.IdRow)
+_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)), filters.IdRow)
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
 _UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
 _FORGET = family(
@@ -121,7 +115,7 @@ _FORGET_BRANCHES_OF = family(
         .values(**forgotten(BRANCHES, _person), **emptied(contents(BRANCHES)))
     )
 )
-_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free), keyed.IdRow)
+_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free), filters.IdRow)
 #: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
 _FORGET_BRANCHES = family(
     lambda keys: (
@@ -208,15 +202,15 @@ def _found(unit: Unit, person: str) -> Found:
     behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
     return Found(
         _of_sessions(unit, sessions)
-        | {row["key"] for sql in (_SENT, _RECEIVED, inboxes.DELIVERED) for row in unit.rows(sql, values)},
+        | {row["key"] for sql in (_SENT, _RECEIVED, persons.DELIVERED) for row in unit.rows(sql, values)},
         sessions,
         [row["key"] for row in free],
         [row["key"] for row in unit.rows(_BRANCHED, values) if not row["held"]],
         [row["key"] for row in chats],
         sorted(behind),
-        transitions.of(unit, person),
-        threads.of(unit, person),
-        threads.states_of(unit, person),
+        persons.transition_of(unit, person),
+        persons.of(unit, person),
+        persons.states_of(unit, person),
     )
 
 
@@ -254,9 +248,9 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
     found = _found(unit, person)
     counts = Counter(sessions=len(found.free), branches=len(found.branches), messaging_sessions=len(found.chats))
     counts.update(session_transitions=len(found.transitions), states=len(found.states))
-    counts["progressions"] = orders.counted(unit, person)
-    counts += inboxes.counted(unit, person) + threads.counted(unit, found.threads)
-    counts["executions"] = executions.counted(unit, executions.own(unit, found.agent_sessions, person))
+    counts["progressions"] = persons.order_counted(unit, person)
+    counts += persons.inbox_counted(unit, person) + persons.thread_counted(unit, found.threads)
+    counts["executions"] = persons.counted(unit, persons.own(unit, found.agent_sessions, person))
     counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
     counts["messaging_messages"] = sum(row["rows"] for row in rows(unit, _SAID, found.chats))
     protected: Counter[str] = Counter()
@@ -280,12 +274,12 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
     yield from (partial(_transitions, ids) for ids in chunks(found.transitions))
-    yield lambda unit, _receipt, _at: inboxes.forget(unit, person)
+    yield lambda unit, _receipt, _at: persons.forget(unit, person)
     yield from (partial(_branches, person, ids) for ids in chunks(found.branches))
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
         yield partial(_chats, person, found.chats[first : first + CHATS_AT_ONCE])
-    yield from (partial(threads.remove, person, key) for key in found.threads)
-    yield from (partial(threads.remove_states, person, ids) for ids in chunks(found.states))
+    yield from (partial(persons.remove, person, key) for key in found.threads)
+    yield from (partial(persons.remove_states, person, ids) for ids in chunks(found.states))
 
 
 def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:
@@ -306,8 +300,8 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
     counts = _empty(person, late, unit, receipt, at)
     counts += Counter(vectors=texts.remove(unit, texts.places(unit, [key])))
     counts += _executions(unit, person, locked)
-    counts["session_transitions"] += transitions.empty_of(unit, [key])
-    counts["progressions"] += orders.empty_of_sessions(unit, [key], person)
+    counts["session_transitions"] += persons.empty_of(unit, [key])
+    counts["progressions"] += persons.empty_of_sessions(unit, [key], person)
     statement, keys = _FORGET_BRANCHES_OF.of([key])
     counts["branches"] += unit.change(statement, {**keys, "person": person})
     statement, keys = _FORGET_SESSIONS.of([key])
@@ -315,14 +309,14 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
 
 
 def _transitions(ids: Collection[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
-    return Counter(session_transitions=transitions.empty(unit, ids))
+    return Counter(session_transitions=persons.transition_empty(unit, ids))
 
 
 def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
     """Forget whose these branches were, but for those of sessions that are held by now."""
     list(rows(unit, _LOCK_PLACES, ids))
     removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
-    counts = Counter(vectors=removed, progressions=orders.empty_of_branches(unit, ids, person))
+    counts = Counter(vectors=removed, progressions=persons.empty_of_branches(unit, ids, person))
     statement, keys = _FORGET_BRANCHES.of(ids)
     return counts + Counter(branches=unit.change(statement, {**keys, "person": person}))
 
@@ -330,7 +324,7 @@ def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime
 def _executions(unit: Unit, person: str, places: Iterable[references.Behind]) -> Counter[str]:
     """Empty the executions of the agent sessions behind these chats or sessions."""
     behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
-    return Counter(executions=executions.empty(unit, executions.own(unit, behind, person)))
+    return Counter(executions=persons.empty(unit, persons.own(unit, behind, person)))
 
 
 def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:

@@ -21,12 +21,12 @@ import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.db.listed import as_list, listed
-from lastlight_state.db.statements import Statement, bind, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Statement, bind, prepared
+from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.maintenance.copy.contents import canonical, shown
-from lastlight_state.maintenance.copy.subjects import Subject, is_json, subjects
+from lastlight_state.maintenance.copy.tables import Subject, is_json, subjects
 from lastlight_state.maintenance.copy.transfer import output_tables
 
 Row = Mapping[str, Any]

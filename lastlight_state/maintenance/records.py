@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Self, TypedDict
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 
 
 class SchemaFacts(Record):

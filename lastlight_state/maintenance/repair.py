@@ -8,24 +8,68 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import cast
 
-from lastlight_state.agent_log.records import LOG_LINES
 from lastlight_state.clock import Clock, iso_text
-from lastlight_state.db.told import storable
+from lastlight_state.db.news.listeners import storable
+from lastlight_state.db.rows.records import Record
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound, StateError, UnsafePath
-from lastlight_state.jsonl import files, places, repair
-from lastlight_state.jsonl.recovery import Accepts
-from lastlight_state.jsonl.repair import Salvage
-from lastlight_state.jsonl.sections import Account
+from lastlight_state.files.agent_log.records import LOG_LINES
+from lastlight_state.files.jsonl import files, repair
+from lastlight_state.files.jsonl.recovery import Accepts
+from lastlight_state.files.jsonl.repair import Salvage
+from lastlight_state.files.jsonl.sections import Account
+from lastlight_state.files.run_log import paths as run_paths, records as run_lines, storage
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.repair_records import DamagedPart, LineFileScan, Repaired
 from lastlight_state.receipts import Receipts
-from lastlight_state.run_log import lines as run_lines, locks, paths as run_paths
+
+# Records of scans and repairs of line files.
+
+
+class DamagedPart(Record):
+    """A part of a line file: damage, or a record that was found in a damaged line."""
+
+    offset: int
+    length: int
+    kind: str
+
+
+class LineFileScan(Record):
+    """The contents of a line file: number of sections and of bytes, by kind. The bytes add up to the file's size.
+
+    Kinds: ``record``; ``recovered`` and ``glued``, which are records in damaged lines; ``blank``; ``torn_tail``; and
+    damage: ``torn``, ``nul_bytes``, ``bad_utf8``, ``bad_json``, ``not_object``, ``oversize``. ``samples`` are the first
+    20 parts that are not sound. ``problem`` says why a file below a directory could not be read: such a file is not
+    sound, and nothing is known of its sections.
+    """
+
+    path: Path
+    size: int
+    sound: bool
+    sections: Mapping[str, int]
+    section_bytes: Mapping[str, int]
+    samples: tuple[DamagedPart, ...]
+    problem: str | None = None
+
+
+class Repaired(Record):
+    """The result of a repair. For a sound file ``copy_path`` is None and nothing is written.
+
+    ``copy_path`` is the clean copy; for a replaced file it is the file's own path, and ``damaged`` is the second name
+    of the old one, and ``receipt_id`` its receipt if a database is at hand. ``rejects`` is the file with all bytes that
+    belong to no record, or None if there are none.
+    """
+
+    scan: LineFileScan
+    copy_path: Path | None
+    rejects: Path | None
+    damaged: Path | None
+    receipt_id: str | None = None
+
 
 LINES = ".jsonl"
 COPY = ".repaired.jsonl"
@@ -78,7 +122,7 @@ class Repair:
         if replace:
             if to is not None:
                 raise InvalidValue("to", "must be None with replace=True: the copy takes the file's own path")
-            path = places.real(path.parent) / path.name  # a link to the day's folder would hide whose log it is
+            path = files.real(path.parent) / path.name  # a link to the day's folder would hide whose log it is
             _refuse_living(path)
             return self._kept(path) if self._receipts is not None else self._replaced(path)
         target = path.with_name(path.name.removesuffix(LINES) + COPY) if to is None else Path(to)
@@ -171,7 +215,7 @@ def _refuse_living(path: Path) -> None:
     run_id = _run_of(path)
     if run_id is None:
         return
-    found = locks.liveness(path.parents[3] / run_paths.LOCKS / run_id)
+    found = storage.liveness(path.parents[3] / run_paths.LOCKS / run_id)
     if found != "free":
         has = "has" if found == "held" else "may have"
         raise Conflict(f"run {run_id!r} {has} a living writer: its log is not replaced", code="run_open")

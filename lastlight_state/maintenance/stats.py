@@ -5,16 +5,146 @@ Only tables that exist are counted, so it also works on a database that is behin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
 
 from lastlight_state.backends.facts import Measures, TableSize
+from lastlight_state.clock import of_file
+from lastlight_state.conversations.tables import BRANCHES, SESSIONS as TALKS
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Row
-from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance import line_files, table_counts
-from lastlight_state.maintenance.records import MessageCounts, SchemaFacts, Stats, StatusCount, TableStats
+from lastlight_state.db.rows.statements import Row, Statement, bind, constant, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.journal.models import SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
+from lastlight_state.maintenance.records import (
+    LineFiles,
+    MessageCounts,
+    SchemaFacts,
+    Stats,
+    StatusCount,
+    StatusRow,
+    TableStats,
+)
+from lastlight_state.messaging.models import MESSAGES, SESSIONS
 from lastlight_state.migrations import SchemaState, read_state
 from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.outputs.models import HISTORY, REGISTRY
+from lastlight_state.schedules.models import FIRES
+from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
+
+# Counts of rows: by table, by status, and of chat messages by role and age.
+#
+# Only columns that were created with their table are read, because databases that are behind are counted, too.
+
+AGES = {"<=1": timedelta(days=1), "<=7": timedelta(days=7), "<=30": timedelta(days=30)}
+OLDER = "older"
+NO_MESSAGES = MessageCounts(by_role={}, by_age=dict.fromkeys((*AGES, OLDER), 0), oldest=None)
+
+_ROWS = sa.func.count().label("rows")
+
+
+class RoleRow(TypedDict):
+    """How many chat messages have a role."""
+
+    role: str
+    rows: int
+
+
+def _distribution(table: sa.Table, status: Any) -> Statement[StatusRow]:
+    shown = status.label("status")
+    return prepared(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status), StatusRow)
+
+
+def _either(column: sa.Column[Any], without: str, filled: str) -> sa.ColumnElement[str]:
+    """One word where the column is empty, else the other."""
+    return sa.case((column.is_(None), constant(without)), else_=constant(filled))
+
+
+_STATUSES = {
+    "workflow_runs": _distribution(RUNS, RUNS.c.status),
+    "workflow_approvals": _distribution(APPROVALS, APPROVALS.c.status),
+    "human_requests": _distribution(REQUESTS, REQUESTS.c.status),
+    "cron_fires": _distribution(FIRES, FIRES.c.status),
+    "messaging_sessions": _distribution(
+        SESSIONS, sa.case((SESSIONS.c.active == sa.true(), constant("active")), else_=constant("inactive"))
+    ),
+    "sessions": _distribution(TALKS, TALKS.c.status),
+    "branches": _distribution(BRANCHES, BRANCHES.c.status),
+    "run_signals": _distribution(SIGNALS, _either(SIGNALS.c.consumed_at, "pending", "taken")),
+    "tool_calls": _distribution(TOOL_CALLS, TOOL_CALLS.c.status),
+    "sandboxes": _distribution(SANDBOXES, SANDBOXES.c.status),
+    "scores": _distribution(SCORES, _either(SCORES.c.superseded_at, "current", "superseded")),
+    "output_tables": _distribution(REGISTRY, REGISTRY.c.kind),
+    "output_history": _distribution(HISTORY, HISTORY.c.cause),
+}
+
+_BY_ROLE = prepared(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role), RoleRow)
+_BY_AGE = prepared(
+    sa.select(
+        sa.func.count().label("all"),
+        sa.func.min(MESSAGES.c.timestamp).label("oldest"),
+        *(
+            sa.func.count(sa.case((MESSAGES.c.timestamp >= bind(f"since_{i}", MESSAGES.c.timestamp), 1))).label(
+                f"since_{i}"
+            )
+            for i in range(len(AGES))
+        ),
+    ).select_from(MESSAGES)
+)
+
+
+def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
+    """The number of rows of each of these tables, in one statement."""
+    if not names:
+        return {}
+    counts = [sa.select(constant(name).label("name"), _ROWS).select_from(METADATA.tables[name]) for name in names]
+    found = unit.rows(prepared(sa.union_all(*counts)))
+    return {row["name"]: row["rows"] for row in found}
+
+
+def table_count_statuses(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
+    """For each table with a status, how many rows have which."""
+    return {
+        table: tuple(unit.all(StatusCount.of, statement)) for table, statement in _STATUSES.items() if table in present
+    }
+
+
+def table_count_messages(unit: Unit, present: Collection[str], now: datetime) -> MessageCounts:
+    """Chat messages by role and by age, ages counted back from ``now``."""
+    if MESSAGES.name not in present:
+        return NO_MESSAGES
+    by_role = {row["role"]: row["rows"] for row in unit.rows(_BY_ROLE)}
+    cutoffs = {f"since_{i}": now - age for i, age in enumerate(AGES.values())}
+    found = unit.row(_BY_AGE, cutoffs) or {}
+    by_age, younger = {}, 0
+    for i, name in enumerate(AGES):
+        by_age[name] = found[f"since_{i}"] - younger
+        younger = found[f"since_{i}"]
+    by_age[OLDER] = found["all"] - younger
+    return MessageCounts(by_role=by_role, by_age=by_age, oldest=found["oldest"])
+
+
+# Number, size and newest change of all line files. Their contents are not read.
+
+
+def measured(roots: Sequence[Path]) -> LineFiles:
+    """Count and measure the line files below these directories. Files that cannot be read or vanish are left out."""
+    files, size, newest = 0, 0, 0
+    for folder, _, names in chain.from_iterable(map(os.walk, roots)):
+        for name in names:
+            if not name.endswith(".jsonl"):
+                continue
+            with suppress(OSError):
+                found = Path(folder, name).lstat()
+                files, size, newest = files + 1, size + found.st_size, max(newest, found.st_mtime_ns)
+    return LineFiles(files=files, bytes=size, newest=of_file(newest) if files else None)
+
 
 TABLES = tuple(sorted(METADATA.tables))
 
@@ -33,8 +163,8 @@ class Statistics(Repository):
         """
         backend = self._backend
         state = read_state(backend)
-        files = line_files.measured(self._settings.line_directories)
-        found: Row = {"tables": (), "statuses": {}, "messages": table_counts.NO_MESSAGES}
+        files = measured(self._settings.line_directories)
+        found: Row = {"tables": (), "statuses": {}, "messages": NO_MESSAGES}
         measures = _NO_MEASURES
         if backend.exists:
             measures, found = self._viewing(lambda unit: self._counted(unit, exact))
@@ -54,8 +184,8 @@ class Statistics(Repository):
     def _counted(self, unit: Unit, exact: bool) -> tuple[Measures, Row]:
         measures = unit.backend.measures(unit.checkout, TABLES)
         present = frozenset(measures.tables)
-        messages: MessageCounts = table_counts.messages(unit, present, self._now())
-        statuses: Mapping[str, tuple[StatusCount, ...]] = table_counts.statuses(unit, present)
+        messages: MessageCounts = table_count_messages(unit, present, self._now())
+        statuses: Mapping[str, tuple[StatusCount, ...]] = table_count_statuses(unit, present)
         return measures, {
             "tables": _tables(unit, measures.tables, exact),
             "statuses": statuses,
@@ -65,7 +195,7 @@ class Statistics(Repository):
 
 def _tables(unit: Unit, sizes: Mapping[str, TableSize], exact: bool) -> tuple[TableStats, ...]:
     to_count = [name for name, size in sizes.items() if exact or size.rows is None]
-    counted = table_counts.rows(unit, to_count)
+    counted = rows(unit, to_count)
     return tuple(_table(name, sizes[name], counted.get(name)) for name in sorted(sizes))
 
 

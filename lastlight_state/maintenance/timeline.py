@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from lastlight_state.db import pages, valid
-from lastlight_state.db.records import Page
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.pages import Placed, Row, parted, window
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import Placed, Row, parted, window
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.maintenance.records import FollowedEntry, TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS, NO_NUMBER, NUMBERED

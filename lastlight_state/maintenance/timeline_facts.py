@@ -9,16 +9,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.beside import Covering, Narrow
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Row, constant
-from lastlight_state.journal.tables import EVENTS, SIGNALS
+from lastlight_state.db.lists.beside import Covering, Narrow
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Row, constant
+from lastlight_state.journal.models import EVENTS, SIGNALS
 from lastlight_state.maintenance.records import TimelineEntry
-from lastlight_state.outputs.tables import INPUTS
+from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.kernel.executions import BY_RUN, MICROS, OUTCOME, covered
-from lastlight_state.workflows.money import dollars_of
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, TRANSITIONS
-from lastlight_state.workflows.words import QUESTION_NOTES
+from lastlight_state.workflows.words import QUESTION_NOTES, dollars_of
 
 _FIRST_TEXT, _LAST_TEXT = "", "\U0010ffff"
 _FIRST_NUMBER, _LAST_NUMBER = -1, 2**63 - 1

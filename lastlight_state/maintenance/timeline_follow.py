@@ -18,17 +18,17 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db import valid
-from lastlight_state.db.indexes import AmongFew
-from lastlight_state.db.listed import as_list, listed
-from lastlight_state.db.scope import Scope
-from lastlight_state.db.statements import Row, constant, prepared
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.watch import Watch, watch_of
+from lastlight_state.db.news.watch import Watch, watch_of
+from lastlight_state.db.rows.statements import Row, constant, prepared
+from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.schema.indexes import AmongFew
+from lastlight_state.db.units.scope import Scope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData, InvalidValue, NotFound
-from lastlight_state.journal import words as journal_words
+from lastlight_state.journal import models as journal_words
 from lastlight_state.journal.events.statements import STREAM as EVENT_NUMBERS
+from lastlight_state.journal.models import EVENTS, SEQUENCES, SIGNALS
 from lastlight_state.journal.signals.statements import STREAM as SIGNAL_NUMBERS
-from lastlight_state.journal.tables import EVENTS, SEQUENCES, SIGNALS
 from lastlight_state.maintenance.records import FollowedEntry
 from lastlight_state.maintenance.timeline_facts import (
     FACTS,
@@ -39,7 +39,7 @@ from lastlight_state.maintenance.timeline_facts import (
     numbered,
     received_text,
 )
-from lastlight_state.outputs.tables import INPUTS
+from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import TERMINAL
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.records import Vacuumed
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.outputs.models import REGISTRY
 
 _OUTPUTS = prepared(REGISTRY.select().with_only_columns(REGISTRY.c.table_name))
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
-from lastlight_state.db.told import message_of
+from lastlight_state.db.news.listeners import message_of
 from lastlight_state.errors import ClaimLost, Conflict, StateError
-from lastlight_state.receipts import Receipt, Receipts, owners
+from lastlight_state.receipts import Receipt, Receipts, steps
 
 
 def owner() -> str:
     """This process, as receipts name it."""
-    return owners.this_process()
+    return steps.this_process()
 
 
 def confirm_after(place: tuple[datetime, str], start: tuple[datetime, str]) -> None:

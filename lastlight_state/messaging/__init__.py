@@ -8,28 +8,25 @@ from lastlight_state.db.repository import Face
 from lastlight_state.lazy import Part, public
 
 if TYPE_CHECKING:
-    from lastlight_state.messaging.arguments import (
-        ConversationKey as ConversationKey,
-        MessageDraft as MessageDraft,
-        ThreadPlace as ThreadPlace,
-    )
     from lastlight_state.messaging.messages import Messages
     from lastlight_state.messaging.records import (
         Appended as Appended,
+        ConversationKey as ConversationKey,
+        MessageDraft as MessageDraft,
         MessagingMessage as MessagingMessage,
         MessagingMessageSummary as MessagingMessageSummary,
         MessagingSession as MessagingSession,
         MessagingSessionSummary as MessagingSessionSummary,
         ResumedSession as ResumedSession,
+        ThreadPlace as ThreadPlace,
     )
     from lastlight_state.messaging.sessions import Sessions
 
 public(
     globals(),
     {
-        "arguments": "ConversationKey MessageDraft ThreadPlace",
-        "records": "Appended MessagingMessage MessagingMessageSummary MessagingSession "
-        "MessagingSessionSummary ResumedSession",
+        "records": "ConversationKey MessageDraft ThreadPlace Appended MessagingMessage MessagingMessageSummary"
+        " MessagingSession MessagingSessionSummary ResumedSession",
     },
     "Messaging",
 )

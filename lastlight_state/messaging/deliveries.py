@@ -9,14 +9,94 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
-from lastlight_state.db.unit import Unit
+import sqlalchemy as sa
+
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, prepared
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import NotFound
-from lastlight_state.messaging import delivery_statements as sql
-from lastlight_state.messaging.message_checks import Draft
+from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, Draft, counting
+from lastlight_state.messaging.models import MESSAGES, SESSION, SESSIONS, THIS_SESSION
 from lastlight_state.messaging.records import Appended, MessagingMessage
 from lastlight_state.messaging.rows import MessagingMessageRow
-from lastlight_state.messaging.words import SESSION
+
+# The statements of `deliveries`.
+
+#: The columns that a draft gives.
+DRAFT = ("role", "content", "timestamp", "platform_message_id")
+
+COUNT = prepared(counting(sa.bindparam("added", type_=sa.Integer), THIS_SESSION))
+LOCK = prepared(sa.select(SESSIONS.c.id).where(THIS_SESSION).with_for_update(key_share=True))
+LOCK_HERE = prepared(sa.select(SESSIONS.c.id).where(*NEWEST_HERE).with_for_update(key_share=True))
+
+_session_id = bind("session_id", MESSAGES.c.session_id)
+
+
+def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
+    """Return one INSERT for many drafts that are not stored yet. It sees what was committed before it began."""
+    columns = [MESSAGES.c[name] for name in DRAFT]
+    drafts = (
+        sa.values(sa.column("position", sa.Integer), *(sa.column(c.name, c.type) for c in columns), name="drafts")
+        .data([(position, *(bind(f"{c.name}_{i}", c) for c in columns)) for i, position in enumerate(positions)])
+        .cte("drafts")
+    )
+    stored = MESSAGES.alias("stored")
+    is_stored = sa.exists().where(
+        stored.c.session_id == _session_id,
+        stored.c.platform_message_id == drafts.c.platform_message_id,
+        stored.c.role == drafts.c.role,
+    )
+    return (
+        sa.insert(MESSAGES)
+        .from_select(
+            ["session_id", *DRAFT],
+            sa.select(_session_id, *(drafts.c[name] for name in DRAFT))
+            .where(drafts.c.role.is_not(None), ~is_stored)
+            .order_by(drafts.c.position),
+            include_defaults=False,
+        )
+        .returning(*COLUMNS)
+    )
+
+
+def _delivery_statement_insert_and_count(positions: Sequence[sa.BindParameter[Any]]) -> Any:
+    """The INSERT together with the UPDATE that counts, for databases that allow both in one statement."""
+    made = _insert_unless_there(positions).cte("made")
+    many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
+    counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).cte("counted")
+    return sa.select(*made.c).add_cte(counted)
+
+
+_INSERT = Family("position", _insert_unless_there, MessagingMessageRow)
+_INSERT_AND_COUNT = Family("position", _delivery_statement_insert_and_count, MessagingMessageRow)
+
+
+def insert_unless_there(
+    drafts: Sequence[Draft], *, counted: bool = False
+) -> tuple[Statement[MessagingMessageRow], Row]:
+    """The statement that inserts these drafts in their order, and its parameters.
+
+    The caller adds ``session_id``, and ``at`` if the statement also counts.
+    """
+    statement, values = (_INSERT_AND_COUNT if counted else _INSERT).of(range(len(drafts)))
+    for position in range(len(values)):
+        draft = dict(drafts[position]) if position < len(drafts) else {}
+        for name in DRAFT:
+            values[f"{name}_{position}"] = draft.get(name)
+    return statement, values
+
+
+STORED = Family(
+    "platform_id",
+    lambda platform_ids: (
+        sa.select(*COLUMNS)
+        .where(MESSAGES.c.session_id == _session_id, MESSAGES.c.platform_message_id.in_(platform_ids))
+        .order_by(MESSAGES.c.id)
+    ),
+    MessagingMessageRow,
+)
+
 
 #: Role and platform id.
 Delivery = tuple[str, str]
@@ -25,12 +105,12 @@ Delivery = tuple[str, str]
 def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
     """Append the drafts in their order; a draft with a platform id is stored only once. Raises `NotFound`."""
     if any(_delivery(draft) for draft in drafts):
-        if unit.row(sql.LOCK, {"session_id": session_id}) is None:
+        if unit.row(LOCK, {"session_id": session_id}) is None:
             raise NotFound(SESSION, session_id)
         return append_locked(unit, session_id, drafts, now)
     if not _count(unit, session_id, len(drafts), now):  # all will be inserted: the count is the lock
         raise NotFound(SESSION, session_id)
-    statement, values = sql.insert_unless_there(drafts)
+    statement, values = insert_unless_there(drafts)
     rows = unit.rows(statement, {**values, "session_id": session_id})
     return [appended(message, created=True) for message in _made(rows)]
 
@@ -60,7 +140,7 @@ def appended(message: MessagingMessage, *, created: bool) -> Appended:
 def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[MessagingMessage]:
     """Insert the drafts that are not stored yet; returns these as messages."""
     at_once = unit.backend.writes_in_ctes
-    statement, values = sql.insert_unless_there(drafts, counted=at_once)
+    statement, values = insert_unless_there(drafts, counted=at_once)
     rows = unit.rows(statement, {**values, "session_id": session_id, "at": now})
     if rows and not at_once:
         _count(unit, session_id, len(rows), now)
@@ -73,7 +153,7 @@ def _made(rows: Iterable[MessagingMessageRow]) -> list[MessagingMessage]:
 
 
 def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
-    return unit.row(sql.COUNT, {"session_id": session_id, "added": added, "at": now}) is not None
+    return unit.row(COUNT, {"session_id": session_id, "added": added, "at": now}) is not None
 
 
 def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict[Delivery, MessagingMessage]:
@@ -81,7 +161,7 @@ def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict
     platform_ids = list(dict.fromkeys(platform_id for _, platform_id in deliveries))
     if not platform_ids:
         return {}
-    statement, values = sql.STORED.of(platform_ids)
+    statement, values = STORED.of(platform_ids)
     found: dict[Delivery, MessagingMessage] = {}
     for row in unit.rows(statement, {**values, "session_id": session_id}):
         found.setdefault((row["role"], str(row["platform_message_id"])), MessagingMessage.of(row))

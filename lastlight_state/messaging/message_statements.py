@@ -5,26 +5,129 @@ An append locks the session's row first, so the messages of a session are commit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.chains import Chain, from_head
-from lastlight_state.db.indexes import Leading, beginning, through
-from lastlight_state.db.statements import Statement, bind, number, prepared
-from lastlight_state.messaging.models import LARGE, PREVIEW
-from lastlight_state.messaging.records import MessageSummaryRow
-from lastlight_state.messaging.rows import MessagingMessageRow
-from lastlight_state.messaging.tables import (
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.writes import Chain, from_head
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.schema.indexes import Leading, beginning, through
+from lastlight_state.errors import InvalidValue
+from lastlight_state.messaging import models
+from lastlight_state.messaging.models import (
     ACTIVE_NOW,
+    LARGE,
     MESSAGES,
     NEWEST_ACTIVITY,
+    PREVIEW,
     SESSIONS,
     THIS_SESSION,
     at_place,
     is_active,
 )
+from lastlight_state.messaging.records import MessageDraft, MessageSummaryRow
+from lastlight_state.messaging.rows import MessagingMessageRow
+
+# Cutting a text for a transcript. The tail is kept, because the next turn builds on the end of an answer.
+
+PREFIX = "…(truncated)…\n"
+#: The least limit: the prefix and one more unit.
+LEAST = len(PREFIX) + 1
+
+_LOW_SURROGATES = range(0xDC00, 0xE000)
+
+
+def units(text: str) -> int:
+    """The length of ``text`` in UTF-16 code units, as chat platforms count."""
+    return len(text) if text.isascii() else len(_encoded(text)) // 2
+
+
+def clip_tail(text: str, limit: int) -> str:
+    """``text`` if it has at most ``limit`` UTF-16 units, else its tail behind ``…(truncated)…`` and a newline.
+
+    The result then has exactly ``limit`` units, or one less where the cut would split a surrogate pair. Raises
+    `InvalidValue` for a limit below 15, which has no room for a tail.
+    """
+    if limit < LEAST:
+        raise InvalidValue("limit", f"must be at least {LEAST}, got {limit}", least=LEAST)
+    if units(text) <= limit:
+        return text
+    tail = _encoded(text)[-2 * (limit - len(PREFIX)) :]
+    if int.from_bytes(tail[:2], "little") in _LOW_SURROGATES:
+        tail = tail[2:]
+    return PREFIX + tail.decode("utf-16-le", "surrogatepass")
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+# Checks of what callers say about messages; each returns parameters of statements.
+
+_MOST = limits_of(MESSAGES)
+
+
+class Draft(TypedDict):
+    """What a new message has of a row."""
+
+    role: str
+    content: str
+    timestamp: datetime
+    platform_message_id: str | None
+
+
+def message(
+    role: Any, content: Any, platform_id: Any, timestamp: Any, *, now: datetime, max_bytes: int, where: str = ""
+) -> Draft:
+    """The parameters of a message. A platform id of ``""`` means None."""
+    return {
+        "role": valid.word(f"{where}role", role, models.ROLES),
+        "content": valid.content(f"{where}content", content, max_bytes),
+        "timestamp": now if timestamp is None else aware_utc(f"{where}timestamp", timestamp),
+        "platform_message_id": None
+        if platform_id is None or platform_id == ""
+        else valid.identifier(f"{where}platform_message_id", platform_id, _MOST.platform_message_id),
+    }
+
+
+def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Draft:
+    """The parameters of a `MessageDraft`."""
+    one = valid.group(where, given, MessageDraft)
+    return message(
+        one.role,
+        one.content,
+        one.platform_message_id,
+        one.timestamp,
+        now=now,
+        max_bytes=max_bytes,
+        where=f"{where}.",
+    )
+
+
+def drafts(given: Any, now: datetime, max_bytes: int) -> list[Draft]:
+    """The parameters of 1 to 500 messages."""
+    if not isinstance(given, Sequence):
+        raise InvalidValue("drafts", f"expected a sequence of MessageDraft, got {type(given).__name__}")
+    valid.number("drafts", len(given), least=1, most=models.BATCH)
+    return [draft(f"drafts[{i}]", one, now, max_bytes) for i, one in enumerate(given)]
+
+
+def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft | None:
+    """The parameters of a message posted into a thread, stripped and clipped. None if it is blank."""
+    one = valid.group("draft", given, MessageDraft)
+    if clip is not None:
+        valid.number("clip", clip, least=LEAST)
+    said = valid.sought("draft.content", one.content).strip()
+    kept = said if clip is None else clip_tail(said, clip)
+    row = draft("draft", replace(one, content=kept), now, max_bytes)
+    return row if kept else None
+
 
 COLUMNS = tuple(MESSAGES.c)
 

@@ -11,22 +11,33 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import cast
 
-from lastlight_state.db import pages, valid
-from lastlight_state.db.chains import Chain, inserted
-from lastlight_state.db.records import Page
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.pages import parted, placed, window
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Row, Statement, Values
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import parted, placed, window
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, Statement, Values
+from lastlight_state.db.rows.writes import Chain, inserted
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import LostRace, NotFound
-from lastlight_state.messaging import deliveries, message_checks, message_statements as sql, session_checks, words
-from lastlight_state.messaging.arguments import MessageDraft, ThreadPlace
-from lastlight_state.messaging.delivery_statements import LOCK_HERE
-from lastlight_state.messaging.message_checks import Draft
-from lastlight_state.messaging.records import Appended, MessagingMessage, MessagingMessageSummary
+from lastlight_state.messaging import (
+    deliveries,
+    message_statements,
+    message_statements as sql,
+    models,
+    session_statements,
+)
+from lastlight_state.messaging.deliveries import LOCK_HERE
+from lastlight_state.messaging.message_statements import Draft
+from lastlight_state.messaging.records import (
+    Appended,
+    MessageDraft,
+    MessagingMessage,
+    MessagingMessageSummary,
+    ThreadPlace,
+)
 from lastlight_state.messaging.rows import MessagingMessageRow
-from lastlight_state.messaging.session_checks import Place
-from lastlight_state.messaging.session_races import settled
+from lastlight_state.messaging.session_statements import Place, settled
 
 #: The key of a page: the last message's id.
 _KEY = (range(2**63),)
@@ -39,7 +50,7 @@ class Messages(Repository):
         self,
         session_id: str,
         *,
-        role: words.Role,
+        role: models.Role,
         content: str,
         platform_message_id: str | None = None,
         timestamp: datetime | None = None,
@@ -53,14 +64,14 @@ class Messages(Repository):
         """
         now = self._now()
         most = self._settings.limits.message_content
-        row = message_checks.message(role, content, platform_message_id, timestamp, now=now, max_bytes=most)
+        row = message_statements.message(role, content, platform_message_id, timestamp, now=now, max_bytes=most)
         found = valid.sought("session_id", session_id)
         if row["platform_message_id"] is not None:
             return self._writing(lambda unit: deliveries.append(unit, found, [row], now), repeatable=True)[0]
         values = {**row, "session_id": found, "at": now}
         appended = self._chained(lambda unit: _append(unit, sql.APPEND, values))
         if appended is None:
-            raise NotFound(words.SESSION, session_id)
+            raise NotFound(models.SESSION, session_id)
         return appended
 
     def append_many(self, session_id: str, drafts: Sequence[MessageDraft]) -> builtins.list[Appended]:
@@ -69,13 +80,13 @@ class Messages(Repository):
         A bad draft is `InvalidValue` with its position; then nothing is stored. Otherwise as `append`.
         """
         now = self._now()
-        rows = message_checks.drafts(drafts, now, self._settings.limits.message_content)
+        rows = message_statements.drafts(drafts, now, self._settings.limits.message_content)
         found = valid.sought("session_id", session_id)
         repeatable = all(row["platform_message_id"] is not None for row in rows)
         return self._writing(lambda unit: deliveries.append(unit, found, rows, now), repeatable=repeatable)
 
     def try_append_to_thread(
-        self, place: ThreadPlace, draft: MessageDraft, *, clip: int | None = words.CLIP
+        self, place: ThreadPlace, draft: MessageDraft, *, clip: int | None = models.CLIP
     ) -> Appended | None:
         """Append what a service posted into a thread to the thread's newest active session; None if there is none.
 
@@ -84,8 +95,8 @@ class Messages(Repository):
         raise.
         """
         now = self._now()
-        where = session_checks.place("place", place)
-        row = message_checks.posted(draft, now, self._settings.limits.message_content, clip)
+        where = session_statements.place("place", place)
+        row = message_statements.posted(draft, now, self._settings.limits.message_content, clip)
         if row is None:
             return None
         return settled(lambda: self._append_here(where, row, now))
@@ -132,7 +143,7 @@ class Messages(Repository):
     def get(self, message_id: int) -> MessagingMessage:
         """The message. Raises `NotFound`."""
         values = {"message_id": valid.number("message_id", message_id)}
-        return self._one(MessagingMessage.of, sql.GET, values, kind=words.MESSAGE, key=message_id)
+        return self._one(MessagingMessage.of, sql.GET, values, kind=models.MESSAGE, key=message_id)
 
     def find_by_platform_id(self, platform: str, channel_id: str, platform_message_id: str) -> MessagingMessage | None:
         """The newest message with this platform id in the sessions of that platform and channel, or None."""

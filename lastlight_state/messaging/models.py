@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
+import sqlalchemy as sa
 from sqlalchemy import ForeignKey, Identity, Index, func, literal_column, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import (
+from lastlight_state.db.rows.statements import bind
+from lastlight_state.db.schema.base import Base, later_of, table_of
+from lastlight_state.db.schema.declarations import (
     KIB,
     Setting,
     described,
@@ -18,8 +20,32 @@ from lastlight_state.db.declarations import (
     text_column,
     word_column,
 )
-from lastlight_state.db.indexes import beginning, only, where
-from lastlight_state.messaging.words import ROLES
+from lastlight_state.db.schema.guards import Key, append_only, declare, no_replacement, no_replacing_insert, no_update
+from lastlight_state.db.schema.indexes import beginning, only, where
+from lastlight_state.db.valid import words
+
+# The vocabularies of the messaging domain, and the most that one call takes.
+
+Role = Literal["user", "assistant"]
+OnActive = Literal["refuse", "close"]
+CloseReason = Literal["closed", "timeout"]
+RetireReason = Literal["timeout", "closed", "replaced", "duplicate"]
+
+ROLES = words(Role)
+ON_ACTIVE = words(OnActive)
+CLOSE_REASONS = words(CloseReason)
+
+TIMEOUT: RetireReason = "timeout"
+REPLACED: RetireReason = "replaced"
+
+#: The most messages that one call appends.
+BATCH = 500
+#: The most UTF-16 units that are kept of a message posted into a thread.
+CLIP = 4_000
+
+# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+SESSION = "messaging_session"
+MESSAGE = "messaging_message"
 
 
 class MessagingSessionModel(Base):
@@ -141,4 +167,51 @@ only(
         func.length(_message.content),
         **where(f"length(content) > {LARGE}"),
     ),
+)
+
+
+# The two tables, and the conditions that several statements share.
+#
+# A partial index serves only statements that repeat its predicate as it is written there: ``active = 1`` (on Postgres
+# ``active``). Only ``active == sa.true()`` renders it so; with a bare column or ``is_(True)`` the table is scanned.
+
+SESSIONS = table_of(MessagingSessionModel)
+MESSAGES = table_of(MessagingMessageModel)
+
+
+def is_active(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
+    """Whether the session is active."""
+    condition: sa.ColumnElement[bool] = sessions.c.active == sa.true()
+    return condition
+
+
+def at_place(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
+    """Whether the session is in the place ``:platform``, ``:channel_id``, ``:thread`` (empty outside a thread)."""
+    return sa.and_(
+        sessions.c.platform == bind("platform", SESSIONS.c.platform),
+        sessions.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),
+        sa.func.coalesce(sessions.c.thread_id, sa.literal_column("''")) == bind("thread", SESSIONS.c.thread_id),
+    )
+
+
+THIS_SESSION = SESSIONS.c.id == bind("session_id", SESSIONS.c.id)
+NEWEST_ACTIVITY = (SESSIONS.c.last_activity_at.desc(), SESSIONS.c.id.desc())
+#: The last activity after something happened at ``:at``. It never moves back.
+ACTIVE_NOW = later_of(SESSIONS.c.last_activity_at, bind("at", SESSIONS.c.last_activity_at))
+
+
+# Triggers on chat sessions and messages: rows cannot be deleted, and messages cannot be changed.
+
+APPEND_ONLY = declare(
+    [
+        *append_only("messaging_sessions"),
+        *no_replacement(
+            "messaging_sessions",
+            Key(("id",)),
+            Key(("platform", "channel_id", "thread_id", "user_id"), among=("active", "1"), nullable=("thread_id",)),
+        ),
+        *append_only("messaging_messages"),
+        *no_replacing_insert("messaging_messages"),
+        *no_update("messaging_messages"),
+    ]
 )

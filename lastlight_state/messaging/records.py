@@ -2,13 +2,78 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self, TypedDict
 
-from lastlight_state.db.records import Record
-from lastlight_state.messaging.arguments import ConversationKey
-from lastlight_state.messaging.idle import oldest_fresh
+from lastlight_state.clock import to_millis
+from lastlight_state.db import valid
+from lastlight_state.db.rows.records import Record
+from lastlight_state.errors import InvalidValue
+from lastlight_state.messaging.models import Role
 from lastlight_state.messaging.rows import MessagingMessageRow, MessagingSessionRow
+
+# The idle timeout of sessions.
+
+#: Before every activity: with this cutoff no session is idle.
+NEVER = datetime(1, 1, 1, tzinfo=UTC)
+
+
+def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
+    """The earliest last activity that is not yet idle at ``now``. A timeout of None means never idle."""
+    if idle_timeout is None:
+        return NEVER
+    try:
+        return to_millis(now - idle_timeout)
+    except OverflowError:
+        return NEVER
+
+
+def checked(idle_timeout: Any) -> timedelta | None:
+    """A caller's timeout: a positive `timedelta`, or None."""
+    if idle_timeout is None:
+        return None
+    timeout = valid.duration("idle_timeout", idle_timeout, least=timedelta.min)
+    if timeout <= timedelta(0):
+        raise InvalidValue("idle_timeout", f"must be positive, or None for never idle, got {timeout}")
+    return timeout
+
+
+# Argument groups: where a conversation takes place, who takes part, and a message to append.
+
+
+@dataclass(frozen=True)
+class ThreadPlace:
+    """A thread, or with ``thread_id=None`` the channel outside any thread. ``""`` means None."""
+
+    platform: str
+    channel_id: str
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True)
+class ConversationKey:
+    """One user in one place: the key of a session. Ids are compared exactly; ``thread_id=""`` means None."""
+
+    platform: str
+    channel_id: str
+    user_id: str
+    thread_id: str | None = None
+
+    @property
+    def place(self) -> ThreadPlace:
+        """The place of the conversation, without the user."""
+        return ThreadPlace(self.platform, self.channel_id, self.thread_id)
+
+
+@dataclass(frozen=True)
+class MessageDraft:
+    """A message to append. ``timestamp`` is for imports; without it the message is of now."""
+
+    role: Role
+    content: str
+    platform_message_id: str | None = None
+    timestamp: datetime | None = None
 
 
 class SummaryRow(TypedDict):

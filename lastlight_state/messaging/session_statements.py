@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from itertools import combinations
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.indexes import through
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, number, prepared
-from lastlight_state.messaging.records import SummaryRow
-from lastlight_state.messaging.rows import MessagingSessionRow
-from lastlight_state.messaging.tables import (
+from lastlight_state import codec
+from lastlight_state.codec import digest
+from lastlight_state.db import valid
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.repository import UNSET
+from lastlight_state.db.rows.statements import Row, Statement, bind, number, prepared
+from lastlight_state.db.schema.declarations import depth_of, limits_of
+from lastlight_state.db.schema.indexes import through
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, LostRace, StateError
+from lastlight_state.messaging.models import (
     ACTIVE_NOW,
     NEWEST_ACTIVITY,
+    SESSION,
     SESSIONS,
     THIS_SESSION,
     at_place,
     is_active,
 )
+from lastlight_state.messaging.records import ConversationKey, MessagingSession, ResumedSession, SummaryRow, ThreadPlace
+from lastlight_state.messaging.rows import MessagingSessionRow
 
 COLUMNS = tuple(SESSIONS.c)
 SUMMARY = tuple(column for column in COLUMNS if column.name != "metadata")
@@ -143,3 +152,155 @@ LIST = Listing(
     through="ix_messaging_sessions_activity",
     row=SummaryRow,
 )
+
+
+# Checks of what callers say about sessions; each returns parameters of statements.
+
+_MOST, _DEPTH = limits_of(SESSIONS), depth_of(SESSIONS.c.metadata)
+
+
+class Place(TypedDict):
+    """The parameters of a place; ``thread`` is empty outside a thread."""
+
+    platform: str
+    channel_id: str
+    thread_id: str | None
+    thread: str
+
+
+class Key(Place):
+    """The parameters of a conversation key."""
+
+    user_id: str
+
+
+class NewSession(Key):
+    """The parameters of a session that may be made. Only ``resume`` looks at the ``cutoff``."""
+
+    id: str
+    at: datetime
+    reason: str
+    cutoff: datetime
+
+
+def place(where: str, given: Any) -> Place:
+    """The parameters of a place; ``thread`` is empty outside a thread."""
+    return _place(valid.group(where, given, ThreadPlace))
+
+
+def key(given: Any) -> Key:
+    """The parameters of a conversation key."""
+    where = _place(valid.group("key", given, ConversationKey))
+    return {**where, "user_id": valid.identifier("user_id", given.user_id, _MOST.user_id)}
+
+
+def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
+    """The columns that an update sets: those not UNSET. None clears a column."""
+    given: Row = {}
+    if title is not UNSET:
+        given["title"] = valid.optional_content("title", title, _MOST.title)
+    if metadata is not UNSET:
+        given["metadata"] = None if metadata is None else _metadata(metadata)
+    if agent_session is not UNSET:
+        given["agent_session_id"] = (
+            None if agent_session is None else valid.session_id("agent_session_id", agent_session)
+        )
+    return given
+
+
+def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> Row:
+    """The filters of a list of sessions."""
+    given = {"platform": platform, "channel_id": channel_id, "user_id": user_id}
+    chosen: Row = {name: None if value is None else valid.sought(name, value) for name, value in given.items()}
+    if active is not None:
+        chosen["only_active" if valid.flag("active", active) else "only_inactive"] = {}
+    return chosen
+
+
+def _place(given: ThreadPlace | ConversationKey) -> Place:
+    thread_id = given.thread_id if given.thread_id != "" else None
+    valid.optional("thread_id", thread_id, _MOST.thread_id)
+    return {
+        "platform": valid.identifier("platform", given.platform, _MOST.platform),
+        "channel_id": valid.identifier("channel_id", given.channel_id, _MOST.channel_id),
+        "thread_id": thread_id,
+        "thread": thread_id or "",
+    }
+
+
+def _metadata(value: Any) -> str:
+    return codec.encode("metadata", value, max_bytes=_MOST.metadata, max_depth=_DEPTH)
+
+
+# Works of `sessions` that make the active session of a key, while others may do the same at the same time.
+#
+# The row of the old session and the unique index over active sessions let one caller make the new session; the others
+# find it. If the new session was retired again before they could read it, the whole unit is repeated.
+
+T = TypeVar("T")
+
+#: Each lost race is a session that somebody else made and somebody ended, so that the others get on. With a handful of
+#: callers who make and end sessions without a pause, one call in thousands loses six times in a row.
+REPEATS = 100
+
+
+def settled(attempt: Callable[[], T]) -> T:
+    """Run a unit, and repeat it up to a hundred times while it raises `LostRace`."""
+    for _ in range(REPEATS):
+        try:
+            return attempt()
+        except LostRace:
+            continue
+    return attempt()
+
+
+def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
+    """Retire the key's session if it is still idle, and insert a new one unless an active one exists."""
+    replaced = unit.value(RETIRE_IDLE, row)
+    made = unit.find(MessagingSession.of, INSERT, row)
+    if made is not None:
+        return resumed(made, created=True, replaced=replaced)
+    winner = unit.find(MessagingSession.of, FIND_KEY, row)
+    if winner is None:
+        raise LostRace("the active session of the key was retired while it was looked up")
+    return resumed(winner)
+
+
+def replace(unit: Unit, row: NewSession) -> MessagingSession:
+    """Retire the key's session, idle or not, and insert a new one."""
+    unit.value(RETIRE, row)
+    made = unit.find(MessagingSession.of, INSERT, row)
+    if made is not None:
+        return made
+    if _is_taken(unit, row):
+        raise AlreadyExists(SESSION, row["id"])
+    raise LostRace("another session of the key was made while the old one was retired")
+
+
+def replace_in_turn(unit: Unit, row: NewSession) -> MessagingSession:
+    """`replace` under a named lock of the key, for callers that have lost a race once.
+
+    They queue on the lock, so that they cannot lose to each other again. The first try does not queue, because races
+    are rare.
+    """
+    unit.named_lock(f"messaging_key:{digest([row['platform'], row['channel_id'], row['thread'], row['user_id']])}")
+    return replace(unit, row)
+
+
+def refusal(unit: Unit, row: NewSession) -> StateError:
+    """The error for an insert that returned no row."""
+    if _is_taken(unit, row):
+        return AlreadyExists(SESSION, row["id"])
+    active = unit.find(MessagingSession.of, FIND_KEY, row)
+    if active is not None:
+        return AlreadyExists(SESSION, active.id, problem="is the active session of this key")
+    return LostRace("the active session of the key was retired while it was looked up")
+
+
+def resumed(session: MessagingSession, *, created: bool = False, replaced: str | None = None) -> ResumedSession:
+    """The result of `resume`."""
+    return ResumedSession.of({"session": session, "created": created, "replaced": replaced})
+
+
+def _is_taken(unit: Unit, row: NewSession) -> bool:
+    return unit.row(VERSION, {"session_id": row["id"]}) is not None

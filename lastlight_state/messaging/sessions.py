@@ -11,18 +11,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
-from lastlight_state.db.statements import Row
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import LostRace, NotFound, StaleVersion
 from lastlight_state.ids import new_id
-from lastlight_state.messaging import idle, session_checks, session_races, session_statements as sql, words
-from lastlight_state.messaging.arguments import ConversationKey, ThreadPlace
-from lastlight_state.messaging.records import MessagingSession, MessagingSessionSummary, ResumedSession
-from lastlight_state.messaging.session_checks import NewSession
-from lastlight_state.messaging.tables import SESSIONS
-from lastlight_state.messaging.words import SESSION
+from lastlight_state.messaging import models, records, session_statements, session_statements as sql
+from lastlight_state.messaging.models import SESSION, SESSIONS
+from lastlight_state.messaging.records import (
+    ConversationKey,
+    MessagingSession,
+    MessagingSessionSummary,
+    ResumedSession,
+    ThreadPlace,
+)
+from lastlight_state.messaging.session_statements import NewSession
 
 _MOST = limits_of(SESSIONS)
 
@@ -38,17 +42,19 @@ class Sessions(Repository):
         caller gets ``created=True``. ``idle_timeout`` is the setting ``messaging_idle_timeout`` unless given; None
         means never idle. Raises `LostRace` if others retire the sessions it finds a hundred times in a row.
         """
-        here = session_checks.key(key)
+        here = session_statements.key(key)
         now = self._now()
         cutoff = self._cutoff(now, idle_timeout)
         found = self._find(MessagingSession.of, sql.FIND_KEY, here)
         if found is not None and found.last_activity_at >= cutoff:
-            return session_races.resumed(found)
-        row: NewSession = {**here, "id": new_id(), "at": now, "cutoff": cutoff, "reason": words.TIMEOUT}
-        return session_races.settled(lambda: self._writing(lambda unit: session_races.replace_idle(unit, row)))
+            return session_statements.resumed(found)
+        row: NewSession = {**here, "id": new_id(), "at": now, "cutoff": cutoff, "reason": models.TIMEOUT}
+        return session_statements.settled(
+            lambda: self._writing(lambda unit: session_statements.replace_idle(unit, row))
+        )
 
     def create(
-        self, key: ConversationKey, *, session_id: str | None = None, on_active: words.OnActive = "refuse"
+        self, key: ConversationKey, *, session_id: str | None = None, on_active: models.OnActive = "refuse"
     ) -> MessagingSession:
         """Create a new session.
 
@@ -56,14 +62,14 @@ class Sessions(Repository):
         retires it (reason ``replaced``) in the same transaction; simultaneous callers make their sessions one after
         the other. A ``session_id`` that is in use is `AlreadyExists`, too; then nothing is retired.
         """
-        here = session_checks.key(key)
-        valid.word("on_active", on_active, words.ON_ACTIVE)
+        here = session_statements.key(key)
+        valid.word("on_active", on_active, models.ON_ACTIVE)
         made_id = new_id() if session_id is None else valid.identifier("session_id", session_id, _MOST.id)
         now = self._now()
-        row: NewSession = {**here, "id": made_id, "at": now, "cutoff": now, "reason": words.REPLACED}
+        row: NewSession = {**here, "id": made_id, "at": now, "cutoff": now, "reason": models.REPLACED}
         if on_active == "close":
             return self._replace(row)
-        return session_races.settled(lambda: self._insert(row))
+        return session_statements.settled(lambda: self._insert(row))
 
     def get(self, session_id: str) -> MessagingSession:
         """The session, active or not. Raises `NotFound`."""
@@ -87,7 +93,7 @@ class Sessions(Repository):
         any thread.
         """
         cutoff = self._cutoff(self._now(), idle_timeout)
-        values: Row = {**session_checks.place("place", place), "cutoff": cutoff}
+        values: Row = {**session_statements.place("place", place), "cutoff": cutoff}
         if user_id is None:
             return self._find(MessagingSession.of, sql.FIND_PLACE_FRESH, values)
         values["user_id"] = valid.sought("user_id", user_id)
@@ -114,7 +120,7 @@ class Sessions(Repository):
         No session appears twice while paging. One that is used meanwhile moves to the front and may be missed.
         Sessions are read from the newest activity on, so one that is hard to find costs as much as there are sessions.
         """
-        given = session_checks.list_filters(platform, channel_id, user_id, active)
+        given = session_statements.list_filters(platform, channel_id, user_id, active)
         return self._page(sql.LIST, MessagingSessionSummary.of, given, limit, page_token)
 
     def touch(self, session_id: str) -> datetime:
@@ -156,7 +162,7 @@ class Sessions(Repository):
         Raises `StaleVersion` with the version found, `NotFound`, and `PayloadTooLarge` for a title past 512 bytes or
         metadata past 16 KiB. If no field is given, returns the session unchanged.
         """
-        given = session_checks.changes(title, metadata, agent_session_id)
+        given = session_statements.changes(title, metadata, agent_session_id)
         values = {
             **given,
             "session_id": valid.sought("session_id", session_id),
@@ -172,11 +178,11 @@ class Sessions(Repository):
             raise StaleVersion(SESSION, session_id, expected=version, found=found.version)
         return found
 
-    def close(self, session_id: str, *, reason: words.CloseReason = "closed") -> MessagingSession:
+    def close(self, session_id: str, *, reason: models.CloseReason = "closed") -> MessagingSession:
         """End the session; its row and messages stay. A session that has ended keeps its first reason and time."""
         values = {
             "session_id": valid.sought("session_id", session_id),
-            "reason": valid.word("reason", reason, words.CLOSE_REASONS),
+            "reason": valid.word("reason", reason, models.CLOSE_REASONS),
             "at": self._now(),
         }
         return self._changed(MessagingSession.of, sql.CLOSE, values) or self.get(session_id)
@@ -187,23 +193,25 @@ class Sessions(Repository):
         values = {
             "at": now,
             "cutoff": self._cutoff(now, idle_timeout),
-            "reason": words.TIMEOUT,
+            "reason": models.TIMEOUT,
             "limit": valid.page_limit(limit),
         }
         return self._once(lambda unit: len(unit.rows(sql.CLOSE_IDLE, values)))
 
     def _cutoff(self, now: datetime, idle_timeout: Any) -> datetime:
         chosen = self._settings.messaging_idle_timeout if idle_timeout is UNSET else idle_timeout
-        return idle.oldest_fresh(now, idle.checked(chosen))
+        return records.oldest_fresh(now, records.checked(chosen))
 
     def _replace(self, row: NewSession) -> MessagingSession:
         try:
-            return self._writing(lambda unit: session_races.replace(unit, row))
+            return self._writing(lambda unit: session_statements.replace(unit, row))
         except LostRace:
-            return session_races.settled(lambda: self._writing(lambda unit: session_races.replace_in_turn(unit, row)))
+            return session_statements.settled(
+                lambda: self._writing(lambda unit: session_statements.replace_in_turn(unit, row))
+            )
 
     def _insert(self, row: NewSession) -> MessagingSession:
         made = self._changed(MessagingSession.of, sql.INSERT, row)
         if made is None:
-            raise self._reading(lambda unit: session_races.refusal(unit, row))
+            raise self._reading(lambda unit: session_statements.refusal(unit, row))
         return made

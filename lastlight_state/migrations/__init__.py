@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from lastlight_state.lazy import public
 
 if TYPE_CHECKING:
-    from lastlight_state.migrations.autogenerate import include_object as include_object
     from lastlight_state.migrations.host_env import upgrade_from_env as upgrade_from_env
+    from lastlight_state.migrations.metadata import include_object as include_object
+    from lastlight_state.migrations.offline import grants as grants
     from lastlight_state.migrations.plan import check as check
     from lastlight_state.migrations.records import (
         Adoption as Adoption,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         Rewrite as Rewrite,
         SchemaState as SchemaState,
     )
-    from lastlight_state.migrations.roles import grants as grants
     from lastlight_state.migrations.runner import (
         current as current,
         migrate as migrate,
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 public(
     globals(),
     {
-        "autogenerate": "include_object",
+        "metadata": "include_object",
         "host_env": "upgrade_from_env",
         "plan": "check",
         "records": "Adoption MigrationResult Plan PlannedRevision Revision Rewrite SchemaState",
-        "roles": "grants",
+        "offline": "grants",
         "runner": "current migrate script stamp upgrade",
         "scripts": "history",
         "state": "read_state",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 
-from alembic import command
+from alembic import command, context, op
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -13,13 +14,30 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.facts import Entry
-from lastlight_state.backends.sql.carried import carried
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.backends.sql.expressions import carried
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import scripts
-from lastlight_state.migrations.hosts import environment_kept
 from lastlight_state.migrations.records import DataStep, MigrationResult
 from lastlight_state.migrations.state import SEED_TABLES, unreleased, word_for
+
+# Keeps the Alembic environment of a host application that calls us in the middle of its own migrations.
+
+
+@contextmanager
+def environment_kept() -> Iterator[None]:
+    """A block that may run Alembic. Afterwards Alembic's current environment is the one of before.
+
+    Alembic keeps one environment and one set of operations in these modules. Without this, a host that calls us from
+    its ``env.py`` or from a revision would lose its own.
+    """
+    before = [(vars(module), dict(vars(module))) for module in (context, op)]
+    try:
+        yield
+    finally:
+        for names, kept in before:
+            names.update(kept)
+
 
 MOST_NAMED = 20
 

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sqlalchemy import Identity
+from sqlalchemy.engine import Dialect
+
 from lastlight_state.checkpoints import models as checkpoints_models
 from lastlight_state.conversations import (
     guards as conversations_guards,
-    indexes as conversations_indexes,
+    guards as conversations_indexes,
+    guards as conversations_views,
     models as conversations_models,
-    views as conversations_views,
 )
-from lastlight_state.db.base import Base
-from lastlight_state.db.guards import declared_guards, keep_spelling
-from lastlight_state.db.reactions import declared_derived_rows, declared_reactions
+from lastlight_state.db.schema.base import VERSION_TABLE, Base
+from lastlight_state.db.schema.declarations import COMMENT_PREFIX
+from lastlight_state.db.schema.guards import declared_derived_rows, declared_guards, declared_reactions, keep_spelling
+from lastlight_state.db.schema.indexes import ONLY
 from lastlight_state.journal import guards as journal_guards, models as journal_models
-from lastlight_state.messaging import guards as messaging_guards, models as messaging_models
-from lastlight_state.outputs import guards as outputs_guards, models as outputs_models
-from lastlight_state.receipts import guards as receipts_guards, models as receipts_models
+from lastlight_state.messaging import models as messaging_guards, models as messaging_models
+from lastlight_state.outputs import models as outputs_guards, models as outputs_models
+from lastlight_state.receipts import models as receipts_guards, models as receipts_models
 from lastlight_state.schedules import (
-    guards as schedules_guards,
+    models as schedules_guards,
     models as schedules_models,
-    reactions as schedules_reactions,
+    models as schedules_reactions,
 )
 from lastlight_state.states import models as states_models
 from lastlight_state.workflows import (
     guards as workflows_guards,
+    guards as workflows_reactions,
     indexes as workflows_indexes,
     models as workflows_models,
-    reactions as workflows_reactions,
 )
 
 #: The modules whose import declares the schema.
@@ -67,3 +73,61 @@ REACTIONS = declared_reactions()
 
 #: The triggers of the central schema that keep rows beside those of a table.
 DERIVED_ROWS = declared_derived_rows()
+
+
+# Filters for Alembic's autogenerate: a host application leaves our tables out, our own revisions see only ours.
+
+#: What output tables begin with, and by which they are known without a registry.
+_OUTPUT_KEY = ["run_id", "node_id", "iteration"]
+_OUTPUT_TIMES = {"row_created_at", "row_updated_at"}
+
+
+def include_object(element: Any, name: str | None, kind: str, reflected: bool, *_: Any) -> bool:
+    """For a host application's ``context.configure(include_object=...)``: False for our tables and their indexes.
+
+    Only what the database has can be ours, never what the host declares. On Postgres our tables are known by their
+    comments, in whatever schema they are, so that a host may have tables of equal names in others.
+    """
+    if not reflected:
+        return True
+    table = element if kind == "table" else element.table
+    ours = _is_ours(element, name, kind) and (table.name == VERSION_TABLE or _has_our_mark(table))
+    return not (ours or _is_output(element, kind))
+
+
+def options(dialect: Dialect) -> dict[str, Any]:
+    """Return what our own revisions are configured with: our tables alone, and only the indexes of this product."""
+
+    def include(element: Any, name: str | None, kind: str, *_: Any) -> bool:
+        only = element.info.get(ONLY) if kind == "index" else None
+        return _is_ours(element, name, kind) and only in (None, dialect.name)
+
+    return {
+        "version_table": VERSION_TABLE,
+        "include_object": include,
+        "compare_type": True,
+        "compare_server_default": True if dialect.supports_identity_columns else _compare_without_identity,
+    }
+
+
+def _compare_without_identity(*given: Any) -> bool | None:
+    """Alembic's own rule for defaults (None), except that an identity makes no difference where there are none."""
+    *_, declared, _rendered = given
+    return False if isinstance(declared, Identity) else None
+
+
+def _is_ours(element: Any, name: str | None, kind: str) -> bool:
+    table = name if kind == "table" else element.table.name
+    return table in METADATA.tables or table == VERSION_TABLE
+
+
+def _has_our_mark(table: Any) -> bool:
+    """Whether a reflected table of our name says that it is ours; without any comment, it is ours in the own schema."""
+    return table.schema is None if table.comment is None else str(table.comment).startswith(COMMENT_PREFIX)
+
+
+def _is_output(element: Any, kind: str) -> bool:
+    """Whether it is an output table, or hangs on one: Alembic looks at the database without asking our registry."""
+    table = element if kind == "table" else element.table
+    key = [column.name for column in table.primary_key]
+    return key == _OUTPUT_KEY and set(table.columns.keys()) >= _OUTPUT_TIMES

@@ -3,13 +3,74 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Mapping
 
 from alembic import command
 from sqlalchemy.engine import Dialect
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.db import valid
+from lastlight_state.db.schema.base import VERSION_TABLE, Base
+from lastlight_state.db.schema.guards import Guard
 from lastlight_state.migrations import apply
-from lastlight_state.migrations.hosts import environment_kept
+from lastlight_state.migrations.apply import environment_kept
+from lastlight_state.migrations.metadata import GUARDS, METADATA
+from lastlight_state.migrations.state import qualified
+from lastlight_state.migrations.verification import verify
+from lastlight_state.receipts import models as receipts
+
+# The rights on our tables that a service needs to open a store and work, and no others.
+#
+# A right that a guard would refuse anyway is not given. A service may only read what maintenance writes, above all the
+# permits that open the guards.
+
+LONGEST_ROLE = 63
+#: What a service does to an output table.
+OUTPUT_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+#: The tables of `lastlight_state.receipts`.
+OPERATORS = frozenset(
+    mapper.class_.__tablename__ for mapper in Base.registry.mappers if mapper.class_.__module__ == receipts.__name__
+)
+
+
+def grants(backend: Backend, role: str) -> tuple[str, ...]:
+    """The statements that give ``role`` these rights to the tables as they are, without semicolons at their ends.
+
+    The owner of the tables executes them, and again after each migration that adds tables. Raises what `verify`
+    raises, and `NotSupported` on a database without roles.
+    """
+    valid.identifier("role", role, LONGEST_ROLE)
+    statements = tuple(backend.grants(role, {**rights(), **dict.fromkeys(_output_tables(backend), OUTPUT_RIGHTS)}))
+    verify(backend)
+    return statements
+
+
+def _output_tables(backend: Backend) -> list[str]:
+    """The output tables of the library's making, which stand in the registry and in no model."""
+    registry = qualified(backend, "output_tables")
+    found = backend.peek(f"SELECT table_name FROM {registry} WHERE kind <> 'custom' ORDER BY table_name")
+    return [str(row[0]) for row in found or ()]
+
+
+def rights() -> Mapping[str, tuple[str, ...]]:
+    """The rights to each table, the version table included."""
+    return {VERSION_TABLE: ("SELECT",), **{table: tuple(_rights_to(table)) for table in sorted(METADATA.tables)}}
+
+
+def _rights_to(table: str) -> Iterator[str]:
+    yield "SELECT"
+    if table in OPERATORS:
+        return
+    yield "INSERT"
+    if not any(_forbids(guard, table, "update") for guard in GUARDS):
+        yield "UPDATE"
+    if not any(_forbids(guard, table, "delete") for guard in GUARDS):
+        yield "DELETE"
+
+
+def _forbids(guard: Guard, table: str, event: str) -> bool:
+    """Whether the guard refuses this for every row, unless maintenance holds a permit."""
+    return guard.table == table and guard.event == event and guard.when is None
 
 
 def statements(backend: Backend, found: str | None, target: str, lock_timeout: float) -> str:

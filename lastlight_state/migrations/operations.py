@@ -11,7 +11,7 @@ from typing import Self
 from alembic.operations import MigrateOperation, Operations
 from sqlalchemy import text
 
-from lastlight_state.backends.sql.quoting import refusal
+from lastlight_state.backends.sql.expressions import refusal
 from lastlight_state.errors import SchemaMismatch
 
 MOST = 20

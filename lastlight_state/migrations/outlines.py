@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lastlight_state.backends.facts import Entry
-from lastlight_state.backends.sql import outline
+from lastlight_state.backends.sql import expressions
 from lastlight_state.migrations import drift, scripts
 
 KINDS = ("column", "trigger")
@@ -26,13 +26,13 @@ class Outline(NamedTuple):
 
 def asked(product: str, version: str) -> str:
     """The outline of our tables as an expression, in a SELECT from the version table named ``version``."""
-    return outline.outline(product, _promised(product).tables, version)
+    return expressions.outline(product, _promised(product).tables, version)
 
 
 def lacking(product: str, found: str | None) -> tuple[str, ...]:
     """One line for each table, column and guard of the newest revision that is not in the outline found."""
     promised = _promised(product)
-    absent = promised.entries - outline.entries(found)
+    absent = promised.entries - expressions.entries(found)
     tables = promised.tables - {table for kind, table, _ in promised.entries - absent if kind == "column"}
     lost = {("table", table, "") for table in tables} | {entry for entry in absent if entry[1] not in tables}
     return tuple(f"{drift.words_for(entry)} is missing{_OR[entry[0]]}" for entry in sorted(lost))

@@ -10,8 +10,8 @@ import re
 from typing import Any, Literal
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.backends.sql.quoting import quoted
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import outlines, scripts
 from lastlight_state.migrations.records import SchemaState

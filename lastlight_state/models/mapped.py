@@ -6,6 +6,12 @@ program asks for a model: a store does without.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Literal, NoReturn
+
+from sqlalchemy import ColumnElement, event, inspect
+from sqlalchemy.orm import InstrumentedAttribute, Mapper, ORMExecuteState, Session, foreign, relationship
+
 from lastlight_state.checkpoints.models import CheckpointModel, CheckpointThreadModel
 from lastlight_state.conversations.models import (
     BranchModel,
@@ -16,6 +22,8 @@ from lastlight_state.conversations.models import (
     SessionModel,
     SessionTransitionModel,
 )
+from lastlight_state.db.schema.base import Base, table_of
+from lastlight_state.errors import MisuseError
 from lastlight_state.journal.models import (
     RunEventModel,
     RunFrameModel,
@@ -25,8 +33,6 @@ from lastlight_state.journal.models import (
     ToolCallModel,
 )
 from lastlight_state.messaging.models import MessagingMessageModel, MessagingSessionModel
-from lastlight_state.models.reading import only_read
-from lastlight_state.models.relations import leads_to, ordered_by, owns
 from lastlight_state.outputs.models import RunInputModel
 from lastlight_state.schedules.models import CronFireModel, CronOverrideModel, CronScheduleModel
 from lastlight_state.states.models import StateModel
@@ -40,6 +46,111 @@ from lastlight_state.workflows.models import (
     WorkflowOverrideModel,
     WorkflowRunModel,
 )
+
+# Models that sessions only read: what would write one is refused, with the call of the store that does it.
+#
+# A row that a session writes passes the claim of a run's holder, and leaves no entry in a history.
+
+Deed = Literal["add", "change", "remove"]
+
+#: The calls that write rows of a model, as paths in a store.
+_CALLS: dict[type[Base], dict[Deed, tuple[str, ...]]] = {}
+
+
+def only_read(model: type[Base], add: str, change: str | None, remove: str | None) -> None:
+    """Refuse writes of a model by sessions. The others are paths of calls that do it, or None where none does."""
+    _CALLS[model] = {"add": _paths(add), "change": _paths(change), "remove": _paths(remove)}
+    event.listen(model, "before_insert", _refusing("add"))
+    event.listen(model, "before_update", _refuse_changes)
+    event.listen(model, "before_delete", _refusing("remove"))
+
+
+def calls_of(model: type[Base]) -> dict[Deed, tuple[str, ...]]:
+    """Return the calls that write rows of a model."""
+    return _CALLS[model]
+
+
+def _refusing(deed: Deed) -> Callable[[Mapper[Any], object, Base], None]:
+    def refuse(mapper: Mapper[Any], _connection: object, row: Base) -> None:
+        _refuse(mapper.class_, deed, repr(row))
+
+    return refuse
+
+
+def _refuse_changes(mapper: Mapper[Any], _connection: object, row: Base) -> None:
+    """Refuse an object that differs from its row. Other ones of the session are asked, too."""
+    state: Any = inspect(row)
+    changed = [name for name in mapper.column_attrs.keys() if state.attrs[name].history.has_changes()]  # noqa: SIM118
+    if changed:
+        _refuse(mapper.class_, "change", f"{', '.join(changed)} of {row!r}")
+
+
+@event.listens_for(Session, "do_orm_execute")
+def _refuse_statements(statement: ORMExecuteState) -> None:
+    """Refuse ``session.execute(update(Model))`` and the like, which no object is part of."""
+    if statement.is_select:
+        return
+    model = getattr(statement.bind_mapper, "class_", None)
+    if model in _CALLS:
+        deed: Deed = "add" if statement.is_insert else "change" if statement.is_update else "remove"
+        _refuse(model, deed, f"rows of {model.__name__}")
+
+
+def _refuse(model: type[Base], deed: Deed, what: str) -> NoReturn:
+    calls = [f"store.{path}" for path in _CALLS[model][deed]]
+    instead = f"use {' or '.join(calls)}" if calls else "nothing does, as others rely on it"
+    raise MisuseError(f"a session does not {deed} {what}: {instead}")
+
+
+def _paths(written: str | None) -> tuple[str, ...]:
+    return tuple((written or "").split())
+
+
+# Relationships between models of different domains: both directions, read only, and never loaded by accident.
+
+#: No session writes through one, and none reads unless a query says how, as by ``selectinload``.
+_READ: dict[str, Any] = {"viewonly": True, "lazy": "raise"}
+
+
+def owns(
+    many: str,
+    child: type[Base],
+    one: str,
+    key: InstrumentedAttribute[Any],
+    refers: InstrumentedAttribute[Any],
+    order: InstrumentedAttribute[Any] | None = None,
+) -> None:
+    """Give the owner of ``key`` its children, in their order, and each child its owner.
+
+    The order is that of ``order``, and then of the child's key.
+    """
+    condition = key == foreign(refers)
+    ordered = [*([] if order is None else [order]), *table_of(child).primary_key]
+    setattr(key.class_, many, relationship(child, primaryjoin=condition, order_by=ordered, **_READ))
+    setattr(child, one, relationship(key.class_, primaryjoin=condition, remote_side=key, **_READ))
+
+
+def leads_to(name: str, found: type[Base], condition: ColumnElement[bool], *, at: type[Base]) -> None:
+    """Give a model the one row of another that a condition finds."""
+    key = table_of(found).primary_key
+    setattr(at, name, relationship(found, primaryjoin=condition, foreign_keys=[*key], uselist=False, **_READ))
+
+
+def ordered_by(many: str, holder: Any, message: Any, link: Any) -> None:
+    """Give the holder of an order of messages those messages, in that order."""
+    setattr(
+        holder,
+        many,
+        relationship(
+            message,
+            secondary=table_of(link),
+            primaryjoin=holder.progression_id == foreign(link.progression_id),
+            secondaryjoin=message.id == foreign(link.message_id),
+            order_by=link.ord,
+            **_READ,
+        ),
+    )
+
 
 _run = WorkflowRunModel.id
 

@@ -16,19 +16,19 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
-from lastlight_state.db.statements import Row, Statement, bind, prepared
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import CorruptData, InvalidValue
-from lastlight_state.outputs import words
-from lastlight_state.outputs.catalog.targets import Targeted
-from lastlight_state.outputs.custom import content_for
+from lastlight_state.outputs import models
+from lastlight_state.outputs.catalog.definitions import Targeted
+from lastlight_state.outputs.checks import content_for
+from lastlight_state.outputs.models import CACHE
 from lastlight_state.outputs.records import CachedOutput, CacheSummary, with_table
 from lastlight_state.outputs.rows import OutputCacheRow
 from lastlight_state.outputs.shown import CacheSummaryRow, HitRow
 from lastlight_state.outputs.table import OutputTable
-from lastlight_state.outputs.tables import CACHE
 from lastlight_state.outputs.values import data_from_json, instance_of
 
 _MOST = limits_of(CACHE)
@@ -163,10 +163,12 @@ class Cache(Targeted):
         given = _given(workflow_name=workflow_name, node_id=node_id, output_key=output_key)
         return self._page(LIST, CacheSummary.of, given, limit, page_token)
 
-    def clear(self, *, workflow_name: str | None = None, node_id: str | None = None, which: words.Which = "all") -> int:
+    def clear(
+        self, *, workflow_name: str | None = None, node_id: str | None = None, which: models.Which = "all"
+    ) -> int:
         """Delete entries; how many. At least one condition must be given: ``which="expired"`` is one."""
         given = _given(workflow_name=workflow_name, node_id=node_id)
-        if valid.word("which", which, words.WHICH) == "expired":
+        if valid.word("which", which, models.WHICH) == "expired":
             given["expired"] = None
         if not given:
             raise InvalidValue("workflow_name", "must be given, or node_id, or which='expired'")
@@ -179,7 +181,7 @@ def _digest(key: Any, table: OutputTable[Any]) -> str:
     valid.identifier("workflow_name", checked.workflow_name, _MOST.workflow_name)
     valid.identifier("node_id", checked.node_id, _MOST.node_id)
     valid.optional("agent_signature", checked.agent_signature, _MOST.agent_signature)
-    codec.encode_bytes("basis", checked.basis, max_depth=words.ROW_DEPTH)
+    codec.encode_bytes("basis", checked.basis, max_depth=models.ROW_DEPTH)
     return codec.digest(
         [
             _PREFIX,
@@ -224,4 +226,4 @@ def _given(**filters: Any) -> Row:
 
 
 def _text(payload: Any) -> str:
-    return codec.encode_bytes("payload", payload, max_depth=words.ROW_DEPTH).decode()
+    return codec.encode_bytes("payload", payload, max_depth=models.ROW_DEPTH).decode()

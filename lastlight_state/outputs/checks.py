@@ -2,13 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, TypedDict
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
-from lastlight_state.outputs import words
-from lastlight_state.outputs.tables import HISTORY
+from lastlight_state.outputs import models
+from lastlight_state.outputs.models import HISTORY
+from lastlight_state.outputs.shapes import OutputColumn
+from lastlight_state.outputs.table import OutputTable
+from lastlight_state.outputs.values import Content, checked, content_of, sized
+
+# Values for tables: by the model, or, for a table of the caller's making without one, by the table's own columns.
+
+
+def content_for(table: OutputTable[Any], value: Any) -> Content:
+    """A value as the table takes it. Raises `InvalidValue` or `PayloadTooLarge`."""
+    if table.kind != "custom":
+        assert table.shape is not None  # noqa: S101 - callers have asked whether it is writable
+        return content_of(table.shape, value, table.max_bytes)
+    if table.shape is not None:
+        content = content_of(table.shape, value, table.max_bytes)
+        given = {models.PAYLOAD: content.data} if table.shape.kind == "payload" else content.data
+        return _by_columns(table, given)
+    return _by_columns(table, {models.PAYLOAD: value} if table.is_payload else value)
+
+
+def _by_columns(table: OutputTable[Any], value: Any) -> Content:
+    if not isinstance(value, Mapping):
+        raise InvalidValue("value", f"must be a mapping of columns, not {type(value).__name__}")
+    fields = {column.field: column for column in table.domain}
+    for name in value:
+        if name not in fields:
+            raise InvalidValue(f"value.{name}", f"the table {table.table_name!r} has no such column")
+    for column in table.domain:
+        _refuse_missing(table, column, value)
+    data = {column.field: _value(table, column, value) for column in table.domain}
+    content = sized(table.domain, table.is_payload, data, table.max_bytes)
+    row = {column.name: _parameter(table, column, data[column.field]) for column in table.domain}
+    return Content(content.data, content.json, row)
+
+
+def _refuse_missing(table: OutputTable[Any], column: OutputColumn, value: Mapping[Any, Any]) -> None:
+    own = table.table.c[column.name]
+    if not own.nullable and value.get(column.field, _default(own)) is None:
+        raise InvalidValue(f"value.{column.field}", "must be given: the column is NOT NULL and has no constant default")
+
+
+def _value(table: OutputTable[Any], column: OutputColumn, value: Mapping[Any, Any]) -> Any:
+    given = value.get(column.field, _default(table.table.c[column.name]))
+    return checked(f"value.{column.field}", column.type, given)
+
+
+def _default(column: Any) -> Any:
+    """The constant that stands for a value that is not given. Defaults of the database are unknown here."""
+    return column.default.arg if column.default is not None and column.default.is_scalar else None
+
+
+def _parameter(table: OutputTable[Any], column: OutputColumn, value: Any) -> Any:
+    """As the column's own SQLAlchemy type takes it. Its times without a zone are in UTC."""
+    kind = table.table.c[column.name].type
+    if isinstance(value, datetime) and not getattr(kind, "timezone", True):
+        return value.replace(tzinfo=None)
+    return value
+
 
 #: Output tables have the keys of their history; reasons are those of inputs, too.
 _MOST = limits_of(HISTORY)
@@ -32,7 +91,7 @@ def place(run: Any, node_id: Any, iteration: Any) -> Place:
     return {
         "run_id": valid.identifier("run_id", run, _MOST.run_id),
         "node_id": valid.identifier("node_id", node_id, _MOST.node_id),
-        "iteration": valid.number("iteration", iteration, most=words.LAST_ITERATION),
+        "iteration": valid.number("iteration", iteration, most=models.LAST_ITERATION),
     }
 
 

@@ -6,13 +6,16 @@ JSON Schema; where that says nothing simple, the column holds JSON.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NewType, Protocol, Union, get_args, get_origin
 from uuid import UUID
 
 import pydantic
@@ -20,9 +23,137 @@ import sqlalchemy as sa
 from pydantic import AwareDatetime, FutureDatetime, NaiveDatetime, PastDatetime, SecretBytes, SecretStr, TypeAdapter
 from pydantic.errors import PydanticUserError
 
-from lastlight_state.db import columns
-from lastlight_state.errors import InvalidValue
-from lastlight_state.outputs.words import Token
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.base import RESERVED_NAMES, RESERVED_PREFIXES
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.errors import InvalidValue, ReservedName
+from lastlight_state.outputs import models
+from lastlight_state.outputs.models import REGISTRY, Token
+
+# What a schema is recognised by: the signature of its table, and the digest of its model.
+#
+# The signature sees columns and the digest sees validation: a smaller enum or a new bound changes the digest alone.
+# Custom validator functions are invisible to both.
+
+#: Words of JSON Schema that document and do not validate.
+_DOCUMENTING = frozenset({"title", "description", "examples", "deprecated", "$comment"})
+#: Words whose value maps names, which may be equal to any of those, to schemas.
+_NAMING = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+#: Words whose value is data.
+_DATA = frozenset({"const", "default", "enum"})
+
+
+class SignedColumn(Protocol):
+    """What a signature holds of a column."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def nullable(self) -> bool: ...
+    @property
+    def primary_key(self) -> bool: ...
+
+
+def signed_text(table_name: str, columns: Iterable[SignedColumn]) -> str:
+    """The text that is hashed: ``analysis|iteration:integer:1:1|node_id:text:1:1|…``, sorted by column name."""
+    ordered = sorted(columns, key=lambda column: column.name)
+    parts = (f"{column.name}:{column.type}:{int(not column.nullable)}:{int(column.primary_key)}" for column in ordered)
+    return "|".join((table_name, *parts))
+
+
+def signature(table_name: str, columns: Iterable[SignedColumn]) -> str:
+    """SHA-256 of `signed_text`, 64 lower-case hex digits; the same on both databases."""
+    return hashlib.sha256(signed_text(table_name, columns).encode()).hexdigest()
+
+
+def model_digest(json_schema: Mapping[str, Any]) -> str:
+    """SHA-256 of a JSON Schema without its documentation and the order of its fields."""
+    plain = json.dumps(_validating(json_schema), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _validating(schema: Any) -> Any:
+    """The schema without titles, descriptions and examples."""
+    if isinstance(schema, list):
+        return [_validating(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {word: _part(word, part) for word, part in schema.items() if word not in _DOCUMENTING}
+
+
+def _part(word: str, part: Any) -> Any:
+    if word in _DATA:
+        return part
+    if word == "required":
+        return sorted(part)
+    if word in _NAMING:
+        return {name: _validating(schema) for name, schema in part.items()}
+    return _validating(part)
+
+
+# From keys and field names to names of tables and columns, and the names that nobody may take.
+
+_MOST = limits_of(REGISTRY)
+
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TABLE = re.compile(r"[a-z][a-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Between a small letter or digit and a capital, and before the last of several capitals that a small letter follows.
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+_INPUT_KEYS = frozenset({"input", "inputs"})
+_FOREIGN_PREFIXES = ("alembic_", "sqlite_", "pg_")
+_FIELD_PREFIXES = ("row_", "lastlight_")
+#: Postgres gives every table columns of these names.
+_SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+
+
+def snake_case(name: str) -> str:
+    """``codeReview`` as ``code_review``, ``parseHTML`` as ``parse_html``; what is snake case already stays."""
+    return _WORD_BOUNDARY.sub("_", name).lower()
+
+
+def key(value: Any) -> str:
+    """A schema key: an ASCII letter, then letters, digits and underscores, at most 48 characters."""
+    if type(value) is not str or not _KEY.fullmatch(value) or len(value) > _MOST.key:
+        raise InvalidValue("key", f"must be 1 to {_MOST.key} ASCII letters, digits or underscores, a letter first")
+    if value in _INPUT_KEYS:
+        raise ReservedName("key", f"{value!r} means the run's input: name the output otherwise")
+    return value
+
+
+def table_name(where: str, value: Any) -> str:
+    """A table name of the right form: small ASCII letters, digits and underscores, at most 48 characters."""
+    if type(value) is not str or not _TABLE.fullmatch(value) or len(value) > _MOST.table_name:
+        raise InvalidValue(
+            where, f"must be 1 to {_MOST.table_name} small ASCII letters, digits or underscores, a letter first"
+        )
+    return value
+
+
+def any_table_name(where: str, value: Any) -> str:
+    """The name of a table of the caller's making."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > models.COLUMN_NAME:
+        raise InvalidValue(where, f"must be at most {models.COLUMN_NAME} ASCII letters, digits or underscores")
+    return str(value)
+
+
+def is_reserved(table: str) -> bool:
+    """Whether the library keeps this table name for itself, or a tool does."""
+    return table in RESERVED_NAMES or table.startswith((*RESERVED_PREFIXES, *_FOREIGN_PREFIXES))
+
+
+def column(field: str) -> str:
+    """The column name of a field. Raises `ReservedName` for names of bookkeeping columns."""
+    name = snake_case(field)
+    if not _NAME.fullmatch(field) or len(name) > models.COLUMN_NAME:
+        raise InvalidValue(field, f"must be at most {models.COLUMN_NAME} ASCII letters, digits or underscores")
+    if name in models.BOOKKEEPING or name in _SYSTEM_COLUMNS or name.startswith(_FIELD_PREFIXES):
+        raise ReservedName(field, f"the column {name!r} is the library's or the database's own: rename the field")
+    return name
+
 
 #: The type of a column by its token.
 TYPES: dict[str, sa.types.TypeEngine[Any]] = {

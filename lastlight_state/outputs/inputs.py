@@ -16,22 +16,47 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Statement, bind, number, prepared
 from lastlight_state.db.runs import of_known_run
-from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
-from lastlight_state.outputs import checks, columned, words
+from lastlight_state.outputs import checks, models
 from lastlight_state.outputs.column_types import has_sets
+from lastlight_state.outputs.models import INPUTS
 from lastlight_state.outputs.records import RunInput, RunInputSummary
 from lastlight_state.outputs.rows import RunInputRow
 from lastlight_state.outputs.shapes import adapter_of
 from lastlight_state.outputs.shown import InputRow, InputSummaryRow
 from lastlight_state.outputs.strict import written
-from lastlight_state.outputs.tables import INPUTS
 from lastlight_state.outputs.values import bare, invalid
+
+# Inputs that another program kept in typed columns, which forget some of what was passed.
+#
+# Such a column has one name for ``isUrgent`` and ``is_urgent``, one value for ``true`` and ``1``, and NULL for what
+# was not passed. So two payloads are the same input if those columns would hold the same of both.
+
+#: The reason of a first revision that came out of typed columns.
+REASON = "imported.columns"
+
+
+def folded(payload: Mapping[str, Any]) -> bytes:
+    """What typed columns would hold of a payload, in canonical form."""
+    cells = {name.replace("_", "").lower(): _cell(value) for name, value in payload.items()}
+    return codec.canonical({name: value for name, value in cells.items() if value is not None})
+
+
+def _cell(value: Any) -> Any:
+    """Objects and lists are JSON text in such a column, and a truth value is a number."""
+    if isinstance(value, str):
+        try:
+            value = codec.decode(value)
+        except ValueError:
+            return value
+    return int(value) if isinstance(value, bool) else value
+
 
 _MOST = limits_of(INPUTS)
 
@@ -117,14 +142,14 @@ class Inputs(Repository):
         Raises `StaleVersion` with the revision found, `NotFound` when there is no input, and what `ensure` raises.
         """
         given, why = self._row(run_id, payload, model, created_by), checks.reason(reason)
-        expected = valid.number("expected_revision", expected_revision, most=words.LAST_ITERATION)
+        expected = valid.number("expected_revision", expected_revision, most=models.LAST_ITERATION)
         row: InputDraft = {**given, "revision": expected + 1, "reason": why}
         values = {**row, "expected": expected}
         stored = of_known_run(run_id, lambda: self._changed(RunInput.of, OVERRIDE, values))
         if stored is not None:
             return stored
         found = self.get(run_id)
-        raise StaleVersion(words.INPUT_KIND, run_id, expected=expected_revision, found=found.revision)
+        raise StaleVersion(models.INPUT_KIND, run_id, expected=expected_revision, found=found.revision)
 
     def get(self, run_id: str, *, revision: int | None = None) -> RunInput:
         """The input in force, or an earlier revision. Raises `NotFound`."""
@@ -134,7 +159,7 @@ class Inputs(Repository):
             values = {"run_id": valid.sought("run_id", run_id), "revision": valid.number("revision", revision)}
             found = self._find(RunInput.of, REVISION, values)
         if found is None:
-            raise valid.not_found(words.INPUT_KIND, run_id)
+            raise valid.not_found(models.INPUT_KIND, run_id)
         return found
 
     def find(self, run_id: str) -> RunInput | None:
@@ -166,10 +191,10 @@ class Inputs(Repository):
         asked = {_canonical(codec.decode(text)) for text in (row["payload"], row["given"]) if text is not None}
         for revision in known:
             held = {_canonical(one) for one in (revision["payload"], revision["given"]) if one is not None}
-            if asked & held or (revision["reason"] == columned.REASON and _as_columns(row, revision)):
+            if asked & held or (revision["reason"] == REASON and _as_columns(row, revision)):
                 return RunInput.of(_without_given(known[-1]))
         raise AlreadyExists(
-            words.INPUT_KIND,
+            models.INPUT_KIND,
             run_id,
             problem="has another payload: a change is said with `override`",
             revision=len(known) - 1,
@@ -190,8 +215,8 @@ def _without_given(row: RunInputRow) -> InputRow:
 def _as_columns(row: InputDraft, revision: RunInputRow) -> bool:
     """Return whether a revision of typed columns says the same as a payload, as passed or as stored."""
     asked = [codec.decode(text) for text in (row["payload"], row["given"]) if text is not None]
-    held = columned.folded(revision["payload"])
-    return any(isinstance(one, dict) and columned.folded(one) == held for one in asked)
+    held = folded(revision["payload"])
+    return any(isinstance(one, dict) and folded(one) == held for one in asked)
 
 
 def _is_made_by(model: type[BaseModel], payload: Any) -> bool:

@@ -6,15 +6,62 @@ Keys begin with the run where there is one, so that a distributed Postgres can p
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import KIB, MIB, described, json_column, text_column
-from lastlight_state.db.indexes import where
 from lastlight_state.db.runs import run_id_column
+from lastlight_state.db.schema.base import Base, table_of
+from lastlight_state.db.schema.declarations import KIB, MIB, described, json_column, text_column
+from lastlight_state.db.schema.guards import Key, append_only, declare, no_replacement, no_replacing_insert, no_update
+from lastlight_state.db.schema.indexes import where
+from lastlight_state.db.valid import words
+
+# The vocabularies of the outputs domain, and its bounds that are no column's.
+
+#: What a column holds; the word that signatures and the registry use. ``blob`` occurs in custom tables only.
+Token = Literal["text", "integer", "real", "boolean", "decimal", "timestamp", "json", "blob"]
+#: A column for each field, one column for the whole value, or a table of the caller's making.
+Kind = Literal["columns", "payload", "custom"]
+#: Why a row left an output table.
+Cause = Literal["replaced", "withdrawn"]
+#: Which entries of the cache a call clears.
+Which = Literal["all", "expired"]
+
+WHICH = words(Which)
+REPLACED: Cause = "replaced"
+WITHDRAWN: Cause = "withdrawn"
+
+#: The one user column of a payload-only table, and the field that makes a model payload-only.
+PAYLOAD = "payload"
+
+#: The columns that every output table begins with.
+BOOKKEEPING = ("run_id", "node_id", "iteration", "row_created_at", "row_updated_at")
+
+COLUMN_NAME = 63
+
+# Bytes of UTF-8.
+ROW = 1024 * 1024
+LARGEST_ROW = 16 * 1024 * 1024
+SNAPSHOT = 64 * 1024 * 1024
+QUERY = 256 * 1024
+
+# Levels of nesting.
+ROW_DEPTH = 64
+SCHEMA_DEPTH = 200
+
+FIELDS = 200
+QUERY_ROWS = 10_000
+QUERY_SECONDS = 3_600
+LAST_ITERATION = 2**31 - 1
+#: Digits of a decimal before the point, and after it.
+DECIMAL_DIGITS = 1_000
+
+# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+INPUT_KIND = "run_input"
+OUTPUT_TABLE = "output"
+OUTPUT = "output_row"
 
 
 class RunInputModel(Base):
@@ -106,3 +153,29 @@ _cache = OutputCacheModel.__table__.c
 Index("ix_output_cache_node", _cache.workflow_name, _cache.node_id, _cache.created_at, _cache.cache_key)
 Index("ix_output_cache_newest", _cache.created_at, _cache.cache_key)
 Index("ix_output_cache_expiry", _cache.expires_at, **where("expires_at IS NOT NULL"))
+
+
+# The library's own tables of this domain, as statements name them.
+
+INPUTS = table_of(RunInputModel)
+REGISTRY = table_of(OutputTableModel)
+HISTORY = table_of(OutputHistoryModel)
+CACHE = table_of(OutputCacheModel)
+
+
+# Triggers by which the database refuses changes of inputs, of the registry and of the history of outputs.
+
+HISTORY_KEY = ("run_id", "table_name", "node_id", "iteration", "revision")
+
+OUTPUTS = declare(
+    [
+        *append_only("run_inputs"),
+        *no_update("run_inputs"),
+        *no_replacing_insert("run_inputs"),
+        *append_only("output_history"),
+        *no_update("output_history"),
+        *no_replacing_insert("output_history"),
+        *append_only("output_tables"),
+        *no_replacement("output_tables", Key(("key",)), Key(("table_name",))),
+    ]
+)

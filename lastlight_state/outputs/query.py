@@ -7,9 +7,9 @@ from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, MisuseError
-from lastlight_state.outputs import words
+from lastlight_state.outputs import models
 from lastlight_state.outputs.records import QueryRows
 
 
@@ -25,15 +25,15 @@ class Query(Repository):
         would write, `InvalidValue` for what is not one statement that returns rows, `MisuseError` in a transaction
         that writes: use its ``connection``.
         """
-        most = valid.number("limit", limit, least=1, most=words.QUERY_ROWS)
+        most = valid.number("limit", limit, least=1, most=models.QUERY_ROWS)
         return self._asked(sql, params, most, timeout, plan=False)
 
     def explain(self, sql: str, params: Mapping[str, Any] | None = None, *, timeout: float = 5.0) -> QueryRows:
         """How the database would find the rows of a statement, in its own words. Nothing is run. Raises as `rows`."""
-        return self._asked(sql, params, words.QUERY_ROWS, timeout, plan=True)
+        return self._asked(sql, params, models.QUERY_ROWS, timeout, plan=True)
 
     def _asked(self, sql: str, params: Mapping[str, Any] | None, most: int, timeout: float, *, plan: bool) -> QueryRows:
-        text = valid.content("sql", sql, words.QUERY)
+        text = valid.content("sql", sql, models.QUERY)
         if not text.strip():
             raise InvalidValue("sql", "must be one statement, not empty")
         seconds = _seconds(timeout)
@@ -51,6 +51,6 @@ class Query(Repository):
 
 
 def _seconds(timeout: Any) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= words.QUERY_SECONDS:
-        raise InvalidValue("timeout", f"must be more than 0 and at most {words.QUERY_SECONDS} seconds")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= models.QUERY_SECONDS:
+        raise InvalidValue("timeout", f"must be more than 0 and at most {models.QUERY_SECONDS} seconds")
     return float(timeout)

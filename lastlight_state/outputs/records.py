@@ -8,9 +8,9 @@ from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.errors import MisuseError, NotFound
-from lastlight_state.outputs import words
+from lastlight_state.outputs import models
 from lastlight_state.outputs.rows import OutputHistoryRow
 from lastlight_state.outputs.shown import CacheSummaryRow, InputRow, InputSummaryRow, OutputTableSummaryRow
 from lastlight_state.outputs.table import OutputTable
@@ -220,7 +220,7 @@ class RunSnapshot:
         """The row. Raises `NotFound`."""
         found = self.find(target, node_id, iteration)
         if found is None:
-            raise NotFound(words.OUTPUT, (_name(target), self.run_id, node_id, iteration))
+            raise NotFound(models.OUTPUT, (_name(target), self.run_id, node_id, iteration))
         return found
 
     def find(self, target: OutputTable[M] | str, node_id: str, iteration: int = 0) -> Output[M] | None:

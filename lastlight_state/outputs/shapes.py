@@ -17,10 +17,9 @@ from pydantic_core import PydanticUndefined
 
 from lastlight_state import codec
 from lastlight_state.errors import InvalidValue
-from lastlight_state.outputs import naming, words
-from lastlight_state.outputs.column_types import has_sets, peeled, refuse_unstorable, token_of
-from lastlight_state.outputs.signature import model_digest
-from lastlight_state.outputs.words import Kind, Token
+from lastlight_state.outputs import column_types, models
+from lastlight_state.outputs.column_types import has_sets, model_digest, peeled, refuse_unstorable, token_of
+from lastlight_state.outputs.models import Kind, Token
 from lastlight_state.reprs import shown
 
 
@@ -79,7 +78,7 @@ class Shape:
 
 def shape_of(model: Any) -> Shape:
     """The shape of a model, or of any other type. Raises `InvalidValue` naming the field that cannot be stored."""
-    kind: Kind = "columns" if _has_fields(model) and set(model.model_fields) != {words.PAYLOAD} else "payload"
+    kind: Kind = "columns" if _has_fields(model) and set(model.model_fields) != {models.PAYLOAD} else "payload"
     columns = _columns(model) if kind == "columns" else (_payload(model),)
     schema = _schema_of(model)
     fields = model.model_fields if _has_fields(model) else {}
@@ -92,7 +91,9 @@ def shape_of(model: Any) -> Shape:
         model_digest=model_digest(schema),
         optional=frozenset(name for name, found in fields.items() if peeled(found.annotation)[1]),
         has_sets=has_sets(model),
-        comments={naming.snake_case(name): found.description for name, found in fields.items() if found.description},
+        comments={
+            column_types.snake_case(name): found.description for name, found in fields.items() if found.description
+        },
     )
 
 
@@ -104,7 +105,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 def described(shape: Shape) -> list[dict[str, Any]]:
     """What people should know of each field, in declared order."""
     if not shape.holds_model:
-        return [_field_facts(words.PAYLOAD, shape.columns[0], None, shape.json_schema)]
+        return [_field_facts(models.PAYLOAD, shape.columns[0], None, shape.json_schema)]
     schema = TypeAdapter(shape.model).json_schema(by_alias=False, schema_generator=_Schemas)
     parts = schema.get("$defs", {})
     properties = _resolved(schema, parts).get("properties", {})
@@ -153,8 +154,8 @@ def _columns(model: type[BaseModel]) -> tuple[OutputColumn, ...]:
         )
     if not fields:
         raise InvalidValue(model.__name__, "must have at least one field")
-    if len(fields) > words.FIELDS:
-        raise InvalidValue(model.__name__, f"{len(fields)} fields, more than the limit of {words.FIELDS}")
+    if len(fields) > models.FIELDS:
+        raise InvalidValue(model.__name__, f"{len(fields)} fields, more than the limit of {models.FIELDS}")
     columns = tuple(_column(name, found) for name, found in fields.items())
     _refuse_twins(columns)
     return columns
@@ -164,12 +165,14 @@ def _column(name: str, found: FieldInfo) -> OutputColumn:
     if found.exclude:
         raise InvalidValue(name, "a field with exclude=True would not be stored: remove it or include it")
     refuse_unstorable(name, found.annotation, found.metadata)
-    return OutputColumn(naming.column(name), name, _token(name, found.annotation), nullable=True, primary_key=False)
+    return OutputColumn(
+        column_types.column(name), name, _token(name, found.annotation), nullable=True, primary_key=False
+    )
 
 
 def _payload(model: Any) -> OutputColumn:
-    refuse_unstorable(words.PAYLOAD, model)
-    return OutputColumn(words.PAYLOAD, words.PAYLOAD, "json", nullable=True, primary_key=False)
+    refuse_unstorable(models.PAYLOAD, model)
+    return OutputColumn(models.PAYLOAD, models.PAYLOAD, "json", nullable=True, primary_key=False)
 
 
 def _token(name: str, annotation: Any) -> Token:
@@ -204,10 +207,10 @@ def _refuse_unwritable(name: str, schema: dict[str, Any]) -> None:
     try:
         text = orjson.dumps(schema)
     except TypeError as error:
-        codec.encode_bytes(name, schema, max_depth=words.SCHEMA_DEPTH)
+        codec.encode_bytes(name, schema, max_depth=models.SCHEMA_DEPTH)
         raise InvalidValue(name, f"its JSON Schema cannot be stored: {error}") from None
     if b"\\u0000" in text:
-        codec.encode_bytes(name, schema, max_depth=words.SCHEMA_DEPTH)
+        codec.encode_bytes(name, schema, max_depth=models.SCHEMA_DEPTH)
 
 
 def adapter_of(model: Any) -> TypeAdapter[Any]:

@@ -9,13 +9,13 @@ from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from lastlight_state.db.base import NAMING
-from lastlight_state.db.columns import Timestamp
+from lastlight_state.db.schema.base import NAMING
+from lastlight_state.db.schema.columns import Timestamp
 from lastlight_state.errors import MisuseError
-from lastlight_state.outputs import words
+from lastlight_state.outputs import models
 from lastlight_state.outputs.column_types import TYPES
+from lastlight_state.outputs.models import Kind
 from lastlight_state.outputs.shapes import OutputColumn, Shape, described, schema_text
-from lastlight_state.outputs.words import Kind
 
 M = TypeVar("M")
 
@@ -38,7 +38,7 @@ class OutputTable(Generic[M]):
     table: sa.Table = field(compare=False, repr=False)
     shape: Shape | None = field(default=None, compare=False, repr=False)
     extra_columns: tuple[str, ...] = field(default=(), compare=False)
-    max_bytes: int = field(default=words.ROW, compare=False)
+    max_bytes: int = field(default=models.ROW, compare=False)
 
     @property
     def model(self) -> type[M] | None:
@@ -48,7 +48,7 @@ class OutputTable(Generic[M]):
     @cached_property
     def is_payload(self) -> bool:
         """Whether the whole value stands in the one column ``payload``."""
-        return len(self.domain) == 1 and self.domain[0].name == words.PAYLOAD and self.domain[0].type == "json"
+        return len(self.domain) == 1 and self.domain[0].name == models.PAYLOAD and self.domain[0].type == "json"
 
     @cached_property
     def domain(self) -> tuple[OutputColumn, ...]:
@@ -106,7 +106,7 @@ def sql_table(
     made = [_sql_column(column, (comments or {}).get(column.name), is_foreign=is_foreign) for column in columns]
     table = sa.Table(name, metadata, *made, sa.ForeignKeyConstraint(["run_id"], ["workflow_runs.id"]), comment=comment)
     known = table.c
-    if set(words.BOOKKEEPING[:4]).issubset(known.keys()):  # a table of the caller's making may have some of them
+    if set(models.BOOKKEEPING[:4]).issubset(known.keys()):  # a table of the caller's making may have some of them
         sa.Index(f"ix_{name}_written", known.row_created_at, known.run_id, known.node_id, known.iteration)
         # Without it a page of one run reads and sorts all rows of the run, large columns beside.
         sa.Index(f"ix_{name}_run", known.run_id, known.row_created_at, known.node_id, known.iteration)
@@ -115,7 +115,7 @@ def sql_table(
 
 def _sql_column(column: OutputColumn, comment: str | None, *, is_foreign: bool) -> sa.Column[Any]:
     default = sa.text("0") if column.name == "iteration" and column.primary_key else None
-    is_ordered = column.name in words.BOOKKEEPING and column.type == "timestamp" and not is_foreign
+    is_ordered = column.name in models.BOOKKEEPING and column.type == "timestamp" and not is_foreign
     return sa.Column(
         column.name,
         Timestamp if is_ordered else TYPES[column.type],

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ValidationError
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
-from lastlight_state.db.columns import parse_time
-from lastlight_state.db.records import Record
-from lastlight_state.db.statements import Row
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
-from lastlight_state.outputs import words
+from lastlight_state.outputs import models
 from lastlight_state.outputs.shapes import OutputColumn, Shape
 from lastlight_state.outputs.strict import written
 
@@ -76,7 +76,7 @@ def validated(shape: Shape, value: Any) -> Any:
             _WHERE, f"must be a mapping of fields or a {shape.model.__name__}, not {type(value).__name__}"
         )
     if shape.kind == "payload" and shape.holds_model:
-        given = given if isinstance(value, shape.model) else {words.PAYLOAD: given}
+        given = given if isinstance(value, shape.model) else {models.PAYLOAD: given}
     try:
         return shape.adapter.validator.validate_python(given, by_alias=aliases, by_name=True)
     except ValidationError as error:
@@ -87,7 +87,7 @@ def instance_of(shape: Shape, data: Any) -> Any:
     """The instance that today's model makes of a stored row. NULL is left out where the field may not be None."""
     columns = shape.columns
     if shape.kind == "payload":
-        plain: Any = {words.PAYLOAD: data} if shape.holds_model else data
+        plain: Any = {models.PAYLOAD: data} if shape.holds_model else data
     else:
         plain = {
             column.field: jsonable(column.type, data.get(column.field))
@@ -189,7 +189,7 @@ def _dumped(shape: Shape, instance: Any) -> Any:
     """The instance as JSON by field name; for a payload, the payload."""
     dumped = written(_WHERE, shape.adapter, instance, has_sets=shape.has_sets, is_open=shape.has_json)
     if shape.kind == "payload" and not shape.holds_model:
-        return {words.PAYLOAD: dumped}
+        return {models.PAYLOAD: dumped}
     if dumped.__class__ is not dict or not shape.fields <= dumped.keys():
         _refuse_left_out(shape, dumped)
     return dumped
@@ -245,8 +245,8 @@ def _decimal(where: str, value: Any) -> Decimal:
     if not value.is_finite():
         raise InvalidValue(where, "NaN or infinity")
     _, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int) or len(digits) + abs(exponent) > words.DECIMAL_DIGITS:
-        raise InvalidValue(where, f"more than {words.DECIMAL_DIGITS} digits")
+    if not isinstance(exponent, int) or len(digits) + abs(exponent) > models.DECIMAL_DIGITS:
+        raise InvalidValue(where, f"more than {models.DECIMAL_DIGITS} digits")
     return Decimal(format(value.copy_abs() if value.is_zero() else value, "f"))
 
 
@@ -254,9 +254,9 @@ def sized(columns: Sequence[OutputColumn], payload: bool, data: dict[Any, Any], 
     plain = data
     if not _WRITTEN.isdisjoint(map(_TYPE_OF, columns)):
         plain = {column.field: jsonable(column.type, data[column.field]) for column in columns}
-    whole = plain[words.PAYLOAD] if payload else plain
-    where = f"{_WHERE}.{words.PAYLOAD}" if payload else _WHERE
-    size = len(codec.encode_bytes(where, whole, max_depth=words.ROW_DEPTH))
+    whole = plain[models.PAYLOAD] if payload else plain
+    where = f"{_WHERE}.{models.PAYLOAD}" if payload else _WHERE
+    size = len(codec.encode_bytes(where, whole, max_depth=models.ROW_DEPTH))
     if size > max_bytes:
         largest = max(plain, key=lambda name: len(codec.encode_sound(plain[name])))
         raise PayloadTooLarge(f"{_WHERE}.{largest}", limit=max_bytes, actual=size)
@@ -264,10 +264,10 @@ def sized(columns: Sequence[OutputColumn], payload: bool, data: dict[Any, Any], 
         column.name: _parameter(column, data[column.field]) if column.type == "json" else data[column.field]
         for column in columns
     }
-    return Content(data[words.PAYLOAD] if payload else data, whole, row)
+    return Content(data[models.PAYLOAD] if payload else data, whole, row)
 
 
 def _parameter(column: OutputColumn, value: Any) -> Any:
     if value is None:
         return None
-    return codec.encode(column.name, value, max_bytes=2**40, max_depth=words.ROW_DEPTH)
+    return codec.encode(column.name, value, max_bytes=2**40, max_depth=models.ROW_DEPTH)

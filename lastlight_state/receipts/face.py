@@ -14,15 +14,15 @@ from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
-from lastlight_state.receipts import statements as sql, steps, words
+from lastlight_state.receipts import models, steps, steps as sql
+from lastlight_state.receipts.models import RECEIPTS
 from lastlight_state.receipts.records import Receipt, ReceiptSummary
-from lastlight_state.receipts.tables import RECEIPTS
 
 _MOST = limits_of(RECEIPTS)
 
@@ -50,7 +50,7 @@ class Receipts(Repository):
     def get(self, receipt_id: str) -> Receipt:
         """The receipt. Raises `NotFound`."""
         values = {"receipt_id": valid.sought("receipt_id", receipt_id)}
-        return self._one(Receipt.of, sql.GET, values, kind=words.RECEIPT, key=receipt_id)
+        return self._one(Receipt.of, sql.GET, values, kind=models.RECEIPT, key=receipt_id)
 
     def find(self, receipt_id: str) -> Receipt | None:
         """The receipt, or None."""
@@ -59,21 +59,21 @@ class Receipts(Repository):
     def list(
         self,
         *,
-        kind: words.Kind | None = None,
-        state: words.State | None = None,
+        kind: models.Kind | None = None,
+        state: models.State | None = None,
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ReceiptSummary]:
         """A page of receipts, newest first, without policy and cursor."""
         given = {
-            "kind": None if kind is None else valid.word("kind", kind, words.KINDS),
-            "state": None if state is None else valid.word("state", state, words.STATES),
+            "kind": None if kind is None else valid.word("kind", kind, models.KINDS),
+            "state": None if state is None else valid.word("state", state, models.STATES),
         }
         return self._page(sql.LIST, ReceiptSummary.of, given, limit, page_token)
 
     def begin(
         self,
-        kind: words.Kind,
+        kind: models.Kind,
         *,
         owner: str,
         policy: Mapping[str, Any],
@@ -88,7 +88,7 @@ class Receipts(Repository):
         now = self._now()
         row: ReceiptDraft = {
             "id": new_id(),
-            "kind": valid.word("kind", kind, words.KINDS),
+            "kind": valid.word("kind", kind, models.KINDS),
             "scope": valid.content("scope", scope, _MOST.scope),
             "state": "running",
             "owner": valid.identifier("owner", owner, _MOST.owner),
@@ -136,10 +136,10 @@ class Receipts(Repository):
         given = _mapping("counts", counts)
         return self._writing(lambda unit: steps.step(unit, receipt, counts=given, cursor=cursor, at=self._now()))
 
-    def finish(self, receipt: Receipt, state: words.End = "done", *, error: str | None = None) -> Receipt:
+    def finish(self, receipt: Receipt, state: models.End = "done", *, error: str | None = None) -> Receipt:
         """End the work: ``done`` and ``failed`` for good, ``interrupted`` until `resume`. Raises `ClaimLost`."""
         valid.group("receipt", receipt, Receipt)
-        valid.word("state", state, words.ENDS)
+        valid.word("state", state, models.ENDS)
         said = valid.optional_content("error", error, _MOST.error)
         return self._writing(lambda unit: steps.finish(unit, receipt, state, error=said, at=self._now()))
 

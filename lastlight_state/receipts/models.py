@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
 from sqlalchemy import Index, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import KIB, MIB, described, json_column, text_column
-from lastlight_state.db.indexes import where
+from lastlight_state.db.schema.base import Base, table_of
+from lastlight_state.db.schema.declarations import KIB, MIB, described, json_column, text_column
+from lastlight_state.db.schema.guards import Guard, Key, append_only, declare, no_replacement
+from lastlight_state.db.schema.indexes import where
+from lastlight_state.db.valid import words
+
+# The vocabularies of receipts.
+
+Kind = Literal["prune", "redact", "reap", "import", "copy", "restore", "repair", "bundle"]
+State = Literal["running", "done", "failed", "interrupted"]
+End = Literal["done", "failed", "interrupted"]
+
+KINDS = words(Kind)
+STATES = words(State)
+ENDS = words(End)
+
+#: How long a running receipt must be silent before another owner may take it over.
+SILENCE = timedelta(minutes=10)
+
+
+#: What `NotFound` calls a receipt.
+RECEIPT = "receipt"
 
 
 class MaintenanceReceiptModel(Base):
@@ -120,3 +139,36 @@ _receipt = MaintenanceReceiptModel.__table__.c
 
 Index("ix_maintenance_receipts_kind", _receipt.kind, _receipt.started_at, _receipt.id)
 Index("uq_maintenance_receipts_running", _receipt.kind, _receipt.scope, unique=True, **where("state = 'running'"))
+
+
+# The tables of this domain, as statements name them.
+
+RECEIPTS = table_of(MaintenanceReceiptModel)
+
+PERMITS = table_of(MaintenancePermitModel)
+
+TOMBSTONES = table_of(TombstoneModel)
+
+LEDGER = table_of(ImportLedgerModel)
+
+
+# What the database refuses about receipts and tombstones. No permit of ordinary maintenance opens these guards.
+
+FINISHED_RECEIPTS = declare(
+    [
+        *append_only("maintenance_receipts", permit="reset"),
+        *no_replacement("maintenance_receipts", Key(("id",)), Key(("kind", "scope"), among=("state", "'running'"))),
+        Guard(
+            "maintenance_receipts_finished_stays",
+            "maintenance_receipts",
+            "update",
+            "a finished receipt never changes",
+            when="OLD.state IN ('done', 'failed')",
+            permit="reset",
+        ),
+    ]
+)
+
+GUARD_TOMBSTONES = declare(
+    [*append_only("tombstones", permit="reset"), *no_replacement("tombstones", Key(("kind", "id")))]
+)

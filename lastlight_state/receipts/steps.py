@@ -2,28 +2,156 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import socket
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.statements import Statement, Values
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Statement, Values, bind, constant, prepared
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict
-from lastlight_state.receipts import owners, statements as sql, words
-from lastlight_state.receipts.records import Receipt
+from lastlight_state.receipts import models
+from lastlight_state.receipts.models import RECEIPTS
+from lastlight_state.receipts.records import Receipt, ReceiptSummary, ReceiptSummaryRow
 from lastlight_state.receipts.rows import MaintenanceReceiptRow
-from lastlight_state.receipts.statements import Rival
-from lastlight_state.receipts.tables import RECEIPTS
+
+# The statements of receipts. A write of the work's owner has the receipt's epoch among its conditions.
+
+
+class Rival(TypedDict):
+    """The receipt of work that is under way."""
+
+    id: str
+    owner: str
+    epoch: int
+    updated_at: datetime
+
+
+_c = RECEIPTS.c
+
+_THIS = _c.id == bind("receipt_id", _c.id)
+_RUNNING = _c.state == constant("running")
+_OWN = sa.and_(_THIS, _c.epoch == bind("at_epoch", _c.epoch), _RUNNING)
+
+_NEW = ("id", "kind", "scope", "state", "owner", "actor", "library_version", "started_at", "updated_at", "counts")
+_LARGE = ("cursor", "policy")
+
+GET = prepared(sa.select(*_c).where(_THIS), MaintenanceReceiptRow)
+
+LOCK = prepared(sa.select(*_c).where(_THIS).with_for_update(), MaintenanceReceiptRow)
+
+#: The running receipt of a kind and scope. There is at most one.
+RIVAL = prepared(
+    sa.select(_c.id, _c.owner, _c.epoch, _c.updated_at)
+    .where(_c.kind == bind("kind", _c.kind), _c.scope == bind("scope", _c.scope), _RUNNING)
+    .with_for_update(),
+    Rival,
+)
+
+#: Inserts nothing if another receipt of the kind and scope runs.
+INSERT = prepared(
+    insert(RECEIPTS)
+    .values({name: bind(name, _c[name]) for name in (*_NEW, *_LARGE)})
+    .on_conflict_do_nothing()
+    .returning(*_c),
+    MaintenanceReceiptRow,
+)
+
+
+def _changed(condition: sa.ColumnElement[bool], *names: str, **values: Any) -> Statement[MaintenanceReceiptRow]:
+    given = {name: bind(name, _c[name]) for name in names}
+    changed = sa.update(RECEIPTS).where(condition).values(**given, **values).returning(*_c)
+    return prepared(changed, MaintenanceReceiptRow)
+
+
+#: Of a receipt that is locked. Whoever holds an earlier epoch has lost the work.
+TAKE = _changed(_THIS, "owner", "updated_at", epoch=_c.epoch + 1, state=constant("running"), error=sa.null())
+
+#: Ends the work of an owner that is silent, so that new work of the kind can begin.
+INTERRUPT = _changed(_OWN, "error", epoch=_c.epoch + 1, state=constant("interrupted"))
+
+STEP = _changed(_OWN, "counts", "cursor", "updated_at")
+
+FINISH = _changed(_OWN, "state", "updated_at", "finished_at", "error")
+
+LIST = Listing(
+    "receipts",
+    [_c[name] for name in ReceiptSummary.model_fields],
+    order=(_c.started_at, _c.id),
+    filters={"kind": _c.kind == bind("kind", _c.kind), "state": _c.state == bind("state", _c.state)},
+    row=ReceiptSummaryRow,
+)
+
+
+# Processes as receipts name them, and whether one has ended.
+#
+# The kernel of this machine is asked, so the answer is sure where it is one: a process of another machine, of another
+# container, or from before a restart of the machine is not known to have ended.
+
+_PROC = Path("/proc")
+#: Of `/proc/PID/stat`, counted from behind the name: the state, and when the process began, in ticks since the boot.
+_STATE, _BEGAN = 0, 19
+_GONE = ("Z", "X")  # killed, and not yet collected by its parent
+
+
+def this_process() -> str:
+    """Return the name of this process: host, process id, and on Linux a digest of the kernel and when it began."""
+    pid = os.getpid()
+    name = f"{socket.gethostname()[:200]}:{pid}"
+    kernel, began = _kernel(), _began(pid)
+    return f"{name}:{kernel}:{began}" if kernel and began else name
+
+
+def has_ended(owner: str) -> bool:
+    """Return True if the owner is a process that is known to have ended. False says nothing."""
+    host, *rest = owner.rsplit(":", 3)
+    if len(rest) != 3 or host != socket.gethostname()[:200] or rest[1] != _kernel() or not rest[0].isdecimal():
+        return False
+    pid, _, began = rest
+    try:
+        os.kill(int(pid), 0)  # asks, and sends nothing
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # a process of another user, or no number of a process
+        pass
+    found = _began(int(pid))
+    return found is not None and found != began
+
+
+def _kernel() -> str | None:
+    """What tells this boot of this machine, and this space of process ids, from all others."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text()
+        return hashlib.sha256(f"{boot}{(_PROC / 'self/ns/pid').readlink()}".encode()).hexdigest()[:12]
+    except OSError:
+        return None
+
+
+def _began(pid: int) -> str | None:
+    """When a process began; an empty text for one that was killed, None where that cannot be read."""
+    try:
+        told = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return "" if told[_STATE] in _GONE else told[_BEGAN]
+    except (OSError, IndexError):
+        return None
+
 
 _MOST = limits_of(RECEIPTS)
 
 
 def confirm(unit: Unit, receipt: Receipt) -> None:
     """Lock the receipt, so that nobody takes its work over before this unit ends. Raises `ClaimLost`."""
-    found = unit.find(Receipt.of, sql.LOCK, {"receipt_id": receipt.id})
+    found = unit.find(Receipt.of, LOCK, {"receipt_id": receipt.id})
     if found is None or found.epoch != receipt.epoch or found.state != "running":
         raise _lost(receipt, found)
 
@@ -34,13 +162,13 @@ def step(unit: Unit, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any
         "counts": codec.encode("counts", dict(counts), max_bytes=_MOST.counts),
         "cursor": optional_json("cursor", cursor, _MOST.cursor),
     }
-    return _own(unit, sql.STEP, receipt, {**values, "updated_at": at})
+    return _own(unit, STEP, receipt, {**values, "updated_at": at})
 
 
 def finish(unit: Unit, receipt: Receipt, state: str, *, error: str | None, at: datetime) -> Receipt:
     """End the work. Work that was interrupted can go on later. Raises `ClaimLost`."""
     ended = None if state == "interrupted" else at
-    return _own(unit, sql.FINISH, receipt, {"state": state, "error": error, "updated_at": at, "finished_at": ended})
+    return _own(unit, FINISH, receipt, {"state": state, "error": error, "updated_at": at, "finished_at": ended})
 
 
 def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
@@ -48,24 +176,24 @@ def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
 
     Raises `NotFound`, and `Conflict` for work that has ended, or that its owner is doing.
     """
-    found = unit.find(Receipt.of, sql.LOCK, {"receipt_id": receipt_id})
+    found = unit.find(Receipt.of, LOCK, {"receipt_id": receipt_id})
     if found is None:
-        raise valid.not_found(words.RECEIPT, receipt_id)
+        raise valid.not_found(models.RECEIPT, receipt_id)
     if found.state not in ("running", "interrupted"):
         raise Conflict(f"receipt {receipt_id!r} is {found.state}: nothing is left to do", code="receipt_finished")
     held: Rival = {"id": found.id, "owner": found.owner, "epoch": found.epoch, "updated_at": found.updated_at}
     if found.state == "running" and is_alive(held, at):
         raise under_way(found.kind, found.scope, held, at)
-    rival = unit.row(sql.RIVAL, {"kind": found.kind, "scope": found.scope})
+    rival = unit.row(RIVAL, {"kind": found.kind, "scope": found.scope})
     if rival is not None and rival["id"] != receipt_id:
         raise under_way(found.kind, found.scope, rival, at)
     values = {"receipt_id": receipt_id, "owner": owner, "updated_at": at}
-    return _sure(receipt_id, unit.find(Receipt.of, sql.TAKE, values))
+    return _sure(receipt_id, unit.find(Receipt.of, TAKE, values))
 
 
 def is_alive(running: Rival, now: datetime) -> bool:
     """True if the owner of a running receipt may still be at work."""
-    return bool(now - running["updated_at"] < words.SILENCE) and not owners.has_ended(running["owner"])
+    return bool(now - running["updated_at"] < models.SILENCE) and not has_ended(running["owner"])
 
 
 def under_way(kind: str, scope: str, running: Rival, now: datetime) -> Conflict:
@@ -86,19 +214,19 @@ def optional_json(where: str, value: Any, max_bytes: int) -> str | None:
 def _own(unit: Unit, statement: Statement[MaintenanceReceiptRow], receipt: Receipt, values: Values) -> Receipt:
     changed = unit.find(Receipt.of, statement, {"receipt_id": receipt.id, "at_epoch": receipt.epoch, **values})
     if changed is None:
-        raise _lost(receipt, unit.find(Receipt.of, sql.GET, {"receipt_id": receipt.id}))
+        raise _lost(receipt, unit.find(Receipt.of, GET, {"receipt_id": receipt.id}))
     return changed
 
 
 def _sure(receipt_id: str, found: Receipt | None) -> Receipt:
     if found is None:  # its row is locked
-        raise valid.not_found(words.RECEIPT, receipt_id)
+        raise valid.not_found(models.RECEIPT, receipt_id)
     return found
 
 
 def _lost(receipt: Receipt, found: Receipt | None) -> Exception:
     if found is None:
-        return valid.not_found(words.RECEIPT, receipt.id)
+        return valid.not_found(models.RECEIPT, receipt.id)
     return ClaimLost(
         receipt.id,
         presented=receipt.epoch,

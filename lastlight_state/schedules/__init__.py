@@ -15,8 +15,7 @@ if TYPE_CHECKING:
         FireOutcome as FireOutcome,
     )
     from lastlight_state.schedules.crons import Crons
-    from lastlight_state.schedules.fires import Fires
-    from lastlight_state.schedules.fires.running import RunningFire as RunningFire
+    from lastlight_state.schedules.fires import Fires, RunningFire as RunningFire
     from lastlight_state.schedules.overrides import Overrides
     from lastlight_state.schedules.records import (
         Cron as Cron,
@@ -33,7 +32,7 @@ public(
     globals(),
     {
         "arguments": "CronSpec FireClaim FireError FireOutcome",
-        "fires.running": "RunningFire",
+        "fires": "RunningFire",
         "records": "Cron CronHealth CronOverride CronSummary EffectiveCron Fire FireSummary SyncReport",
     },
     "Schedules",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
-from lastlight_state.db.records import Record
-from lastlight_state.db.told import message_of, storable
-from lastlight_state.schedules.words import LEASE, TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
+from lastlight_state.db.news.listeners import message_of, storable
+from lastlight_state.db.rows.records import Record
+from lastlight_state.schedules.models import LEASE, TYPE_CHARS, CatchUp, FireResult, Overlap, TargetKind
 
 
 @dataclass(frozen=True)

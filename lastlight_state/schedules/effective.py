@@ -84,7 +84,7 @@ def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
 
 
 def effective(own: Own, override: OverriddenColumns) -> Effective:
-    """Return what is in effect under an override's columns, named as in `lastlight_state.schedules.tables.OVERRIDDEN`.
+    """Return what is in effect under an override's columns, named as in `lastlight_state.schedules.models.OVERRIDDEN`.
 
     An override that changes the pattern alone leaves the cron's own time zone.
     """

@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
+import sqlalchemy as sa
 from sqlalchemy import Index, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from lastlight_state import cron
-from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import KIB, described, json_column, text_column, word_column
-from lastlight_state.db.indexes import where
-from lastlight_state.schedules.words import FIRE_STATUSES
+from lastlight_state.db.rows.statements import bind, constant, number
+from lastlight_state.db.schema.base import Base, table_of
+from lastlight_state.db.schema.declarations import KIB, described, json_column, text_column, word_column
+from lastlight_state.db.schema.guards import (
+    Guard,
+    Key,
+    Reaction,
+    append_only,
+    declare,
+    no_replacement,
+    reaction_declare,
+)
+from lastlight_state.db.schema.indexes import through, where
+from lastlight_state.db.valid import words
+
+# The vocabularies of the schedules domain, and its bounds that are no column's.
+
+TargetKind = Literal["workflow", "handler"]
+CatchUp = Literal["one", "all", "none"]
+Overlap = Literal["allow", "skip"]
+Origin = Literal["database", "config"]
+FireSource = Literal["schedule", "manual", "backfill"]
+FireStatus = Literal["running", "ok", "partial", "failed", "abandoned", "skipped", "missed"]
+FireResult = Literal["ok", "partial", "failed"]
+
+TARGET_KINDS = words(TargetKind)
+CATCH_UPS = words(CatchUp)
+OVERLAPS = words(Overlap)
+ORIGINS = words(Origin)
+FIRE_SOURCES = words(FireSource)
+FIRE_STATUSES = words(FireStatus)
+FIRE_RESULTS = words(FireResult)
+#: The statuses of a fire that ran and has ended.
+FINISHED = ("ok", "partial", "failed", "abandoned")
+
+#: How many characters an error keeps of the name of an exception's type.
+TYPE_CHARS = 80
+
+# Durations and counts.
+GRACE_SECONDS = 604_800
+SHORTEST_LEASE = timedelta(seconds=1)
+LONGEST_LEASE = timedelta(hours=24)
+LEASE = timedelta(minutes=5)
+LONGEST_BACKFILL = timedelta(days=31)
+BACKFILL = timedelta(hours=24)
+#: The most fires that one call takes.
+CLAIMS = 100
+
+# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+CRON = "cron"
+OVERRIDE = "cron_override"
+FIRE = "cron_fire"
 
 
 class CronOverrideModel(Base):
@@ -116,3 +165,130 @@ Index("uq_cron_fires_instant", _fire.cron_name, _fire.scheduled_for, unique=True
 Index("ix_cron_fires_cron", _fire.cron_name, _fire.started_at, _fire.id)
 Index("ix_cron_fires_newest", _fire.started_at, _fire.id)
 Index("ix_cron_fires_running", _fire.cron_name, _fire.target, _fire.id, **where("status = 'running'"))
+
+
+# The trigger that has a cron planned again after its override changed, also by a program that knows nothing of plans.
+#
+# It marks a plan that does not fit what is now in effect: ``planned_with`` is `UNPLANNED`, and the time lies in the
+# past, so that the next `take_due` finds the cron among those that are due. It plans the cron instead of firing it.
+
+#: The ``planned_with`` of a cron that waits to be planned again. Patterns are kept with their zone and a blank.
+UNPLANNED = "unplanned"
+
+_OVERRIDE = "FROM cron_overrides AS o WHERE o.name = cron_schedules.name"
+_ENABLED = f"(SELECT CASE WHEN o.enabled AND o.inherits_enabled THEN NULL ELSE o.enabled END {_OVERRIDE})"
+
+UNPLAN = reaction_declare(
+    Reaction(
+        "cron_overrides_unplan",
+        "cron_overrides",
+        "cron_schedules",
+        key="name",
+        sets="next_run_at = created_at, planned_with = 'unplanned'",
+        when=(
+            f"retired_at IS NULL AND coalesce({_ENABLED}, enabled) "
+            # An instant that a caller set stays: it has no pattern that it could fit.
+            "AND coalesce(planned_with, CASE WHEN next_run_at IS NULL THEN 'unplanned' END) "
+            f"<> coalesce((SELECT o.timezone {_OVERRIDE}), timezone) || ' ' "
+            f"|| coalesce((SELECT o.schedule {_OVERRIDE}), pattern)"
+        ),
+        says="the cron is planned again by the next `take_due`, if its plan does not fit the override",
+        function="lastlight_unplan",
+    )
+)
+
+
+# The three tables, and the columns and conditions that several statements share.
+
+SCHEDULES = table_of(CronScheduleModel)
+
+OVERRIDES = table_of(CronOverrideModel)
+
+FIRES = table_of(CronFireModel)
+
+THIS_SCHEDULE = SCHEDULES.c.name == bind("name", SCHEDULES.c.name)
+
+IS_RUNNING = FIRES.c.status == constant("running")
+
+#: The columns of an override in a row of its schedule; all NULL without an override.
+OVERRIDDEN = (
+    OVERRIDES.c.name.label("override_name"),
+    OVERRIDES.c.enabled.label("override_enabled"),
+    OVERRIDES.c.inherits_enabled.label("override_inherits"),
+    OVERRIDES.c.schedule.label("override_schedule"),
+    OVERRIDES.c.timezone.label("override_zone"),
+)
+
+WITH_OVERRIDE = SCHEDULES.outerjoin(OVERRIDES, OVERRIDES.c.name == SCHEDULES.c.name)
+
+#: When a cron is due next. NULL while its plan waits to be made again: then the stored time is no instant, but a mark.
+NEXT_RUN_AT = sa.case((SCHEDULES.c.planned_with.is_distinct_from(constant(UNPLANNED)), SCHEDULES.c.next_run_at))
+
+#: The columns of a schedule, under the names that records use.
+SCHEDULE_COLUMNS = (
+    *(
+        NEXT_RUN_AT.label("next_run_at") if column.name == "next_run_at" else column
+        for column in SCHEDULES.c
+        if column.name != "error_json"
+    ),
+    SCHEDULES.c.error_json.label("error"),
+)
+
+#: The columns of a `lastlight_state.schedules.records.Cron`.
+CRON_COLUMNS = (*SCHEDULE_COLUMNS, *OVERRIDDEN)
+
+#: When the lease of a fire ends, under the name that records use.
+LEASE_END = FIRES.c.lease_until.label("lease_expires_at")
+
+#: The columns of a `FireClaim`.
+CLAIM = (
+    FIRES.c.id.label("fire_id"),
+    FIRES.c.cron_name,
+    FIRES.c.scheduled_for,
+    FIRES.c.source,
+    FIRES.c.target_kind,
+    FIRES.c.target,
+    FIRES.c.payload,
+    FIRES.c.owner,
+    FIRES.c.epoch,
+    FIRES.c.attempts,
+    LEASE_END,
+)
+
+#: The unique index by which an instant has one fire, for ``ON CONFLICT``.
+INSTANT: dict[str, Any] = {
+    "index_elements": [FIRES.c.cron_name, FIRES.c.scheduled_for],
+    "index_where": FIRES.c.scheduled_for.is_not(None),
+}
+
+#: Whether a fire of the cron ``:name`` runs on a lease that has not expired at ``:now``.
+#:
+#: Use it only in a statement after the one that locked the schedule's row. In the locking statement itself Postgres
+#: would answer from before it waited for the lock.
+RUNS_LIVE = sa.exists(
+    through(sa.select(number(1)), FIRES, "ix_cron_fires_running").where(
+        FIRES.c.cron_name == bind("name", FIRES.c.cron_name),
+        IS_RUNNING,
+        FIRES.c.lease_until >= bind("now", FIRES.c.lease_until),
+    )
+)
+
+
+# Triggers on crons and fires: rows cannot be deleted, and a finished fire cannot be changed.
+
+CRONS = declare([*append_only("cron_schedules"), *no_replacement("cron_schedules", Key(("name",)))])
+
+GUARD_FIRES = declare(
+    [
+        *append_only("cron_fires"),
+        *no_replacement("cron_fires", Key(("id",)), Key(("cron_name", "scheduled_for"))),
+        Guard(
+            "cron_fires_finished_stays",
+            "cron_fires",
+            "update",
+            "a finished fire never changes",
+            when="OLD.status <> 'running'",
+            permit="any",
+        ),
+    ]
+)

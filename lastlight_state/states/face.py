@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
-from lastlight_state.db.statements import Row
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, PayloadTooLarge, StaleVersion
 from lastlight_state.ids import new_id
 from lastlight_state.states import statements as sql

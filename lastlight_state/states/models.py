@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped
 
-from lastlight_state.db.base import Base, table_of
-from lastlight_state.db.declarations import (
+from lastlight_state.db.schema.base import Base, table_of
+from lastlight_state.db.schema.declarations import (
     KIB,
     MIB,
     bytes_column,
@@ -18,7 +18,7 @@ from lastlight_state.db.declarations import (
     person_column,
     text_column,
 )
-from lastlight_state.db.indexes import where
+from lastlight_state.db.schema.indexes import where
 
 
 class StateModel(Base):

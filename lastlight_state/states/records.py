@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self, TypedDict
 
 from pydantic import ConfigDict
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.states.rows import StateRow
 
 

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import has_members, member_of
-from lastlight_state.db import columns
-from lastlight_state.db.base import later_of
-from lastlight_state.db.listed import listed
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, number, prepared
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.base import later_of
 from lastlight_state.states.models import STATES
 from lastlight_state.states.records import StateSummaryRow
 from lastlight_state.states.rows import StateRow

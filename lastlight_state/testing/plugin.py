@@ -16,7 +16,7 @@ import pytest
 import lastlight_state
 from lastlight_state import testing
 from lastlight_state.errors import StateError
-from lastlight_state.testing.shared import SharedPostgres, shared_server
+from lastlight_state.testing.postgres import SharedPostgres, shared_server
 
 BACKENDS = ("sqlite", "postgres")
 AT_START = "lastlight_postgres_at_start"

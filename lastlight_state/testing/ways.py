@@ -12,9 +12,8 @@ from pathlib import Path
 
 from lastlight_state.backends import urls
 from lastlight_state.errors import BackendUnavailable
-from lastlight_state.testing.binaries import Binaries, complete, in_wheels, installed
-from lastlight_state.testing.server import SETTINGS, LocalServer
-from lastlight_state.url_file import url_in
+from lastlight_state.settings import url_in
+from lastlight_state.testing.server import SETTINGS, Binaries, LocalServer, complete, in_wheels, installed
 
 URL_VARIABLE = "LASTLIGHT_TEST_POSTGRES_URL"
 FILE_VARIABLE = URL_VARIABLE + "_FILE"

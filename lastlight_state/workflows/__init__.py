@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         Wait as Wait,
     )
     from lastlight_state.workflows.claims import Claims
+    from lastlight_state.workflows.claims.checks import ClaimableRun as ClaimableRun, ClaimHolder as ClaimHolder
     from lastlight_state.workflows.claims.driving import Driven as Driven, DrivenRun as DrivenRun
-    from lastlight_state.workflows.claims.records import ClaimableRun as ClaimableRun, ClaimHolder as ClaimHolder
     from lastlight_state.workflows.executions import Executions
     from lastlight_state.workflows.executions.records import (
         Execution as Execution,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from lastlight_state.workflows.executions.running import RunningExecution as RunningExecution
     from lastlight_state.workflows.health import Health
-    from lastlight_state.workflows.health.records import (
+    from lastlight_state.workflows.health.state import (
         Blocked as Blocked,
         RunState as RunState,
         UnhealthyRun as UnhealthyRun,
@@ -69,13 +69,13 @@ if TYPE_CHECKING:
     )
     from lastlight_state.workflows.loops import Loops
     from lastlight_state.workflows.nodes import Nodes
-    from lastlight_state.workflows.nodes.records import Node as Node
     from lastlight_state.workflows.overrides import Overrides
     from lastlight_state.workflows.queue import Queue
     from lastlight_state.workflows.records import (
         CompletedPhase as CompletedPhase,
         EnsuredRun as EnsuredRun,
         Loop as Loop,
+        Node as Node,
         RunProgress as RunProgress,
         RunSummary as RunSummary,
         Totals as Totals,
@@ -101,14 +101,13 @@ public(
         "arguments": "Claim ExecutionOptions Failure Gate NodePut NodeRef PhaseEntry Provenance Question "
         "RunFilter RunOptions Trigger Usage Wait",
         "claims.driving": "Driven DrivenRun",
-        "claims.records": "ClaimHolder ClaimableRun",
+        "claims.checks": "ClaimHolder ClaimableRun",
         "executions.records": "Execution ExecutionSummary",
         "executions.running": "RunningExecution",
-        "health.records": "Blocked RunState UnhealthyRun",
+        "health.state": "Blocked RunState UnhealthyRun",
         "human_requests.records": "AnsweredRequest HumanRequest HumanRequestSummary PendingRequest",
         "lookups.records": "Count RepoRuns RunActivity RunAncestor RunTransition TaskStory TaskWait",
-        "nodes.records": "Node",
-        "records": "CompletedPhase EnsuredRun Loop RunProgress RunSummary Totals WorkflowOverride WorkflowRun",
+        "records": "Node CompletedPhase EnsuredRun Loop RunProgress RunSummary Totals WorkflowOverride WorkflowRun",
         "runs.resume": "ResumeView",
         "usage.records": "ThreadUsage UsageBucket UsageGroup UsageStats UsageTotals",
     },

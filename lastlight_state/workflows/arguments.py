@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
-from lastlight_state.db.records import Record
 from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.db.rows.records import Record
 from lastlight_state.workflows.words import (
     ActorType,
     ApprovalKind,

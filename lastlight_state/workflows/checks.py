@@ -9,9 +9,9 @@ from typing import Any, TypedDict
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import MOST_VALUES
-from lastlight_state.db.statements import Row
+from lastlight_state.db.lists.listing import MOST_VALUES
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, NodeRef, PhaseEntry, Trigger

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Index, func
 
-from lastlight_state.db.indexes import only, where
+from lastlight_state.db.schema.indexes import only, where
 from lastlight_state.workflows.models import (
     ExecutionModel,
     HumanRequestModel,
@@ -18,7 +18,7 @@ from lastlight_state.workflows.models import (
     WorkflowApprovalModel,
     WorkflowRunModel,
 )
-from lastlight_state.workflows.previews import preview, short
+from lastlight_state.workflows.repos import preview, short
 
 #: The columns of a `RunSummary`, none of them large.
 RUN_SUMMARY = (

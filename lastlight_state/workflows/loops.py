@@ -15,23 +15,23 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db import valid
-from lastlight_state.db.base import later_of
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Statement, bind, number, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, StaleVersion, StateError
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.checks import FenceParameters
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.checks import output_text
-from lastlight_state.workflows.executions.outputs import FIND_CARRIED, LoopOutput, carry
+from lastlight_state.workflows.executions.lists import FIND_CARRIED, LoopOutput, carry
 from lastlight_state.workflows.executions.statements import SAVE_OUTPUT
-from lastlight_state.workflows.kernel import fence, rows
-from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
+from lastlight_state.workflows.kernel import rows
+from lastlight_state.workflows.kernel.rows import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.records import Loop
 from lastlight_state.workflows.rows import RunLoopRow
 from lastlight_state.workflows.tables import LOOPS, RUNS
@@ -103,7 +103,7 @@ class Loops(Repository):
             "iteration": valid.number("iteration", iteration),
             "done": valid.flag("done", done),
         }
-        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, PUT, values), repeatable=True)
+        return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, PUT, values), repeatable=True)
 
     def advance(self, run_id: str, loop_id: str, *, expected: int, claim: Claim | None = None) -> Loop:
         """Move a loop from iteration ``expected`` to the next. A loop without a row is at 0.
@@ -124,7 +124,7 @@ class Loops(Repository):
             at = 0 if found is None else found.iteration
             return StaleVersion("run_loop", (run_id, loop_id), expected=expected, found=at)
 
-        return fence.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, statement, values), refusal)
+        return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, statement, values), refusal)
 
     def finish(self, run_id: str, loop_id: str, *, claim: Claim | None = None) -> Loop:
         """Mark a loop as done, in its present iteration. Repeat-safe.
@@ -132,9 +132,7 @@ class Loops(Repository):
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
         values = self._values(run_id, loop_id, claim)
-        return fence.decide(
-            self._scope, run_id, claim, lambda unit: unit.find(Loop.of, FINISH, values), repeatable=True
-        )
+        return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, FINISH, values), repeatable=True)
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """The loop, or None."""

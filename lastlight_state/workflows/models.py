@@ -14,10 +14,9 @@ from typing import Any
 from sqlalchemy import ForeignKey, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.base import Base, roomy
-from lastlight_state.db.declarations import KIB, Setting, described, json_column, text_column, word_column
-from lastlight_state.workflows.money import stored_cost
-from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES
+from lastlight_state.db.schema.base import Base, roomy
+from lastlight_state.db.schema.declarations import KIB, Setting, described, json_column, text_column, word_column
+from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES, stored_cost
 
 
 class WorkflowRunModel(Base):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lastlight_state.db import valid
-from lastlight_state.db.base import later_of
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import prepared
-from lastlight_state.db.upserts import upsert
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.writes import upsert
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.workflows.records import WorkflowOverride
 from lastlight_state.workflows.rows import WorkflowOverrideRow
 from lastlight_state.workflows.tables import OVERRIDES

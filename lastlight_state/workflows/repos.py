@@ -7,17 +7,38 @@ a trigger id. Foreign rows may hold ``owner/name`` in the column ``repo``, and a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import ColumnElement, Text, case, cast, func, literal_column
 
-from lastlight_state.backends.sql.scalars import before
+from lastlight_state.backends.sql.expressions import before
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import MOST_VALUES
-from lastlight_state.db.several import Several
-from lastlight_state.db.statements import Row, bind, number
+from lastlight_state.db.lists.filters import Several
+from lastlight_state.db.lists.listing import MOST_VALUES
+from lastlight_state.db.rows.statements import Row, bind, number
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.schema.indexes import beginning
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows.tables import RUNS
+
+# What lists show of long texts and of large JSON, as an index can hold it.
+
+#: How many characters of a long text lists show.
+PREVIEW = 500
+#: Inboxes show JSON that has no more characters.
+SHORT = 2_000
+
+
+def preview(column: ColumnElement[str]) -> ColumnElement[str]:
+    """The beginning of a text, as an index can hold it."""
+    return beginning(column, PREVIEW)
+
+
+def short(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """JSON if it is short, else NULL, as an index can hold it."""
+    return case((func.length(cast(column, Text)) <= literal_column(str(SHORT)), column))
+
 
 _MOST = limits_of(RUNS)
 

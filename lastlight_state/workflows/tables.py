@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.base import table_of
+from lastlight_state.db.schema.base import table_of
 from lastlight_state.workflows.models import (
     ExecutionModel,
     HumanRequestModel,

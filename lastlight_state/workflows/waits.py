@@ -18,17 +18,17 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.beside import Narrow
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.beside import Narrow
+from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import bind, constant, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import bind, constant, prepared
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion, StateError
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, Wait
-from lastlight_state.workflows.kernel import fence, questions, rows, transitions
+from lastlight_state.workflows.kernel import questions, rows, transitions
 from lastlight_state.workflows.kernel.transitions import Why
 from lastlight_state.workflows.records import RunSummary, RunSummaryRow, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
@@ -193,7 +193,7 @@ class Waits(Repository):
 
 def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | None) -> WorkflowRun:
     row = rows.lock(unit, run_id)
-    fence.check(row, claim)
+    rows.check(row, claim)
     rows.expect(row, ("running",))
     _expect_open(unit, run_id, pause.gates)
     return transitions.pause(unit, row, pause.why, at=now, claim=claim, wait=pause.wait)

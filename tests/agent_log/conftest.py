@@ -8,7 +8,7 @@ import pytest
 from support.agent_log.logs import agent_log
 from support.open_files import nothing_is_left_open  # noqa: F401 - of every test here
 
-from lastlight_state.agent_log import AgentLog
+from lastlight_state.files.agent_log import AgentLog
 
 
 @pytest.fixture

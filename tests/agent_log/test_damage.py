@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.agent_log.logs import FIXTURES, SANDBOX, agent_log, ended, events, put, said, text
 
-from lastlight_state.agent_log import AgentLog, Outcome, TranslationOptions
-from lastlight_state.agent_log.envelopes import is_record
-from lastlight_state.jsonl.recovery import judge
+from lastlight_state.files.agent_log import AgentLog, Outcome, TranslationOptions
+from lastlight_state.files.agent_log.events import is_record
+from lastlight_state.files.jsonl.recovery import judge
 
 FILES = settings(max_examples=30)
 

@@ -12,8 +12,8 @@ import pytest
 from support.agent_log.logs import SESSION, agent_log, call, contents_below, ended, path_of, put, said, text
 from support.failing_disk import failures
 
-from lastlight_state.agent_log import AgentLog, removal
 from lastlight_state.errors import BackendUnavailable, NotFound, StateError
+from lastlight_state.files.agent_log import AgentLog, repair
 
 Call = Callable[[AgentLog], Any]
 
@@ -90,7 +90,7 @@ def test_what_is_taken_away_while_it_is_read_is_an_error_of_the_library(filled: 
 
 
 def _remove(log: AgentLog) -> bool:
-    return removal.remove(path_of(log), lambda *_: True)
+    return repair.remove(path_of(log), lambda *_: True)
 
 
 WRITES: dict[str, Call] = {

@@ -12,9 +12,9 @@ import pytest
 from support.agent_log.logs import SESSION, put
 from support.hostile import HOSTILE
 
-from lastlight_state.agent_log import AgentLog
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import StateError
+from lastlight_state.files.agent_log import AgentLog
 
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.soak)])

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from support.hostile import HOSTILE
 
-from lastlight_state.agent_log import AgentLog, CommandRecord, Cwd, Outcome, SessionWriter, TranslationOptions
 from lastlight_state.errors import StateError
+from lastlight_state.files.agent_log import AgentLog, CommandRecord, Cwd, Outcome, SessionWriter, TranslationOptions
 
 VALUES = [value for value in HOSTILE if not (isinstance(value, str) and len(value) > 10_000)]
 EVENTS: list[dict[str, Any]] = [

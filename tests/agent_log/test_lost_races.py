@@ -9,26 +9,26 @@ import pytest
 from support.agent_log.logs import agent_log, put
 from support.between import before
 
-from lastlight_state.agent_log import raw_files, removal
 from lastlight_state.errors import BackendUnavailable
-from lastlight_state.jsonl import lock
+from lastlight_state.files.agent_log import raw, repair
+from lastlight_state.files.jsonl import files
 
 TEXT = "a result\n" * 10_000
 LINE = '{"type": "user"}\n'
 
 
 def _kept(log: Path) -> dict[str, int]:
-    return raw_files.kept(raw_files.directory_of(log))
+    return raw.kept(raw.directory_of(log))
 
 
 def test_a_result_that_another_stored_meanwhile_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """agent-log L-72: raw_files._write renames over a file of equal content."""
     log = tmp_path / "s-1.jsonl"
-    happened = before(monkeypatch, os, "rename", lambda: raw_files.keep(log, TEXT, len(TEXT), sync="os"))
-    reference = raw_files.keep(log, TEXT, len(TEXT), sync="os")
+    happened = before(monkeypatch, os, "rename", lambda: raw.keep(log, TEXT, len(TEXT), sync="os"))
+    reference = raw.keep(log, TEXT, len(TEXT), sync="os")
     assert happened
     assert _kept(log) == {reference["sha256"]: len(TEXT)}
-    assert len(list(raw_files.directory_of(log).iterdir())) == 1
+    assert len(list(raw.directory_of(log).iterdir())) == 1
 
 
 def test_a_result_whose_directory_was_removed_meanwhile_is_not_promised(
@@ -36,7 +36,7 @@ def test_a_result_whose_directory_was_removed_meanwhile_is_not_promised(
 ) -> None:
     """agent-log L-74: raw_files._write; no reference to a file that is not there."""
     log = tmp_path / "s-1.jsonl"
-    directory = raw_files.directory_of(log)
+    directory = raw.directory_of(log)
 
     def remove() -> None:
         for file in directory.iterdir():
@@ -45,7 +45,7 @@ def test_a_result_whose_directory_was_removed_meanwhile_is_not_promised(
 
     happened = before(monkeypatch, os, "rename", remove)
     with pytest.raises(BackendUnavailable):
-        raw_files.keep(log, TEXT, len(TEXT), sync="os")
+        raw.keep(log, TEXT, len(TEXT), sync="os")
     assert happened
     assert _kept(log) == {}
 
@@ -61,8 +61,8 @@ def test_a_log_that_was_replaced_while_its_lock_was_awaited_stays(
         log.write_text(LINE)
         return True
 
-    monkeypatch.setattr(lock, "acquire", acquire)
-    assert not removal.remove(log, lambda *_: True)
+    monkeypatch.setattr(files, "acquire", acquire)
+    assert not repair.remove(log, lambda *_: True)
     assert log.read_text() == LINE
 
 
@@ -79,8 +79,8 @@ def test_a_log_that_another_removes_while_its_lock_is_awaited_is_not_removed_aga
         log.unlink()
         return True
 
-    monkeypatch.setattr(lock, "acquire", acquire)
-    assert not removal.remove(log, lambda *_: True)
+    monkeypatch.setattr(files, "acquire", acquire)
+    assert not repair.remove(log, lambda *_: True)
     assert [file.name for file in folder.iterdir()] == ["raw.txt"]
 
 
@@ -89,12 +89,12 @@ def test_a_file_that_appears_while_its_log_goes_stays(tmp_path: Path, monkeypatc
     log = put(agent_log(tmp_path), LINE)
     folder = log.with_suffix("") / "raw"
     folder.mkdir(parents=True)
-    real = removal._remove_folder
+    real = repair._remove_folder
 
     def late(*given: object) -> None:
         (folder / "late.txt").write_text("new")
         real(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(removal, "_remove_folder", late)
-    assert removal.remove(log, lambda *_: True)
+    monkeypatch.setattr(repair, "_remove_folder", late)
+    assert repair.remove(log, lambda *_: True)
     assert ((folder / "late.txt").read_text(), log.exists()) == ("new", False)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.agent_log.logs import AT, FIXTURES, put
 
-from lastlight_state.agent_log import AgentLog, LogMessage
 from lastlight_state.codec import dump_line
+from lastlight_state.files.agent_log import AgentLog, LogMessage
 
 
 def shown(log: AgentLog, *lines: dict[str, Any]) -> list[LogMessage]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 from support.agent_log.logs import SESSION, contents_below, path_of
 
-from lastlight_state.agent_log import AgentLog, Cwd, Outcome, Slug, slug_for_cwd
-from lastlight_state.agent_log.paths import checked_session_id, checked_slug, readable_id, scope_of, session_of
 from lastlight_state.errors import InvalidValue, ReservedName, UnsafePath
+from lastlight_state.files.agent_log import AgentLog, Cwd, Outcome, Slug, slug_for_cwd
+from lastlight_state.files.agent_log.paths import checked_session_id, checked_slug, readable_id, scope_of, session_of
 
 UNSAFE_IDS = ["", "a.b", "a/b", "é", "a b", "../x", "a\n", "a\0", "x" * 201, ".", ".."]
 UNSAFE_SLUGS = ["", ".", "..", "a/b", "a\0", "x" * 256, "é" * 128, "\ud800"]

@@ -13,9 +13,9 @@ import pytest
 from support.agent_log.logs import SANDBOX, SESSION, agent_log, call, ended, lines_of, path_of, put, said, text
 from support.jsonl.lines import child, counted
 
-from lastlight_state.agent_log import AgentLog, RawFile, Slug
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound, UnsafePath
+from lastlight_state.files.agent_log import AgentLog, RawFile, Slug
 
 BIG = "é😀 line\n" * 20_000
 

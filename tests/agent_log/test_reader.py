@@ -13,9 +13,9 @@ from jsonl.test_follow import Steps
 from support.agent_log.logs import FIXTURES, SANDBOX, SESSION, agent_log, path_of, put, said, text
 from support.jsonl.lines import counted
 
-from lastlight_state.agent_log import AgentLog, LogLine, LogPage, Reset
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue, NotFound, UnsafePath
+from lastlight_state.files.agent_log import AgentLog, LogLine, LogPage, Reset
 
 
 def entry(n: int, minute: int | None = None, kind: str = "user", **fields: Any) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.agent_log.logs import SANDBOX, agent_log, ended, path_of, put
 
-from lastlight_state.agent_log import AgentLog, Slug
 from lastlight_state.errors import NotFound, UnsafePath
+from lastlight_state.files.agent_log import AgentLog, Slug
 
 USER = (
     b'{"type":"user","message":{"role":"user","content":"hi"},"timestamp":"2026-02-03T12:00:01.000Z","sessionId":"s-1"}'

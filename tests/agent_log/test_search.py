@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support.agent_log.logs import put
 
-from lastlight_state.agent_log import AgentLog
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue
+from lastlight_state.files.agent_log import AgentLog
 
 
 def line(content: Any) -> bytes:

@@ -13,8 +13,8 @@ import pytest
 from support.agent_log.logs import agent_log, contents_below, path_of, put
 from support.jsonl.lines import counted
 
-from lastlight_state.agent_log import AgentLog
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound, UnsafePath
+from lastlight_state.files.agent_log import AgentLog
 
 NOBODY = 65_534
 

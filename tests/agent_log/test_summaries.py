@@ -23,9 +23,9 @@ from support.agent_log.logs import (
     text,
 )
 
-from lastlight_state.agent_log import AgentLog, Outcome, agents as recent
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, NotFound
+from lastlight_state.files.agent_log import AgentLog, Outcome, tree as recent
 
 
 def at(hour: int, minute: int = 0) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lastlight_state import AsyncStateStore, StateStore, StoreClosed
-from lastlight_state.agent_log import Cwd, LogLine, Outcome, Reset
+from lastlight_state.files.agent_log import Cwd, LogLine, Outcome, Reset
 
 PROMPT = {"type": "user", "message": {"role": "user", "content": "go"}}
 

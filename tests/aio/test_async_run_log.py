@@ -11,7 +11,7 @@ import pytest
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.errors import StoreClosed
-from lastlight_state.run_log import RunHeader, SessionState, new_run_id
+from lastlight_state.files.run_log import RunHeader, SessionState, new_run_id
 
 
 def _header(run_id: str) -> RunHeader:

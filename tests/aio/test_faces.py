@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from lastlight_state import AsyncStateStore, StateStore
-from lastlight_state.agent_log import Cwd
 from lastlight_state.aio.blocks import Block
 from lastlight_state.aio.forward import Face, Forward
 from lastlight_state.aio.journal_writer import AsyncLineFileMirror
 from lastlight_state.aio.store import AsyncDomains
 from lastlight_state.domains import Domains
+from lastlight_state.files.agent_log import Cwd
+from lastlight_state.files.run_log import RunHeader, new_run_id
 from lastlight_state.lazy import Part
-from lastlight_state.run_log import RunHeader, new_run_id
 
 SYNC_ONLY = {"connection", "backend", "settings", "open", "after_fork"}
 """A SQLAlchemy connection is sync by nature; the rest belongs to the sync store that carries the async one."""

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 import lastlight_state
 from lastlight_state import StateStore
-from lastlight_state.db.base import RESERVED_NAMES, RESERVED_PREFIXES
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.schema.base import RESERVED_NAMES, RESERVED_PREFIXES
 from lastlight_state.migrations.metadata import METADATA
 
 PACKAGE = Path(lastlight_state.__file__).parent

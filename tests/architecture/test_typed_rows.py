@@ -12,11 +12,11 @@ import mypy.api
 
 import lastlight_state
 from lastlight_state.backends.base import Backend
-from lastlight_state.db.chains import Chain
-from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, Statement
-from lastlight_state.mailbox.kernel.readings import Reading
+from lastlight_state.db.lists.filters import Filtered
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Family, Statement
+from lastlight_state.db.rows.writes import Chain
+from lastlight_state.files.mailbox.kernel.readings import Reading
 from lastlight_state.testing import Database
 from lastlight_state.workflows.claims.lists import Ranges
 from lastlight_state.workflows.questions.inbox import Inbox
@@ -25,14 +25,14 @@ from lastlight_state.workflows.questions.rows import QuestionRows
 ROOT = Path(__file__).parents[2]
 
 WRONG = """
-from lastlight_state.db.records import Page
-from lastlight_state.db.statements import prepared
-from lastlight_state.db.unit import Unit
-from lastlight_state.messaging.message_checks import Draft
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.messaging.message_statements import Draft
 from lastlight_state.messaging.message_statements import GET
 from lastlight_state.messaging.records import MessagingMessage, MessagingSession
 from lastlight_state.messaging.session_statements import LIST
-from lastlight_state.messaging.tables import MESSAGES
+from lastlight_state.messaging.models import MESSAGES
 from lastlight_state.workflows.kernel.rows import lock
 from lastlight_state.workflows.runs.statements import NewRun, RunFacts
 

@@ -18,7 +18,7 @@ from support.workflows.steps import Raw
 from lastlight_state import StateStore, Transaction
 from lastlight_state.backends.base import Mode
 from lastlight_state.backends.sqlite import connections
-from lastlight_state.db import watch
+from lastlight_state.db.news import watch
 from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, StoreClosed
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger

@@ -14,7 +14,7 @@ from support.scratch import NOTES, scratch_tables
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Backend, Checkout, Mode
-from lastlight_state.backends.sqlite.reading import each, fetched
+from lastlight_state.backends.sqlite.driver import each, fetched
 from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, StateError
 from lastlight_state.testing import Database
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from lastlight_state.backends import patience
-from lastlight_state.backends.patience import Patience
+from lastlight_state.backends import waiting
+from lastlight_state.backends.waiting import Patience
 from lastlight_state.errors import BackendBusy
 
 
@@ -17,9 +17,9 @@ def test_a_pause_ends_when_its_call_is_given_up(*, begun: bool) -> None:
     given, told = Patience(), threading.Event()
 
     def call() -> None:
-        patience.lend(given)
+        waiting.lend(given)
         try:
-            patience.pause(3600)
+            waiting.pause(3600)
         except BackendBusy:
             told.set()
 

@@ -6,7 +6,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from lastlight_state.backends.sql.quoting import refusal
+from lastlight_state.backends.sql.expressions import refusal
 from lastlight_state.errors import NotSupported
 from lastlight_state.testing.postgres import connect
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as st
 
-from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.waiting import Retry
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, Conflict, StateError
 from lastlight_state.metrics import Metrics
 

@@ -11,9 +11,9 @@ import pytest
 from support.guards import statements_of
 
 from lastlight_state.backends.base import Mode
-from lastlight_state.backends.postgres import errors as postgres_errors
-from lastlight_state.backends.sqlite import errors as sqlite_errors
-from lastlight_state.db.guards import Guard
+from lastlight_state.backends.postgres import driver as postgres_errors
+from lastlight_state.backends.sqlite import driver as sqlite_errors
+from lastlight_state.db.schema.guards import Guard
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,

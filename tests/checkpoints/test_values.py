@@ -12,8 +12,7 @@ from support.checkpoints.steps import NOTHING, content, step, texts
 
 from lastlight_state import CorruptData
 from lastlight_state.checkpoints import Content, NewCheckpoint
-from lastlight_state.checkpoints.changes import change, changed
-from lastlight_state.checkpoints.values import chain
+from lastlight_state.checkpoints.values import chain, change_between, changed
 from lastlight_state.testing import Database, racing
 
 KB = 1024
@@ -32,7 +31,7 @@ def rows(database: Database, columns: str, order: str = "channel, number, versio
 @settings(max_examples=200, deadline=None)
 def test_a_change_makes_one_value_of_any_other(before: bytes, after: bytes) -> None:
     """checkpoints CK-20."""
-    assert changed(before, change(before, after)) == after
+    assert changed(before, change_between(before, after)) == after
 
 
 @given(st.integers(0, 2**32), st.integers(0, 5))
@@ -45,7 +44,7 @@ def test_a_change_makes_one_value_of_an_edited_one(seed: int, edits: int) -> Non
     for _ in range(edits):
         start = source.randrange(len(after) + 1)
         after[start : start + source.randrange(60)] = source.randbytes(source.randrange(60))
-    assert changed(before, change(before, bytes(after))) == bytes(after)
+    assert changed(before, change_between(before, bytes(after))) == bytes(after)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +65,13 @@ def test_a_small_difference_is_a_small_change(edit: Any) -> None:
     """checkpoints CK-20."""
     before = noise(100 * KB)
     after = edit(before)
-    made = change(before, after)
+    made = change_between(before, after)
     assert (changed(before, made) == after, len(made) < 400) == (True, True)
 
 
-@pytest.mark.parametrize("damage", [b"\1", b"\xff" * 24, change(b"ab", b"abc")[:-1], change(b"abcdef", b"abcdefg")])
+@pytest.mark.parametrize(
+    "damage", [b"\1", b"\xff" * 24, change_between(b"ab", b"abc")[:-1], change_between(b"abcdef", b"abcdefg")]
+)
 def test_a_change_that_does_not_fit_is_an_error(damage: bytes) -> None:
     """checkpoints CK-22."""
     with pytest.raises(ValueError, match=r"takes|ends"):

@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 from lastlight_state import cli
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.screen import Column
 
 #: The titles under which numbers stand; and the columns where some do, of a title that names something else elsewhere.
 NUMBERS = """

@@ -14,8 +14,8 @@ import pytest
 from support.cli.calls import Said, lastlight_state
 from support.processes import started
 
-from lastlight_state.cli.commands.demo import recording, supervisor, worker
-from lastlight_state.cli.commands.demo.story import STEPS, TRIGGER, WORKFLOW
+from lastlight_state.cli.commands.demo import agent, command as demo_command, worker
+from lastlight_state.cli.commands.demo.agent import STEPS, TRIGGER, WORKFLOW
 from lastlight_state.errors import MisuseError
 from lastlight_state.settings import Settings
 from lastlight_state.store import StateStore
@@ -26,12 +26,12 @@ PROGRAM = [sys.executable, "-c", "from lastlight_state.cli import main; main()"]
 
 
 def events_of(name: str) -> list[dict[str, Any]]:
-    return [event for segment in recording.segments(name) for event in segment.events]
+    return [event for segment in agent.segments(name) for event in segment.events]
 
 
 def test_the_recording_is_plain_lines_of_several_hundred_events_with_one_large_result() -> None:
     """packaging PT-2."""
-    stream = Path(recording.__file__).with_name("stream.jsonl").read_bytes()
+    stream = Path(agent.__file__).with_name("stream.jsonl").read_bytes()
     events = [json.loads(line) for line in stream.splitlines()]
     assert len(stream) < 400_000
     assert len(events) > 300
@@ -40,8 +40,8 @@ def test_the_recording_is_plain_lines_of_several_hundred_events_with_one_large_r
 
 
 def test_each_step_has_its_recorded_session_and_one_was_cut_off() -> None:
-    assert [len(recording.segments(step.phase)) for step in STEPS] == [1, 2, 1, 1, 1]
-    assert [segment.is_cut for segment in recording.segments("executor")] == [True, False]
+    assert [len(agent.segments(step.phase)) for step in STEPS] == [1, 2, 1, 1, 1]
+    assert [segment.is_cut for segment in agent.segments("executor")] == [True, False]
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -112,7 +112,7 @@ def test_the_log_of_the_killed_session_holds_both_attempts_and_the_whole_result(
 def test_what_was_spent_is_counted_the_interrupted_attempt_included(told: tuple[Said, str, Path]) -> None:
     """packaging PT-2."""
     data = told[0].data
-    meter = recording.Meter()
+    meter = agent.Meter()
     for name in (*(step.phase for step in STEPS), "chat"):
         for event in events_of(name):
             meter.feed(event)
@@ -180,8 +180,8 @@ def test_a_worker_whose_supervisor_is_gone_ends(database: Database) -> None:
     store.workflows.approvals.answer(gate.id, "approved", by="ana")
     settings = Settings(url=database.url, state_dir=database.state_dir)
     ended = subprocess.run(
-        [sys.executable, "-m", supervisor.WORKER, run_id],
-        env=supervisor.environment(settings),
+        [sys.executable, "-m", demo_command.WORKER, run_id],
+        env=demo_command.environment(settings),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -194,7 +194,7 @@ def test_a_worker_whose_supervisor_is_gone_ends(database: Database) -> None:
 def test_a_worker_that_fails_is_an_error(database: Database) -> None:
     settings = Settings(url=database.url, state_dir=database.state_dir)
     with pytest.raises(MisuseError, match="ended with 1"):
-        supervisor.work(settings, "no-such-run", lambda _: None)
+        demo_command.work(settings, "no-such-run", lambda _: None)
 
 
 def test_a_worker_is_killed_where_its_supervisor_fails(database: Database) -> None:
@@ -206,7 +206,7 @@ def test_a_worker_is_killed_where_its_supervisor_fails(database: Database) -> No
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        supervisor.work(Settings(url=database.url, state_dir=database.state_dir), run_id, interrupt)
+        demo_command.work(Settings(url=database.url, state_dir=database.state_dir), run_id, interrupt)
     assert store.workflows.executions.list(run_id=run_id).items == ()
 
 

@@ -16,10 +16,10 @@ from support.cli.calls import STATES, Said, Target, call_on, files_of, lastlight
 from support.processes import started
 from support.workflows.steps import Raw
 
-from lastlight_state.agent_log import Cwd
 from lastlight_state.cli.commands import log
 from lastlight_state.cli.program import run
-from lastlight_state.cli.views.log_sources import source_of
+from lastlight_state.cli.views.logs import source_of
+from lastlight_state.files.agent_log import Cwd
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import Database
 from lastlight_state.workflows import Trigger

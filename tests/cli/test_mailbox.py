@@ -8,7 +8,7 @@ import pytest
 from support.cli.calls import Said, lastlight_state
 from support.mailbox.files import INBOUND, OUTBOUND, inbound, made, outbound, reply, send, sql
 
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.cli.calls import Said, lastlight_state
 
-from lastlight_state.cli import actors
+from lastlight_state.cli import arguments
 from lastlight_state.schedules import CronSpec
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database
@@ -164,15 +164,15 @@ def test_an_override_says_one_thing(sqlite_database: Database, words: list[str])
 def test_a_user_without_a_name_is_the_operator(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """maintenance OP-81: as in a container without a list of users, in whichever way a version of Python says so."""
     monkeypatch.setattr(getpass, "getuser", _raising(error))
-    assert actors.acting("ana") == "ana"
-    assert actors.acting(None) == "operator"
+    assert arguments.acting("ana") == "ana"
+    assert arguments.acting(None) == "operator"
 
 
 def test_a_defect_makes_nobody_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-81."""
     monkeypatch.setattr(getpass, "getuser", _raising(RuntimeError))
     with pytest.raises(RuntimeError):
-        actors.acting(None)
+        arguments.acting(None)
 
 
 def _raising(error: type[Exception]) -> Callable[[], str]:

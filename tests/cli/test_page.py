@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.cli.calls import Target, lastlight_state
 
-from lastlight_state.cli import flags, parser
+from lastlight_state.cli import arguments, program as cli_program
 from lastlight_state.cli.views.kinds import BY_NAME, KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -15,7 +15,7 @@ SECTIONS = {
     heading.strip("`"): text
     for heading, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
-COMMON = {name for option in flags.options() for name in option.opts}
+COMMON = {name for option in arguments.options() for name in option.opts}
 
 
 def flags_in(section: str) -> set[str]:
@@ -34,16 +34,16 @@ def documented_keys(command: str) -> list[str]:
 def test_the_page_has_a_section_for_each_command_and_no_other() -> None:
     """maintenance OP-73."""
     documented = [heading for heading in SECTIONS if f"## `{heading}`" in PAGE]
-    assert documented == list(parser.COMMANDS)
+    assert documented == list(cli_program.COMMANDS)
 
 
-@pytest.mark.parametrize("command", parser.COMMANDS)
+@pytest.mark.parametrize("command", cli_program.COMMANDS)
 def test_the_page_lists_the_flags_of_the_command(command: str) -> None:
     """maintenance OP-73."""
-    assert flags_in(command) == flags_of(parser.command(command)) - COMMON
+    assert flags_in(command) == flags_of(cli_program.command(command)) - COMMON
 
 
-@pytest.mark.parametrize("command", parser.COMMANDS)
+@pytest.mark.parametrize("command", cli_program.COMMANDS)
 def test_the_page_shows_what_the_command_prints(command: str) -> None:
     """maintenance OP-73."""
     assert "```text\n" in SECTIONS[command]
@@ -51,7 +51,7 @@ def test_the_page_shows_what_the_command_prints(command: str) -> None:
 
 def test_the_page_lists_the_flags_of_all_commands() -> None:
     """maintenance OP-73."""
-    program = parser.commands()
+    program = cli_program.commands()
     assert flags_in("Common flags") == flags_of(program) | {"--help"}
 
 
@@ -71,9 +71,9 @@ def test_the_page_names_the_keys_of_a_migration(tmp_path: Path) -> None:
 
 def test_help_of_each_command_tells_its_flags() -> None:
     """maintenance OP-70."""
-    for command in parser.COMMANDS:
+    for command in cli_program.COMMANDS:
         told = lastlight_state(command, "--help").out
-        for flag in flags_of(parser.command(command)):
+        for flag in flags_of(cli_program.command(command)):
             assert flag in told
 
 

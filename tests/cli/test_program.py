@@ -17,9 +17,9 @@ from support.cli.calls import Said, Target, lastlight_state
 from support.processes import started
 
 import lastlight_state as library
-from lastlight_state.agent_log import Cwd
 from lastlight_state.backends import connect
 from lastlight_state.cli.program import run
+from lastlight_state.files.agent_log import Cwd
 from lastlight_state.migrations import scripts
 from lastlight_state.settings import Settings
 from lastlight_state.store import StateStore

@@ -13,7 +13,7 @@ import pytest
 from cli.test_page import documented_keys
 from support.cli.calls import files_of, lastlight_state
 
-from lastlight_state.cli import consent
+from lastlight_state.cli import arguments
 from lastlight_state.errors import Conflict
 from lastlight_state.testing import Database
 
@@ -121,7 +121,7 @@ def test_somebody_at_a_terminal_decides(answer: str, is_refused: bool, monkeypat
         monkeypatch.setattr(sys, "stderr", told)
         refusal: Any = None
         try:
-            consent.ask("Replace 2 files?", yes=False)
+            arguments.ask("Replace 2 files?", yes=False)
         except Conflict as error:
             refusal = error.code
     os.close(ours)

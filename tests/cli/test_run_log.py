@@ -27,7 +27,7 @@ from support.run_log.logs import (
 
 from lastlight_state.cli.commands import run_log as module
 from lastlight_state.codec import dump_line
-from lastlight_state.run_log import RunLog, SessionState
+from lastlight_state.files.run_log import RunLog, SessionState
 from lastlight_state.testing.clock import FrozenClock
 
 

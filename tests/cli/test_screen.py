@@ -11,8 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from support.cli.calls import Terminal
 
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.plain import printable_json
 
 COLUMNS = (

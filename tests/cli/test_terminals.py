@@ -15,9 +15,8 @@ from rich.cells import cell_len
 from support.cli.calls import Terminal, begun, lastlight_state
 from support.filled_store import scene
 
-from lastlight_state.cli.ages import since
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column, shortest
+from lastlight_state.cli.arguments import since
+from lastlight_state.cli.screen import Column, Screen, shortest
 from lastlight_state.cli.views.kinds import KINDS
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, NodeRef, Question

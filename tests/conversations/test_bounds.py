@@ -23,7 +23,7 @@ from lastlight_state.conversations import (
     SessionTree,
 )
 from lastlight_state.conversations.trees.plans import plan_of
-from lastlight_state.db.pages import encode_token
+from lastlight_state.db.lists.pages import encode_token
 from lastlight_state.testing import Database, FrozenClock
 
 MILLISECOND = timedelta(milliseconds=1)

@@ -13,14 +13,11 @@ from support.workflows.plans import plan_of
 from support.workflows.steps import Raw
 
 from lastlight_state import AsyncStateStore, StateStore
-from lastlight_state.conversations.changes import statements as changes
+from lastlight_state.conversations import changes, messages, progressions, sessions
 from lastlight_state.conversations.exchange import statements as exchange
-from lastlight_state.conversations.kernel import lineage
+from lastlight_state.conversations.kernel import branching
 from lastlight_state.conversations.lifecycle import statements as lifecycle
 from lastlight_state.conversations.lineage import FORKS
-from lastlight_state.conversations.messages import statements as messages
-from lastlight_state.conversations.progressions import statements as progressions
-from lastlight_state.conversations.sessions import statements as sessions
 from lastlight_state.conversations.vectors import statements as vectors
 from lastlight_state.testing import Database, racing
 
@@ -115,8 +112,8 @@ def test_what_holds_a_message_is_found_by_indexes(database: Database) -> None:
     plan = plan_of(database, store, messages.USES, used, in_order=True)
     assert [line for line in plan.text.splitlines() if "SCAN " in line and "held" not in line] == []
     assert "Seq Scan" not in plan.text
-    placed = lineage.placed([{"id": "p", "branch_id": "b", "ord": 1}])
-    assert not plan_of(database, store, lineage.ORDER, placed, in_order=True).scans_the_table
+    placed = branching.placed([{"id": "p", "branch_id": "b", "ord": 1}])
+    assert not plan_of(database, store, branching.ORDER, placed, in_order=True).scans_the_table
 
 
 def test_a_reader_finds_what_it_takes_by_an_index(database: Database) -> None:

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from support.scratch import THINGS
 
 from lastlight_state import InvalidValue, StateStore
-from lastlight_state.backends.postgres import copying
-from lastlight_state.db.statements import bind, prepared
+from lastlight_state.backends.postgres import bulk
+from lastlight_state.db.rows.statements import bind, prepared
 
 AT = datetime(2026, 2, 3, 12, 34, 56, 789_000, tzinfo=UTC)
 INSERT = prepared(sa.insert(THINGS).values({one.name: bind(one.name, one) for one in THINGS.c}))
@@ -88,4 +88,4 @@ def test_a_wrong_value_among_many_rows_is_refused_as_in_a_single_one(
 def test_a_value_that_no_column_has_is_named() -> None:
     """journal E-8: rather than left out with its column."""
     with pytest.raises(TypeError, match="no column has values of list"):
-        copying._lines([["a"], [[]]])
+        bulk._lines([["a"], [[]]])

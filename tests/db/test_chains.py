@@ -7,8 +7,8 @@ from support.scratch import NOTES, THINGS, scratch_tables
 from support.sent import recorded
 
 from lastlight_state import StateStore
-from lastlight_state.db.chains import Chain, from_head
-from lastlight_state.db.statements import prepared
+from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.writes import Chain, from_head
 from lastlight_state.errors import Conflict
 from lastlight_state.testing import Database
 

@@ -15,9 +15,9 @@ from support.filled_store import scene
 from support.shown import lists
 
 from lastlight_state import StateStore
-from lastlight_state.db import columns
-from lastlight_state.db.companions import of_companion
-from lastlight_state.db.listing import Listing
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.base import of_companion
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
 

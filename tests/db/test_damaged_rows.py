@@ -11,8 +11,8 @@ from support.guards import unguarded
 from support.scratch import THINGS
 
 from lastlight_state.backends.base import Checkout, Mode
-from lastlight_state.backends.cells import Unreadable
-from lastlight_state.db.statements import prepared
+from lastlight_state.backends.facts import Unreadable
+from lastlight_state.db.rows.statements import prepared
 from lastlight_state.errors import CorruptData
 from lastlight_state.journal import NewEvent
 from lastlight_state.messaging import ConversationKey

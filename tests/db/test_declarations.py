@@ -17,9 +17,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 import lastlight_state
 from lastlight_state.conversations.arguments import NewSession
 from lastlight_state.conversations.tables import SESSIONS as TALKS
-from lastlight_state.db.base import Base
-from lastlight_state.db.columns import Text
-from lastlight_state.db.declarations import (
+from lastlight_state.db.schema.base import Base
+from lastlight_state.db.schema.columns import Text
+from lastlight_state.db.schema.declarations import (
     ColumnLimits,
     Setting,
     UndeclaredColumn,
@@ -29,13 +29,13 @@ from lastlight_state.db.declarations import (
     text_column,
 )
 from lastlight_state.errors import StateError
-from lastlight_state.journal.tables import EVENTS
-from lastlight_state.messaging.tables import SESSIONS as CHATS
+from lastlight_state.journal.models import EVENTS
+from lastlight_state.messaging.models import SESSIONS as CHATS
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.outputs.tables import INPUTS
-from lastlight_state.receipts.tables import RECEIPTS
+from lastlight_state.outputs.models import INPUTS
+from lastlight_state.receipts.models import RECEIPTS
 from lastlight_state.schedules.arguments import CronSpec
-from lastlight_state.schedules.tables import SCHEDULES
+from lastlight_state.schedules.models import SCHEDULES
 from lastlight_state.settings import Limits
 from lastlight_state.workflows.arguments import Trigger
 from lastlight_state.workflows.tables import OVERRIDES, RUNS

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from support.filled_store import scene
 from support.shown import lists
 
-from lastlight_state.db import columns
+from lastlight_state.db.schema import columns
 from lastlight_state.testing import Database
 
 #: More pages than any of the lists has.

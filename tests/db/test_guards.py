@@ -6,8 +6,8 @@ from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Mode
-from lastlight_state.db import guards
-from lastlight_state.db.guards import Guard
+from lastlight_state.db.schema import guards
+from lastlight_state.db.schema.guards import Guard
 
 AT = "2026-02-03T00:00:00.000Z"
 

@@ -9,7 +9,7 @@ from support.guards import unguarded
 from support.workflows.steps import started
 
 from lastlight_state import AsyncStateStore, Conflict, StateStore, aiterate, iterate
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
 from lastlight_state.testing import Database
 
 

@@ -12,7 +12,7 @@ from support.callers import engine_on
 from support.undone import Boom
 
 from lastlight_state import AsyncStateStore, StateStore, Transaction
-from lastlight_state.backends.sql.endings import ending_word
+from lastlight_state.backends.sql.expressions import ending_word
 from lastlight_state.errors import MisuseError
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger

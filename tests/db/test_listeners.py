@@ -1,6 +1,6 @@
 import pytest
 
-from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.metrics import Metrics
 
 

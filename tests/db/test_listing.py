@@ -11,9 +11,9 @@ from hypothesis import given, settings, strategies as st
 from support.scratch import THINGS
 
 from lastlight_state import StateStore
-from lastlight_state.db.listing import MOST_SHAPES, Listing
-from lastlight_state.db.pages import encode_token
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.listing import MOST_SHAPES, Listing
+from lastlight_state.db.lists.pages import encode_token
+from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 
 START = datetime(2026, 2, 3, tzinfo=UTC)

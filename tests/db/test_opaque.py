@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lastlight_state.db.opaque import pack, unpack
+from lastlight_state.db.lists.pages import pack, unpack
 from lastlight_state.errors import InvalidValue
 
 

@@ -5,8 +5,8 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, strategies as st
 
-from lastlight_state.db.pages import LONGEST, after, after_values, checked, decode_token, encode_token, key
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.pages import LONGEST, after, after_values, checked, decode_token, encode_token, key
+from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 
 PARTS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 import lastlight_state
 from lastlight_state import StateStore
-from lastlight_state.db.records import DamagedRow, Page, Record, made
+from lastlight_state.db.rows.records import DamagedRow, Page, Record, made
 from lastlight_state.workflows import Trigger
 
 

@@ -7,10 +7,10 @@ import sqlalchemy as sa
 from support.scratch import THINGS
 
 from lastlight_state import StateStore
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Record
+from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import prepared
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import prepared
 from lastlight_state.errors import InvalidValue, NotFound
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)

@@ -9,9 +9,9 @@ from hypothesis import given, strategies as st
 from support.stored_times import SPELLINGS, UNREADABLE
 
 from lastlight_state.clock import iso_text
-from lastlight_state.db import rows
-from lastlight_state.db.columns import read_time
-from lastlight_state.db.rows import builders
+from lastlight_state.db.rows import parameters
+from lastlight_state.db.rows.parameters import builders
+from lastlight_state.db.schema.columns import read_time
 
 
 def build(keys: Sequence[str], converters: dict[str, Any], *rows: tuple[Any, ...]) -> list[dict[str, Any]]:
@@ -64,8 +64,8 @@ def test_what_a_converter_raises_is_raised() -> None:
 
 def test_as_many_combinations_of_types_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """house H-52: others are looked at again, and let through as before."""
-    monkeypatch.setattr(rows, "_MOST_KINDS", 2)
-    sound = rows.Sound([None, (str,)])
+    monkeypatch.setattr(parameters, "_MOST_KINDS", 2)
+    sound = parameters.Sound([None, (str,)])
     for kind in (int, str, float, bytes, int):
         assert sound((kind, str))
         assert (kind, str) in sound.known

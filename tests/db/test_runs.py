@@ -4,8 +4,8 @@ import pytest
 import sqlalchemy as sa
 
 from lastlight_state import StateStore
+from lastlight_state.db.rows.statements import prepared
 from lastlight_state.db.runs import of_known_run
-from lastlight_state.db.statements import prepared
 from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, NotFound
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.tables import LOOPS

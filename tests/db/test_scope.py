@@ -8,8 +8,8 @@ from support.scratch import THINGS, scratch_tables
 from support.sent import Sent, recorded
 
 from lastlight_state import StateStore
-from lastlight_state.db.statements import prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NestedTransaction
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger

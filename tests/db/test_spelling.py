@@ -16,8 +16,8 @@ from support.shown import lists
 from support.stored_times import SPELLINGS, STORED, UNREADABLE
 
 from lastlight_state import iterate
-from lastlight_state.db import columns
-from lastlight_state.db.columns import form_of, read_time
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.columns import form_of, read_time
 from lastlight_state.testing import Database
 
 ODD = (*SPELLINGS, *UNREADABLE, 1785193200, 1785193200.5, b"2026-07-27T23:00:00.000Z")

@@ -10,8 +10,10 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import StateStore, codec
-from lastlight_state.db import columns, filtered, parameters
-from lastlight_state.db.statements import AnyOf, Compiled, Family, Statement, among, constant, number, prepared
+from lastlight_state.db.lists import filters
+from lastlight_state.db.rows import parameters
+from lastlight_state.db.rows.statements import AnyOf, Compiled, Family, Statement, among, constant, number, prepared
+from lastlight_state.db.schema import columns
 from lastlight_state.errors import CorruptData
 from lastlight_state.testing import Database
 from lastlight_state.workflows import PhaseEntry, Trigger
@@ -246,9 +248,9 @@ def test_threads_may_compile_the_same_statement_at_once(scratch: StateStore) -> 
 
 def test_what_is_kept_of_statements_and_their_parameters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-61: what was kept before is made again."""
-    monkeypatch.setattr(filtered, "MOST_FILTERED", 2)
+    monkeypatch.setattr(filters, "MOST_FILTERED", 2)
     monkeypatch.setattr(parameters, "_MOST_KINDS", 2)
-    statements = filtered.Filtered(lambda conditions, word: sa.select(c.id).where(c.kind == word, *conditions))
+    statements = filters.Filtered(lambda conditions, word: sa.select(c.id).where(c.kind == word, *conditions))
     gate = parameters.Gate({"any": None})
     for word, value in (("a", 1), ("b", "x"), ("c", 1.5), ("a", 1)):
         first = statements.of({}, word)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastlight_state.db.told import CUT, MESSAGE_CHARS, message_of
+from lastlight_state.db.news.listeners import CUT, MESSAGE_CHARS, message_of
 
 
 class Mute(Exception):

@@ -12,15 +12,15 @@ from support.between import before
 from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import BackendBusy, BackendUnavailable, CorruptData, InvalidValue, StateError, StateStore
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.postgres import PostgresBackend
-from lastlight_state.backends.retry import Retry
 from lastlight_state.backends.sqlite import pragmas
 from lastlight_state.backends.urls import parse
-from lastlight_state.db.scope import Scope
-from lastlight_state.db.statements import bind, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.backends.waiting import Retry
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.units.scope import Scope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.metrics import Metrics
 from lastlight_state.testing import Database, racing
@@ -154,7 +154,7 @@ def test_a_statement_of_its_own_that_waited_for_a_lock_is_done_or_fails_as_ever(
 
         holder.execute("BEGIN IMMEDIATE")
         with monkeypatch.context() as while_it_waits:
-            happened = before(while_it_waits, patience, "pause", end)
+            happened = before(while_it_waits, waiting, "pause", end)
             try:
                 return store._scope.once(lambda unit: unit.change(EMPTY))
             finally:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
-from lastlight_state.db.upserts import upsert
+from lastlight_state.db.rows.writes import upsert
 
 TABLE = sa.Table(
     "switches",

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from lastlight_state.db import watch as watches
-from lastlight_state.db.watch import Watch
+from lastlight_state.db.news import watch as watches
+from lastlight_state.db.news.watch import Watch
 from lastlight_state.errors import BackendBusy, CorruptData, MisuseError, StoreClosed
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from support.docs.pages import ROOT, blocks, pages
 
-from lastlight_state.cli import parser
+from lastlight_state.cli import program as cli_program
 
 BREAKS = {"|", "||", "&&", ";", "&"}
 
@@ -52,16 +52,16 @@ def test_make_has_the_target(command: str, where: str) -> None:
     assert set(targets) <= TARGETS, where
 
 
-@pytest.mark.parametrize(("command", "where"), of_program(parser.PROGRAM))
+@pytest.mark.parametrize(("command", "where"), of_program(cli_program.PROGRAM))
 def test_the_command_line_has_the_command_and_its_flags(command: str, where: str) -> None:
     words = command.split()[1:]
-    named = next((word for word in words if word in parser.COMMANDS), None)
+    named = next((word for word in words if word in cli_program.COMMANDS), None)
     given = {word.partition("=")[0] for word in words if word.startswith("-")}
     known = {"--help", "--version"}
     if named is None:
         assert given & known, f"{where}: no command of ours in: {command}"
         return
-    for parameter in parser.command(named).params:
+    for parameter in cli_program.command(named).params:
         known |= {*parameter.opts, *parameter.secondary_opts}
     assert given <= known, where
 

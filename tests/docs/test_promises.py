@@ -7,7 +7,7 @@ from typing import Any
 
 from support.docs.pages import ROOT
 
-from lastlight_state.aio import checkpoints, journal, messaging, schedules, states, workflows
+from lastlight_state.aio import domains, journal, states, workflows
 from lastlight_state.aio.forward import Face, Forward
 
 FACES: dict[str, type[Face[Any]]] = {
@@ -19,15 +19,15 @@ FACES: dict[str, type[Face[Any]]] = {
     "queue": workflows.AsyncQueue,
     "waits": workflows.AsyncWaits,
     "claims": workflows.AsyncClaims,
-    "crons": schedules.AsyncCrons,
-    "fires": schedules.AsyncFires,
-    "sessions": messaging.AsyncSessions,
-    "messages": messaging.AsyncMessages,
+    "crons": domains.AsyncCrons,
+    "fires": domains.AsyncFires,
+    "sessions": domains.AsyncSessions,
+    "messages": domains.AsyncMessages,
     "events": journal.AsyncEvents,
     "signals": journal.AsyncSignals,
     "frames": journal.AsyncFrames,
     "tool_calls": journal.AsyncToolCalls,
-    "checkpoints": checkpoints.AsyncCheckpoints,
+    "checkpoints": domains.AsyncCheckpoints,
     "states": states.AsyncStates,
     "sandboxes": journal.AsyncSandboxes,
 }

@@ -19,7 +19,7 @@ BIG = {"text": "x" * 100_000}
 NO_ROOM = """
 import resource, sys
 from lastlight_state import BackendUnavailable, StateStore
-from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.waiting import Retry
 from lastlight_state.workflows import Trigger
 
 def create(name):

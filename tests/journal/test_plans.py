@@ -12,12 +12,12 @@ import pytest
 from support.messaging.plans import Plans
 from support.workflows.steps import Raw, started
 
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.rows.statements import Statement
+from lastlight_state.db.rows.writes import as_list
 from lastlight_state.journal import NewEvent, sandboxes, tool_calls as calls
 from lastlight_state.journal.events import statements as events
 from lastlight_state.journal.frames import statements as frames
-from lastlight_state.journal.kernel.watching import COUNTERS
+from lastlight_state.journal.kernel import COUNTERS
 from lastlight_state.journal.scores import statements as scores
 from lastlight_state.journal.signals import statements as signals
 from lastlight_state.testing import Database

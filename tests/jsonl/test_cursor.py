@@ -9,7 +9,7 @@ from support.jsonl.lines import opened, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue
-from lastlight_state.jsonl.cursor import START, Mark, mark_at, mark_behind, mark_of_text
+from lastlight_state.files.jsonl.cursor import START, Mark, mark_at, mark_behind, mark_of_text
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from support.jsonl.lines import KIND, counted, opened, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable
-from lastlight_state.jsonl.cursor import START, Mark, mark_at
-from lastlight_state.jsonl.follow import Reset, follow
+from lastlight_state.files.jsonl.cursor import START, Mark, mark_at
+from lastlight_state.files.jsonl.follow import Reset, follow
 
 Step = Callable[[], object]
 

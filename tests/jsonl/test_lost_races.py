@@ -12,8 +12,8 @@ from support.jsonl.lines import is_record, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, LostRace
-from lastlight_state.jsonl import halves, places, repair
-from lastlight_state.jsonl.writer import LineWriter
+from lastlight_state.files.jsonl import files, repair, sections
+from lastlight_state.files.jsonl.writer import LineWriter
 
 #: A record, and a line that is none.
 DAMAGED = dump_line(record(0)) + b"?\n"
@@ -68,7 +68,7 @@ def test_a_file_that_was_removed_before_the_lock_is_made_anew(path: Path, monkey
 
 def test_a_file_that_another_made_meanwhile_is_appended_to(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """agent-log L-20: places.opened_file makes a missing file, or opens it."""
-    real, looks = places.opened_file, 0
+    real, looks = files.opened_file, 0
 
     def after_a_look(given: Path, flags: int, **options: Path | None) -> int:
         nonlocal looks
@@ -77,7 +77,7 @@ def test_a_file_that_another_made_meanwhile_is_appended_to(path: Path, monkeypat
             path.write_bytes(one(0)[0])
         return real(given, flags, **options)
 
-    monkeypatch.setattr(places, "opened_file", after_a_look)
+    monkeypatch.setattr(files, "opened_file", after_a_look)
     with LineWriter(path) as writer:
         writer.append(one(1))
     assert looks == 2
@@ -120,7 +120,7 @@ def test_a_file_that_took_a_name_meanwhile_is_not_overwritten(
     real = repair._Copy._make
 
     def late(self: repair._Copy, wanted: Path) -> None:
-        if wanted == halves.of(taken):
+        if wanted == sections.of(taken):
             taken.write_bytes(b"theirs")
         real(self, wanted)
 
@@ -174,7 +174,7 @@ def test_a_copy_whose_name_was_taken_meanwhile_gives_none(path: Path, monkeypatc
     """maintenance M-101: halves.complete gives names that nobody has, and takes back what it gave."""
     path.write_bytes(DAMAGED)
     copy = path.with_name("copy")
-    happened = before(monkeypatch, halves, "complete", lambda: copy.write_bytes(b"theirs"))
+    happened = before(monkeypatch, sections, "complete", lambda: copy.write_bytes(b"theirs"))
     with pytest.raises(AlreadyExists):
         repair.salvage(path, is_record, to=copy)
     assert happened
@@ -188,7 +188,7 @@ def test_a_half_copy_that_was_removed_before_the_lock_is_let_be(
 ) -> None:
     """maintenance M-101: halves.forget and halves._dead look again under the lock, also at one that is made anew."""
     path.write_bytes(DAMAGED)
-    half = halves.of(path.with_name("copy"))
+    half = sections.of(path.with_name("copy"))
     half.touch()
 
     def remove() -> None:
@@ -197,8 +197,8 @@ def test_a_half_copy_that_was_removed_before_the_lock_is_let_be(
             half.write_bytes(b"new")
 
     happened = before(monkeypatch, fcntl, "flock", remove)
-    with places.directory(path.parent) as (folder, _):
-        halves.forget([path.with_name("copy")], folder)
+    with files.open_directory(path.parent) as (folder, _):
+        sections.forget([path.with_name("copy")], folder)
     assert happened
     assert half.exists() == again
 
@@ -211,7 +211,7 @@ def test_a_replacement_that_was_removed_before_the_lock_is_let_be(path: Path, mo
     rejects = path.with_name(f"{path.name}.damaged-1.rejects")
     rejects.touch()
     happened = before(monkeypatch, fcntl, "flock", clean.unlink)
-    with places.directory(path.parent) as (folder, _):
-        halves.forget_replaced(path, ".damaged-2", ".rejects", folder)
+    with files.open_directory(path.parent) as (folder, _):
+        sections.forget_replaced(path, ".damaged-2", ".rejects", folder)
     assert happened
     assert rejects.exists()

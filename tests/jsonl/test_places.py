@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from support.tracing import traced
 
-from lastlight_state.agent_log import AgentLog, Cwd
 from lastlight_state.errors import BackendUnavailable, UnsafePath
-from lastlight_state.jsonl import files, places
-from lastlight_state.jsonl.writer import LineWriter
+from lastlight_state.files.agent_log import AgentLog, Cwd
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.writer import LineWriter
 
 LINE = b'{"n":1}\n'
 LONG = "x" * 70_000
@@ -136,7 +136,7 @@ def test_an_odd_file_is_not_read(odd: Path) -> None:
 
 def test_missing_directories_are_made_private_below_the_base(tmp_path: Path) -> None:
     """agent-log L-15."""
-    with places.directory(tmp_path / "a" / "b", base=tmp_path, create=True) as (_, changed):
+    with files.open_directory(tmp_path / "a" / "b", base=tmp_path, create=True) as (_, changed):
         assert changed == [tmp_path, tmp_path / "a"]
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "b")} == {0o700}
 
@@ -148,7 +148,7 @@ def test_what_is_no_directory_below_the_base_is_named_by_its_whole_path(
     """agent-log L-24: a log shows it, and is read by somebody who does not know where it was looked for."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "file").touch()
-    with pytest.raises(problem) as raised, places.directory(tmp_path / "a" / name / "b", base=tmp_path):
+    with pytest.raises(problem) as raised, files.open_directory(tmp_path / "a" / name / "b", base=tmp_path):
         pass
     assert raised.value.filename == str(tmp_path / "a" / name)
 
@@ -173,7 +173,7 @@ def test_an_interrupt_at_any_step_comes_out_as_itself(tree: Path, monkeypatch: p
     steps = itertools.count(1)
     for step in steps:
         try:
-            with traced(_interrupting(step)), places.directory(tree / "projects" / "-app", base=tree.parent):
+            with traced(_interrupting(step)), files.open_directory(tree / "projects" / "-app", base=tree.parent):
                 break
         except KeyboardInterrupt:
             continue
@@ -187,7 +187,7 @@ def _interrupting(step: int) -> Callable[[FrameType, str, Any], Any]:
     left = itertools.count(step, -1)
 
     def seen(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename != places.__file__:
+        if frame.f_code.co_filename != files.__file__:
             return None
         if event == "line" and next(left) == 1:
             raise KeyboardInterrupt

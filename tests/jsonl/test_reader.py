@@ -15,9 +15,8 @@ from support.jsonl.lines import KIND, is_record, opened, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable
-from lastlight_state.jsonl.brackets import DEEPEST
-from lastlight_state.jsonl.reader import LineReader
-from lastlight_state.jsonl.recovery import Recovery, judge
+from lastlight_state.files.jsonl.reader import LineReader
+from lastlight_state.files.jsonl.recovery import DEEPEST, Recovery, judge
 
 FILES = settings(max_examples=150)
 

@@ -20,12 +20,12 @@ from support.jsonl.lines import append_until_killed, child, is_record, read, rec
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendBusy, LostRace
-from lastlight_state.jsonl import places, repair
-from lastlight_state.jsonl.reader import LineReader
-from lastlight_state.jsonl.recovery import Accepts
-from lastlight_state.jsonl.repair import Salvage
-from lastlight_state.jsonl.sections import KINDS, Section, terminated
-from lastlight_state.jsonl.writer import LineWriter
+from lastlight_state.files.jsonl import files, repair
+from lastlight_state.files.jsonl.reader import LineReader
+from lastlight_state.files.jsonl.recovery import Accepts
+from lastlight_state.files.jsonl.repair import Salvage
+from lastlight_state.files.jsonl.sections import KINDS, Section, terminated
+from lastlight_state.files.jsonl.writer import LineWriter
 
 FILES = settings(max_examples=60)
 
@@ -437,7 +437,7 @@ def test_a_replacement_is_on_disk_before_its_name_and_its_name_before_the_return
 
         return call
 
-    for module, name in ((os, "fsync"), (os, "rename"), (places, "sync")):
+    for module, name in ((os, "fsync"), (os, "rename"), (files, "sync")):
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     found = repair.replace(path, is_record, suffix=".damaged-x")
     monkeypatch.undo()

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings, strategies as st
 from support.jsonl.lines import KIND, opened, read, record
 
 from lastlight_state.codec import dump_line
-from lastlight_state.jsonl.reader import Line
-from lastlight_state.jsonl.tail import BLOCK_BYTES, Tail, read_tail
+from lastlight_state.files.jsonl.cursor import TAIL_BLOCK_BYTES, Tail, read_tail
+from lastlight_state.files.jsonl.reader import Line
 
 FILES = settings(max_examples=150)
 
@@ -90,7 +90,7 @@ def test_the_cost_depends_on_the_records_and_not_on_the_file(
     read = bytes_read(monkeypatch)
     found = tail(path, 100)
     assert numbers(found) == list(range(800, 900))
-    assert sum(read) <= sum(len(line.raw) for line in found.lines) + 2 * BLOCK_BYTES
+    assert sum(read) <= sum(len(line.raw) for line in found.lines) + 2 * TAIL_BLOCK_BYTES
 
 
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:

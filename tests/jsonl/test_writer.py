@@ -42,9 +42,9 @@ from lastlight_state.errors import (
     StoreClosed,
     UnsafePath,
 )
-from lastlight_state.jsonl import lock, places
-from lastlight_state.jsonl.reader import LineReader
-from lastlight_state.jsonl.writer import LineWriter, SyncWord
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.reader import LineReader
+from lastlight_state.files.jsonl.writer import LineWriter, SyncWord
 
 SOAK = pytest.mark.soak
 
@@ -203,7 +203,7 @@ import os, sys, threading, warnings
 from pathlib import Path
 from support.jsonl.lines import record
 from lastlight_state.codec import dump_line
-from lastlight_state.jsonl.writer import LineWriter
+from lastlight_state.files.jsonl.writer import LineWriter
 warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside a thread, which is the case
 writer = LineWriter(Path(sys.argv[1]), sync="os")
 writer.append([dump_line(record(0, writer="before"))])
@@ -247,7 +247,7 @@ writer.close()
 def hold_and_stop(path: Path) -> None:
     """Take the lock and stop; when continued, let go."""
     descriptor = os.open(path, os.O_RDWR)
-    lock.acquire(descriptor, path, 1.0)
+    files.acquire(descriptor, path, 1.0)
     os.kill(os.getpid(), signal.SIGSTOP)
     os.close(descriptor)
 
@@ -497,7 +497,7 @@ def test_a_file_of_another_device_is_another_file_whatever_its_number(
         found = real(name)
         return os.stat_result([*found[:2], found.st_dev + (looks == 1), *found[3:]])
 
-    opened = counted(monkeypatch, places, "opened_file")
+    opened = counted(monkeypatch, files, "opened_file")
     path.touch()
     with LineWriter(path) as writer:
         monkeypatch.setattr(os, "lstat", lstat)

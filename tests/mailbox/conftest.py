@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.open_files import nothing_is_left_open  # noqa: F401 - of every test here
 
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
 from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 

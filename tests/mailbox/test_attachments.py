@@ -17,8 +17,8 @@ from support.between import before
 from support.mailbox.files import PLACE, inbound, outbound, send, sql
 
 from lastlight_state.errors import AlreadyExists, InvalidValue, PayloadTooLarge, StateError, UnsafePath
-from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, NewDestination, NewMessage
-from lastlight_state.mailbox.folder import attachments
+from lastlight_state.files.mailbox import AgentMailbox, Attachment, HostMailbox, NewDestination, NewMessage
+from lastlight_state.files.mailbox.folder import attachments
 from lastlight_state.settings import Limits, Settings
 from lastlight_state.testing import FrozenClock
 

@@ -10,9 +10,17 @@ from types import SimpleNamespace
 import pytest
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting as backends_waiting
 from lastlight_state.errors import InvalidValue
-from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, Mailboxes, NewDestination, NewMessage, parity
+from lastlight_state.files.mailbox import (
+    AgentMailbox,
+    Attachment,
+    HostMailbox,
+    Mailboxes,
+    NewDestination,
+    NewMessage,
+    models,
+)
 from lastlight_state.settings import Limits, Settings
 from lastlight_state.testing import FrozenClock
 
@@ -49,13 +57,13 @@ def test_files_at_the_bounds_are_read_and_those_past_them_are_named(host: HostMa
 
 def test_no_number_is_given_past_the_greatest(host: HostMailbox) -> None:
     """mailbox MB-20: of a batch that would go past it nothing is stored."""
-    sql(inbound(host), ODD_ROW, [parity.GREATEST - 5])
+    sql(inbound(host), ODD_ROW, [models.GREATEST - 5])
     with pytest.raises(InvalidValue, match="seq"):
         host.inbox.send_many([NewMessage("chat", {}) for _ in range(3)])
     assert len(host.inbox.list().items) == 1
     assert [message.seq for message in host.inbox.send_many([NewMessage("chat", {}) for _ in range(2)])] == [
-        parity.GREATEST - 3,
-        parity.GREATEST - 1,
+        models.GREATEST - 3,
+        models.GREATEST - 1,
     ]
 
 
@@ -85,7 +93,7 @@ def test_waiting_looks_until_its_time_is_over(
         if len(rests) == arrives_after[0]:
             arriving()
 
-    monkeypatch.setattr(patience, "pause", rest)
+    monkeypatch.setattr(backends_waiting, "pause", rest)
     monkeypatch.setattr(f"{type(getattr(agent if side == 'inbox' else host, side)).__module__}.time", clock_of(now))
     assert not waiting(2.5 * SECOND)
     assert rests == [1, 1, 0.5]

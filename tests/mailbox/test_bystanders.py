@@ -14,7 +14,7 @@ from support.between import before
 from support.mailbox.files import PLACE, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import LostRace, NotFound
-from lastlight_state.mailbox import (
+from lastlight_state.files.mailbox import (
     AgentMailbox,
     HostMailbox,
     Mailboxes,

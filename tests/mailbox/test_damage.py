@@ -10,7 +10,7 @@ from support.between import before
 from support.mailbox.files import ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import InvalidValue
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, When, WhenChange
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, When, WhenChange
 from lastlight_state.testing import FrozenClock
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, InvalidValue, LostRace, NotFound
-from lastlight_state.mailbox import (
+from lastlight_state.files.mailbox import (
     AgentMailbox,
     Deliver,
     DueMessage,

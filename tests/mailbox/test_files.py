@@ -11,7 +11,16 @@ from support.between import before
 from support.mailbox.files import INBOUND, OLD_INBOUND, OUTBOUND, ids, inbound, made, outbound, reply, send, sql
 
 from lastlight_state.errors import AlreadyExists, InvalidValue
-from lastlight_state.mailbox import AgentMailbox, Deliver, HostMailbox, Mailboxes, NewDestination, Origin, Routing, When
+from lastlight_state.files.mailbox import (
+    AgentMailbox,
+    Deliver,
+    HostMailbox,
+    Mailboxes,
+    NewDestination,
+    Origin,
+    Routing,
+    When,
+)
 from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 

@@ -20,7 +20,7 @@ from lastlight_state.errors import (
     NotFound,
     UnsafePath,
 )
-from lastlight_state.mailbox import (
+from lastlight_state.files.mailbox import (
     AgentMailbox,
     HostMailbox,
     Mailboxes,
@@ -32,9 +32,9 @@ from lastlight_state.mailbox import (
     outbox_dir,
     session_dir,
 )
-from lastlight_state.mailbox.folder import Place
-from lastlight_state.mailbox.folder.creation import complete, create
-from lastlight_state.mailbox.kernel import files
+from lastlight_state.files.mailbox.folder import Place
+from lastlight_state.files.mailbox.folder.creation import complete, create
+from lastlight_state.files.mailbox.kernel import files
 from lastlight_state.settings import Settings
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.hostile import calls, mailbox_methods
 from support.hostile_rows import KNOWN
 
-from lastlight_state.mailbox import Mailboxes
+from lastlight_state.files.mailbox import Mailboxes
 
 
 def attack(root: Path, share: float, seed: int) -> tuple[int, list[object]]:

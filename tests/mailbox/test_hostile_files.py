@@ -17,9 +17,9 @@ from support.mailbox.files import inbound, outbound, reply, sql
 
 from lastlight_state.backends.sqlite import held
 from lastlight_state.errors import BackendBusy, BackendUnavailable, CorruptData, StateError
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes
-from lastlight_state.mailbox.kernel.counts import _MESSAGES
-from lastlight_state.mailbox.kernel.readings import Look
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
+from lastlight_state.files.mailbox.kernel.pair import _MESSAGES
+from lastlight_state.files.mailbox.kernel.readings import Look
 from lastlight_state.settings import Settings
 
 ENDLESS = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x)"

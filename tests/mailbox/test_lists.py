@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy.dialects import sqlite
 from support.mailbox.files import inbound, sql
 
-from lastlight_state.db.listing import Listing
-from lastlight_state.mailbox import HostMailbox
-from lastlight_state.mailbox.folder import heartbeat
-from lastlight_state.mailbox.host import statements
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.files.mailbox import HostMailbox
+from lastlight_state.files.mailbox.folder import creation
+from lastlight_state.files.mailbox.host import statements
 
 
 @pytest.mark.parametrize("listing", [statements.LIST, statements.LIST_TASKS])
@@ -30,6 +30,6 @@ def test_a_heartbeat_beyond_the_calendar_is_read(tmp_path: Path, monkeypatch: py
     """mailbox MB-06, house H-30: the agent sets its time, on some file systems far beyond the year 9999."""
     beyond = SimpleNamespace(st_mode=S_IFREG, st_mtime_ns=2**70)
     monkeypatch.setattr(Path, "lstat", lambda _: beyond)
-    found = heartbeat.last_beat(tmp_path)
+    found = creation.last_beat(tmp_path)
     assert found is not None
     assert found.year == 8999

@@ -10,7 +10,7 @@ import pytest
 from support.mailbox.files import INBOUND, OUTBOUND, inbound, made, outbound, reply, send, sql
 
 from lastlight_state.errors import CorruptData, InvalidValue, NotFound
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, parity
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, models
 
 
 def test_numbers_grow_over_both_files(host: HostMailbox, agent: AgentMailbox) -> None:
@@ -128,18 +128,18 @@ def test_a_series_with_two_live_messages_is_listed(tmp_path: Path) -> None:
 
 def test_there_is_a_greatest_number() -> None:
     """mailbox MB-20: readers of other languages hold numbers as doubles."""
-    assert parity.next_number("agent", parity.GREATEST - 2) == parity.GREATEST
+    assert models.next_number("agent", models.GREATEST - 2) == models.GREATEST
     with pytest.raises(InvalidValue):
-        parity.next_number("host", parity.GREATEST - 1)
+        models.next_number("host", models.GREATEST - 1)
 
 
 def test_above_the_greatest_number_of_the_other_side_there_is_none(host: HostMailbox, agent: AgentMailbox) -> None:
     """mailbox MB-20, MB-21: nothing is sent out of order."""
     reply(agent)
-    sql(outbound(host), "UPDATE messages_out SET seq = ?", [parity.GREATEST])
+    sql(outbound(host), "UPDATE messages_out SET seq = ?", [models.GREATEST])
     with pytest.raises(InvalidValue, match="seq"):
         send(host)
-    sql(outbound(host), "UPDATE messages_out SET seq = ?", [parity.GREATEST + 2])
+    sql(outbound(host), "UPDATE messages_out SET seq = ?", [models.GREATEST + 2])
     assert send(host).seq == 2  # which no reader of another language can hold: it is passed over
 
 

@@ -10,7 +10,7 @@ from support.jsonl.lines import counted
 from support.mailbox.files import ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import ClaimLost, InvalidValue, LostRace, NotFound
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, When
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, When
 from lastlight_state.testing import FrozenClock
 
 

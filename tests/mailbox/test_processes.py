@@ -14,7 +14,7 @@ import pytest
 from support.mailbox.files import inbound, outbound, reply, send, sql
 from support.processes import started
 
-from lastlight_state.mailbox import AgentMailbox, HostMailbox
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox
 
 #: Sends numbered messages until all are sent, settles what is acknowledged and delivers what comes back. What is
 #: delivered goes into a file, a line for each call of the adapter. A kill can cut a write to a file between two pages:
@@ -23,7 +23,7 @@ HOST = """
 import sys, time
 from datetime import timedelta
 from pathlib import Path
-from lastlight_state.mailbox import HostMailbox, NewMessage, Routing
+from lastlight_state.files.mailbox import HostMailbox, NewMessage, Routing
 folder, wanted = Path(sys.argv[1]), int(sys.argv[2])
 host = HostMailbox.open(folder)
 calls = open(folder / "calls", "a", buffering=1)
@@ -47,7 +47,7 @@ print("done", flush=True)
 #: Answers every message, the reply and the completion in one commit.
 AGENT = """
 import sys, time
-from lastlight_state.mailbox import AgentMailbox, Routing
+from lastlight_state.files.mailbox import AgentMailbox, Routing
 agent = AgentMailbox.open(sys.argv[1])
 agent.start()
 print("ready", flush=True)
@@ -190,7 +190,7 @@ def test_every_poll_sees_what_another_process_has_written(host: HostMailbox, age
     """mailbox MB-49, case 49"""
     assert len(agent.inbox.peek()) == 0
     sends = "HostMailbox.open(sys.argv[1]).inbox.send('x', kind='chat', content={})"
-    code = f"import sys; from lastlight_state.mailbox import *; {sends}"
+    code = f"import sys; from lastlight_state.files.mailbox import *; {sends}"
     subprocess.run(program(code, host.folder), check=True)
     assert [message.id for message in agent.inbox.peek()] == ["x"]
 

@@ -11,7 +11,7 @@ import pytest
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, Mailboxes, NewMessage
+from lastlight_state.files.mailbox import AgentMailbox, Attachment, HostMailbox, Mailboxes, NewMessage
 from lastlight_state.testing import FrozenClock
 
 DAY = timedelta(days=1)

@@ -23,8 +23,8 @@ from lastlight_state.errors import (
     PayloadTooLarge,
     StateError,
 )
-from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox, Mailboxes, When
-from lastlight_state.mailbox.folder import heartbeat
+from lastlight_state.files.mailbox import AgentMailbox, Attachment, HostMailbox, Mailboxes, When
+from lastlight_state.files.mailbox.folder import creation
 from lastlight_state.testing import FrozenClock
 
 MINUTE = timedelta(minutes=1)
@@ -201,9 +201,9 @@ def test_a_heartbeat_of_another_user_cannot_be_set(frozen_clock: FrozenClock) ->
         beat.touch()
         beat.chmod(0o666)
         now = frozen_clock.now()
-        assert not as_nobody(lambda: heartbeat.beat(Path(folder), now))
-        assert heartbeat.beat(Path(folder), now)
-        assert heartbeat.last_beat(Path(folder)) == now
+        assert not as_nobody(lambda: creation.beat(Path(folder), now))
+        assert creation.beat(Path(folder), now)
+        assert creation.last_beat(Path(folder)) == now
 
 
 def test_a_block_of_a_mailbox_is_not_opened_twice(host: HostMailbox) -> None:

@@ -13,7 +13,7 @@ from support.mailbox.files import ids, inbound, outbound, reply, send, sql
 from support.run_log.killed import STEPS, ended, forked, killed_at
 
 from lastlight_state.errors import AlreadyExists, BackendBusy
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewDestination, When
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewDestination, When
 from lastlight_state.settings import Settings
 
 

@@ -21,7 +21,7 @@ from support.run_log.killed import ended, forked
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.errors import BackendBusy
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, When
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, When
 from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 

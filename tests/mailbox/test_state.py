@@ -6,7 +6,7 @@ import pytest
 from support.mailbox.files import outbound, sql
 
 from lastlight_state.errors import InvalidValue, NotFound
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewDestination, Routing
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewDestination, Routing
 
 OPS = NewDestination("ops", "channel", channel_type="slack", platform_id="C9")
 

@@ -8,7 +8,7 @@ import pytest
 from support.mailbox.files import PLACE, inbound, send, sql
 
 from lastlight_state.errors import InvalidValue, LostRace, NotFound
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, Mailboxes, Origin, When, WhenChange
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, Origin, When, WhenChange
 from lastlight_state.settings import Settings
 from lastlight_state.testing import FrozenClock
 

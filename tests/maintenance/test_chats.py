@@ -14,11 +14,11 @@ from support.sent import recorded
 from support.workflows.plans import plan_of
 from support.workflows.steps import Raw
 
-from lastlight_state.agent_log import Tokens
-from lastlight_state.db import opaque
-from lastlight_state.db.pages import encode_token
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.pages import encode_token
 from lastlight_state.errors import InvalidValue, NotFound
-from lastlight_state.maintenance.chat_threads import KNOWN
+from lastlight_state.files.agent_log import Tokens
+from lastlight_state.maintenance.chats import KNOWN
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Trigger, Usage
@@ -192,10 +192,10 @@ def test_cursors_and_tokens_that_are_none_of_ours_are_refused(every_backend: Any
     for token in ("%", encode_token(["others"], ["a", "b"])):
         with pytest.raises(InvalidValue):
             chats.list(page_token=token)
-    for cursor in ("%", *(opaque.pack(part) for part in (["log", 1], ["database", 0], ["database", True], ["x"]))):
+    for cursor in ("%", *(pages.pack(part) for part in (["log", 1], ["database", 0], ["database", True], ["x"]))):
         with pytest.raises(InvalidValue):
             chats.messages("t", after=cursor)
-    assert chats.messages("t", after=opaque.pack(["database", 1])).at_end
+    assert chats.messages("t", after=pages.pack(["database", 1])).at_end
     for limit in (0, 501):
         with pytest.raises(InvalidValue):
             chats.list(limit=limit)

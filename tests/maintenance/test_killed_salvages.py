@@ -12,7 +12,7 @@ from support.maintenance import killed_salvage
 
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import AlreadyExists, BackendBusy
-from lastlight_state.jsonl import halves
+from lastlight_state.files.jsonl import sections
 from lastlight_state.maintenance.repair import Repair
 
 LINES = b'{"type":"x","n":1}\n\0\0torn\n{"type":"x","n":2}\n'
@@ -77,10 +77,10 @@ def test_a_replacement_that_is_killed_leaves_nothing_behind_the_next_one(log: Pa
 
 def test_a_half_copy_that_somebody_writes_stays(log: Path) -> None:
     """maintenance M-101."""
-    half = halves.of(log.with_name("s-1.repaired.jsonl"))
+    half = sections.of(log.with_name("s-1.repaired.jsonl"))
     half.touch()
     with half.open() as file:
-        halves.hold(file.fileno())
+        sections.hold(file.fileno())
         with pytest.raises(BackendBusy):
             Repair([], SYSTEM_CLOCK).salvage(log)
     assert half.exists()

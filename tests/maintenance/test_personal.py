@@ -11,8 +11,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from support.maintenance import personal
 from support.maintenance.rows import insert
 
-from lastlight_state.db.base import Base
-from lastlight_state.db.declarations import (
+from lastlight_state.db.schema.base import Base
+from lastlight_state.db.schema.declarations import (
     UndeclaredColumn,
     bytes_column,
     contents,

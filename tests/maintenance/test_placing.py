@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from support.filled_store import TRIGGER, scene
 
 from lastlight_state import StateStore
-from lastlight_state.db.statements import prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.maintenance.copy.contents import content
-from lastlight_state.maintenance.copy.subjects import Subject, subjects
+from lastlight_state.maintenance.copy.tables import Subject, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
 from lastlight_state.maintenance.placing import missing, place
 from lastlight_state.messaging import ConversationKey

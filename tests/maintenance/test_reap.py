@@ -14,7 +14,7 @@ from support.guards import unguarded
 from lastlight_state import AsyncStateStore, InvalidValue
 from lastlight_state.conversations import NewSession
 from lastlight_state.errors import Conflict
-from lastlight_state.maintenance.reap import statements
+from lastlight_state.maintenance import reap as maintenance_reap
 from lastlight_state.testing import Database
 
 
@@ -22,7 +22,7 @@ def test_silent_sessions_end_at_their_last_sign_of_life(
     store: Any, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-33: one transition each, and no other session is touched; a second time ends none."""
-    monkeypatch.setattr(statements, "LOOK", 1)
+    monkeypatch.setattr(maintenance_reap, "LOOK", 1)
     talks = running_hours_apart(database, "a", "b", "c").conversations
     talks.sessions.create(NewSession("waiting", status="pending"))
     old = timedelta(minutes=90)

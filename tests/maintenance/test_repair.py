@@ -17,10 +17,10 @@ from support.run_log.logs import id_of, start
 
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, NotFound, UnsafePath
-from lastlight_state.jsonl import repair as line_repair
+from lastlight_state.files.jsonl import repair as line_repair
+from lastlight_state.files.run_log import RunLog
 from lastlight_state.maintenance import Repair
 from lastlight_state.receipts import Receipts
-from lastlight_state.run_log import RunLog
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 

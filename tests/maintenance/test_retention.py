@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastlight_state.db.declarations import facts_of
+from lastlight_state.db.schema.declarations import facts_of
 from lastlight_state.maintenance.prune.checks import ALL
 from lastlight_state.maintenance.prune.files import FILES
 from lastlight_state.maintenance.prune.kinds import KINDS

@@ -5,9 +5,9 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-from lastlight_state.agent_log import Cwd
 from lastlight_state.backends import connect
 from lastlight_state.conversations import NewSession
+from lastlight_state.files.agent_log import Cwd
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.metadata import METADATA

@@ -9,7 +9,7 @@ from support.maintenance.rows import insert
 from support.sent import recorded
 from support.workflows.plans import plan_of
 
-from lastlight_state.db.pages import after_values, encode_token
+from lastlight_state.db.lists.pages import after_values, encode_token
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS

@@ -8,8 +8,8 @@ from support.messaging.plans import Plans, excess
 from support.workflows.steps import Raw
 
 from lastlight_state import StateStore
-from lastlight_state.messaging import delivery_statements as delivery, message_statements as sql
-from lastlight_state.messaging.message_checks import Draft
+from lastlight_state.messaging import deliveries as delivery, message_statements as sql
+from lastlight_state.messaging.message_statements import Draft
 from lastlight_state.testing import Database, FrozenClock
 
 MANY = pytest.mark.parametrize("many", [4_000, pytest.param(100_000, marks=pytest.mark.soak)])

@@ -20,9 +20,9 @@ from support.messaging.chat import (
 from support.workflows.steps import Raw, all_pages
 
 from lastlight_state import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge, StateStore
-from lastlight_state.db.pages import encode_token
+from lastlight_state.db.lists.pages import encode_token
 from lastlight_state.messaging import ConversationKey, MessageDraft, ThreadPlace
-from lastlight_state.messaging.transcript import PREFIX, units
+from lastlight_state.messaging.message_statements import PREFIX, units
 from lastlight_state.testing import Database, FrozenClock
 
 HOSTILE = "'; DROP TABLE x; -- %s %(a)s :name ? {0} \\ \t\r\n \u202eright to left \U0001f600\u0301 " + "é" * 10_000

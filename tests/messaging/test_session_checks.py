@@ -11,7 +11,7 @@ from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, NotFound, PayloadTooLarge, StateStore, StoreClosed
 from lastlight_state.messaging import ConversationKey, MessageDraft, ThreadPlace
-from lastlight_state.messaging.words import OnActive
+from lastlight_state.messaging.models import OnActive
 from lastlight_state.testing import FrozenClock
 
 WORDS = ("platform", "channel_id", "user_id", "thread_id")

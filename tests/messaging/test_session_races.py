@@ -12,7 +12,7 @@ from support.workflows.steps import Raw, together
 
 from lastlight_state import AlreadyExists, LostRace, StaleVersion, StateStore
 from lastlight_state.messaging import ConversationKey, MessageDraft, ResumedSession, ThreadPlace
-from lastlight_state.messaging.session_races import settled
+from lastlight_state.messaging.session_statements import settled
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.testing.races import racing
 

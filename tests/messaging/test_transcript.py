@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lastlight_state import InvalidValue
-from lastlight_state.messaging.transcript import LEAST, PREFIX, clip_tail, units
+from lastlight_state.messaging.message_statements import LEAST, PREFIX, clip_tail, units
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\U0001f600\U0001f468"), max_size=60)
 

@@ -20,7 +20,7 @@ from support.migrations.nobody import as_nobody
 from support.migrations.originals import SEED, STRICT, original, session
 from support.migrations.support import Place, tables
 
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.migrations import current, scripts
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 

@@ -12,11 +12,11 @@ from support.migrations.support import Place
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import BackendError, InvalidValue, NotMigrated, NotSupported
 from lastlight_state.migrations import grants, migrate
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.migrations.roles import rights
+from lastlight_state.migrations.offline import rights
 from lastlight_state.testing import FrozenClock
 from lastlight_state.testing.contracts import (
     ApprovalsContract,

@@ -12,7 +12,7 @@ import pytest
 from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue, load
 
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import BackendError, SchemaMismatch
 from lastlight_state.migrations import check, current, migrate, scripts, upgrade
 

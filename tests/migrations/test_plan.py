@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.migrations.support import Place, tables
 
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.migrations import check, migrate, scripts
 
 pytestmark = pytest.mark.recorded

@@ -11,7 +11,7 @@ from support.migrations.support import OLD_RUN, Place, catalogue, tables
 from support.migrations.workers import Workers
 from support.refusal import refused
 
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import BackendBusy, BackendError, InvalidValue, SchemaMismatch
 from lastlight_state.migrations import apply, current, history, migrate, scripts, upgrade
 

@@ -12,8 +12,8 @@ from sqlalchemy.sql import operators
 from support.migrations.golden import files
 from support.migrations.support import Place
 
-from lastlight_state.db.columns import JSON_TYPES
-from lastlight_state.db.declarations import COMMENT_PREFIX
+from lastlight_state.db.schema.columns import JSON_TYPES
+from lastlight_state.db.schema.declarations import COMMENT_PREFIX
 from lastlight_state.migrations import history, scripts
 from lastlight_state.migrations.apply import config
 from lastlight_state.migrations.metadata import METADATA

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.migrations.support import Place, tables
 
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.state import SEED_TABLES
 

@@ -15,10 +15,9 @@ from support.migrations.support import Place, catalogue, with_connection, withou
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Catalogue
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.migrations import migrate
-from lastlight_state.migrations.autogenerate import options
-from lastlight_state.migrations.metadata import DERIVED_ROWS, GUARDS, METADATA, REACTIONS
+from lastlight_state.migrations.metadata import DERIVED_ROWS, GUARDS, METADATA, REACTIONS, options
 
 
 class Undo(Exception):

@@ -10,7 +10,7 @@ from support.migrations.support import Place
 
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Backend
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
 from lastlight_state.migrations import current, migrate, read_state, scripts, verify
 from lastlight_state.migrations.verification import remedy

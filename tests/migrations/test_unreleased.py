@@ -14,7 +14,7 @@ from support.migrations.snapshot import differences
 from support.migrations.support import Place, catalogue
 
 from lastlight_state import StateStore
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import check, migrate, plain_command, read_state, script, scripts, upgrade, verify
 

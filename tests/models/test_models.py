@@ -21,12 +21,12 @@ from support.filled_store import scene
 
 from lastlight_state import StateStore, models
 from lastlight_state.conversations.models import ExchangeInboxModel
-from lastlight_state.db.base import Base, table_of
-from lastlight_state.db.statements import Statement
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Statement
+from lastlight_state.db.schema.base import Base, table_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import MisuseError
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.models.reading import Deed, calls_of
+from lastlight_state.models.mapped import Deed, calls_of
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger, Usage
 

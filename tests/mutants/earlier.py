@@ -5,10 +5,10 @@ from __future__ import annotations
 from mutants.change import Change
 
 CHANGES = (
-    Change("J09", "lastlight_state/jsonl/repair.py", "            os.fsync(file.fileno())\n", "", "jsonl"),
+    Change("J09", "lastlight_state/files/jsonl/repair.py", "            os.fsync(file.fileno())\n", "", "jsonl"),
     Change(
         "J19",
-        "lastlight_state/agent_log/reader.py",
+        "lastlight_state/files/agent_log/reader.py",
         "if found and len(found) + len(messages) > limit:",
         "if found and len(found) + len(messages) >= limit:",
         "agent_log",
@@ -43,14 +43,14 @@ CHANGES = (
     ),
     Change(
         "B09",
-        "lastlight_state/backends/line.py",
+        "lastlight_state/backends/fifo.py",
         "            if left <= 0:\n                self.leave(turn)\n",
         "            if left <= 0:\n",
         "backends/test_line.py backends/sqlite",
     ),
     Change(
         "A02a",
-        "lastlight_state/aio/pinned.py",
+        "lastlight_state/aio/blocks.py",
         "            if entered:\n                await self._lane.finish(partial(self._end, raised))\n",
         "",
         "aio/test_async_store.py",
@@ -58,7 +58,7 @@ CHANGES = (
     ),
     Change(
         "A02b",
-        "lastlight_state/aio/pinned.py",
+        "lastlight_state/aio/blocks.py",
         "            self.abandoned(self.handle)\n            raise\n",
         "            raise\n",
         "aio/test_async_store.py",
@@ -66,7 +66,7 @@ CHANGES = (
     ),
     Change(
         "A02",
-        "lastlight_state/aio/pinned.py",
+        "lastlight_state/aio/blocks.py",
         "            if entered:\n                await self._lane.finish(partial(self._end, raised))\n"
         "            self.abandoned(self.handle)\n",
         "",

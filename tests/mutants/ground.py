@@ -266,7 +266,7 @@ STORE = (
     ),
     Change("A205", _A + "store.py", "            lane.join()\n", "            pass\n", "aio"),
     Change("A206", _A + "lanes.py", "        self.patience.end()\n", "", "aio"),
-    Change("T201", "lastlight_state/db/scope.py", "        refuse_dead(unit)\n", "", "test_store.py db", "both"),
+    Change("T201", "lastlight_state/db/units/scope.py", "        refuse_dead(unit)\n", "", "test_store.py db", "both"),
     Change(
         "T202",
         "lastlight_state/store.py",

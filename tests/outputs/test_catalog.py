@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, create_model
 from support.outputs.shapes import Analysis, Grown, a_run
 
 from lastlight_state import StateStore
-from lastlight_state.db.base import Base
+from lastlight_state.db.schema.base import Base
 from lastlight_state.errors import (
     AlreadyExists,
     InvalidValue,

@@ -10,7 +10,7 @@ from support.workflows.steps import together
 
 from lastlight_state import StateStore
 from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge, StaleVersion
-from lastlight_state.outputs import columned
+from lastlight_state.outputs import inputs as outputs_inputs
 from lastlight_state.testing import Database
 
 
@@ -204,7 +204,7 @@ def test_only_an_input_of_typed_columns_is_compared_as_they_would_hold_it(store:
         store.outputs.inputs.ensure(run_id, {"is_urgent": 1})
     imported = a_run(store)
     store.outputs.inputs.ensure(imported, {"is_urgent": 1})
-    store.outputs.inputs.override(imported, {"is_urgent": 1, "x": 2}, expected_revision=0, reason=columned.REASON)
+    store.outputs.inputs.override(imported, {"is_urgent": 1, "x": 2}, expected_revision=0, reason=outputs_inputs.REASON)
     assert store.outputs.inputs.ensure(imported, {"isUrgent": True, "x": 2}).revision == 1
     for payload in ({"isUrgent": False, "x": 2}, {"other": 1}):
         with pytest.raises(AlreadyExists):

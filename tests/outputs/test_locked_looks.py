@@ -12,7 +12,7 @@ from support.rivals import Look, check, parameters, shut_out
 
 from lastlight_state import Settings
 from lastlight_state.backends import postgres
-from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.waiting import Retry
 from lastlight_state.errors import BackendBusy
 from lastlight_state.outputs import CacheKey
 from lastlight_state.testing import Database, racing

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lastlight_state.errors import InvalidValue, ReservedName
-from lastlight_state.outputs import naming
+from lastlight_state.outputs import column_types
 
 
 @pytest.mark.parametrize(
@@ -23,53 +23,53 @@ from lastlight_state.outputs import naming
 )
 def test_keys_become_table_names_in_snake_case(key: str, table: str) -> None:
     """outputs D-4, case 17."""
-    assert naming.snake_case(key) == table
+    assert column_types.snake_case(key) == table
 
 
 @pytest.mark.parametrize("key", ["", "9a", "É", "a" * 49, "a-b", "a b", None, 3])
 def test_a_key_is_a_short_ascii_name(key: Any) -> None:
     """outputs D-3, case 16."""
     with pytest.raises(InvalidValue):
-        naming.key(key)
-    assert naming.key("a" * 48)
+        column_types.key(key)
+    assert column_types.key("a" * 48)
 
 
 @pytest.mark.parametrize("key", ["input", "inputs"])
 def test_the_input_is_no_output(key: str) -> None:
     """outputs D-3."""
     with pytest.raises(ReservedName):
-        naming.key(key)
+        column_types.key(key)
 
 
 @pytest.mark.parametrize("field", ["runId", "node_id", "iteration", "row_x", "rowCreatedAt", "lastlight_x", "xmin"])
 def test_fields_of_the_names_of_bookkeeping_are_refused(field: str) -> None:
     """outputs D-5, case 15."""
     with pytest.raises(ReservedName) as refusal:
-        naming.column(field)
+        column_types.column(field)
     assert refusal.value.where == field
 
 
 @pytest.mark.parametrize("table", ["scores", "messages", "run_notes", "pg_x", "sqlite_x", "alembic_version"])
 def test_names_of_the_library_and_of_tools_are_reserved(table: str) -> None:
     """outputs D-5, case 15."""
-    assert naming.is_reserved(table)
+    assert column_types.is_reserved(table)
 
 
 @pytest.mark.parametrize("word", ["attempt", "status", "order", "select", "user"])
 def test_plain_words_are_fields(word: str) -> None:
     """outputs D-5."""
-    assert naming.column(word) == word
+    assert column_types.column(word) == word
 
 
 def test_names_may_be_as_long_as_their_limits() -> None:
     """outputs D-3, D-4: 48 characters of a table that is made, 63 of a column and of a table of the caller's making."""
-    assert naming.table_name("table", "a" * 48) == "a" * 48
-    assert naming.column("a" * 63) == naming.any_table_name("table", "a" * 63) == "a" * 63
+    assert column_types.table_name("table", "a" * 48) == "a" * 48
+    assert column_types.column("a" * 63) == column_types.any_table_name("table", "a" * 63) == "a" * 63
     too_long: list[Callable[[], str]] = [
-        lambda: naming.table_name("table", "a" * 49),
-        lambda: naming.any_table_name("table", "a" * 64),
-        lambda: naming.column("a" * 64),
-        lambda: naming.column("a" * 62 + "Bc"),
+        lambda: column_types.table_name("table", "a" * 49),
+        lambda: column_types.any_table_name("table", "a" * 64),
+        lambda: column_types.column("a" * 64),
+        lambda: column_types.column("a" * 62 + "Bc"),
     ]
     for call in too_long:
         with pytest.raises(InvalidValue, match=r"at most|1 to"):

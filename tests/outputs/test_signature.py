@@ -5,8 +5,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, create_model
 
+from lastlight_state.outputs.column_types import signature, signed_text
 from lastlight_state.outputs.shapes import BOOKKEEPING, shape_of
-from lastlight_state.outputs.signature import signature, signed_text
 
 
 class Analysis(BaseModel):

@@ -14,10 +14,10 @@ from pydantic import BaseModel, create_model
 from support.outputs.shapes import Analysis, Flags, a_run
 
 from lastlight_state import StateStore
-from lastlight_state.db.statements import Compiled
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Compiled
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, InvalidValue, LostRace, NotFound, PayloadTooLarge, SchemaMismatch
-from lastlight_state.outputs.snapshot.packs import Known
+from lastlight_state.outputs.snapshot import Known
 from lastlight_state.testing import Database, racing
 
 

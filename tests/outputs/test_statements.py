@@ -9,7 +9,7 @@ from support.outputs.shapes import Analysis, Grown, a_run
 from support.workflows.plans import plan_of
 
 from lastlight_state import StateStore
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.outputs.results.statements import statements_of
 from lastlight_state.testing import Database
 

@@ -15,14 +15,14 @@ import pytest
 from support.maintenance import killed_owner
 
 from lastlight_state import Conflict
-from lastlight_state.receipts import owners, words
+from lastlight_state.receipts import models, steps
 from lastlight_state.testing import Database
 
 
 @contextmanager
 def at_work(database: Database) -> Iterator[subprocess.Popen[str]]:
     """A process that does maintenance of every kind."""
-    command = [sys.executable, killed_owner.__file__, database.url, str(database.state_dir), *sorted(words.KINDS)]
+    command = [sys.executable, killed_owner.__file__, database.url, str(database.state_dir), *sorted(models.KINDS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -37,30 +37,30 @@ def test_maintenance_that_was_killed_hinders_nobody_and_is_resumed_at_once(fresh
     receipts: Any = fresh_database.open().receipts
     with at_work(fresh_database) as process:
         begun = {one.kind: one for one in receipts.list().items}
-        assert begun.keys() == words.KINDS
+        assert begun.keys() == models.KINDS
         for one in begun.values():
             attempts = (partial(receipts.begin, one.kind, policy={}), partial(receipts.resume, one.id))
             for attempt in attempts:
                 with pytest.raises(Conflict, match="is running already"):
-                    attempt(owner=owners.this_process())
+                    attempt(owner=steps.this_process())
         process.send_signal(signal.SIGKILL)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not collected yet
-        assert receipts.resume(begun.pop("prune").id, owner=owners.this_process()).epoch == 2
+        assert receipts.resume(begun.pop("prune").id, owner=steps.this_process()).epoch == 2
         process.wait()
         for kind, one in begun.items():
-            receipts.begin(kind, owner=owners.this_process(), policy={})
+            receipts.begin(kind, owner=steps.this_process(), policy={})
             assert receipts.get(one.id).state == "interrupted"
 
 
 def test_only_a_process_of_this_machine_is_known_to_have_ended() -> None:
     """maintenance OP-7: one of another machine, kernel or space of process ids, and this one, are not."""
-    host, pid, kernel, began = owners.this_process().rsplit(":", 3)
+    host, pid, kernel, began = steps.this_process().rsplit(":", 3)
     gone = str(2**22 + 1)  # beyond the greatest number of a process
     for living in (
         *(f"{host}:{pid}:{kernel}:{began}", f"{host}:{gone}", f"other:{gone}:{kernel}:{began}"),
         *(f"{host}:{gone}:0123456789ab:{began}", f"{host}:-1:{kernel}:{began}", f"{host}:x:{kernel}:{began}"),
-        *(f"{host}:1:{kernel}:{owners._began(1)}", "a"),
+        *(f"{host}:1:{kernel}:{steps._began(1)}", "a"),
     ):
-        assert not owners.has_ended(living)
-    assert owners.has_ended(f"{host}:{gone}:{kernel}:{began}")
-    assert owners.has_ended(f"{host}:{pid}:{kernel}:{began}1")  # another one has its number now
+        assert not steps.has_ended(living)
+    assert steps.has_ended(f"{host}:{gone}:{kernel}:{began}")
+    assert steps.has_ended(f"{host}:{pid}:{kernel}:{began}1")  # another one has its number now

@@ -8,7 +8,7 @@ import pytest
 from support.open_files import nothing_is_left_open  # noqa: F401 - of every test here
 from support.run_log.logs import run_log
 
-from lastlight_state.run_log import RunLog
+from lastlight_state.files.run_log import RunLog
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from support.run_log.logs import (
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
-from lastlight_state.run_log import RunLog
+from lastlight_state.files.run_log import RunLog
 
 
 def test_the_seeds_example_has_no_findings(log: RunLog) -> None:

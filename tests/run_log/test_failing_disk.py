@@ -31,7 +31,7 @@ from support.run_log.logs import (
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, StateError
-from lastlight_state.run_log import RunLog, RunPage, SessionState
+from lastlight_state.files.run_log import RunLog, RunPage, SessionState
 
 Call = Callable[[RunLog], Any]
 

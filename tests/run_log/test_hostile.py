@@ -15,7 +15,7 @@ from support.run_log.logs import AT, NOW, OTHER_RUN, RUN, SESSION, event, head, 
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import StateError
-from lastlight_state.run_log import (
+from lastlight_state.files.run_log import (
     RunLog,
     RunReading,
     Runtime,

@@ -30,10 +30,10 @@ from support.run_log.logs import (
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound
-from lastlight_state.jsonl import files
-from lastlight_state.run_log import RunLog, SessionState
-from lastlight_state.run_log.runs import heads
-from lastlight_state.run_log.tree import RunFile, RunTree, open_run
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.run_log import RunLog, SessionState
+from lastlight_state.files.run_log.runs import heads
+from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
 
 
 def _fill(log: RunLog, count: int = 12) -> list[str]:

@@ -31,11 +31,11 @@ from support.run_log.logs import (
 )
 
 from lastlight_state.errors import AlreadyExists, BackendBusy, NotFound, StaleVersion
-from lastlight_state.jsonl import repair
-from lastlight_state.jsonl.writer import LineWriter
-from lastlight_state.run_log import RunLog, SessionState, locks, paths, tree
-from lastlight_state.run_log.replay import Replay
-from lastlight_state.run_log.runs import heads
+from lastlight_state.files.jsonl import repair
+from lastlight_state.files.jsonl.writer import LineWriter
+from lastlight_state.files.run_log import RunLog, SessionState, paths, storage, tree
+from lastlight_state.files.run_log.replay import Replay
+from lastlight_state.files.run_log.runs import heads
 
 
 def _state(number: int) -> SessionState:
@@ -80,7 +80,7 @@ def test_a_snapshot_put_while_another_waited_for_the_lock_is_compared_with(
 ) -> None:
     """run-log RL-71: files.replace and files.remove run under the lock, which is taken before the look."""
     log.states.put(_state(1))
-    happened = before(monkeypatch, locks, "acquire", lambda: log.states.put(_state(5)))
+    happened = before(monkeypatch, storage, "acquire", lambda: log.states.put(_state(5)))
     with pytest.raises(StaleVersion):
         log.states.put(_state(2))
     assert happened
@@ -90,7 +90,7 @@ def test_a_snapshot_put_while_another_waited_for_the_lock_is_compared_with(
 def test_an_update_changes_what_was_put_while_it_waited(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """run-log RL-73: files.replace."""
     log.states.put(_state(1))
-    happened = before(monkeypatch, locks, "acquire", lambda: log.states.put(_state(5)))
+    happened = before(monkeypatch, storage, "acquire", lambda: log.states.put(_state(5)))
     changed = log.states.update(SESSION, lambda stored: stored.model_copy(update={"meta": {"seen": stored.invoke_seq}}))
     assert happened
     assert (changed.invoke_seq, changed.meta) == (5, {"seen": 5})
@@ -104,7 +104,7 @@ def test_a_damaged_snapshot_that_was_mended_meanwhile_is_not_set_aside(
     path = log.root / "sessions" / "state" / f"{SESSION}.json"
     whole = path.read_bytes()
     path.write_bytes(b"{")
-    happened = before(monkeypatch, locks, "acquire", lambda: path.write_bytes(whole))
+    happened = before(monkeypatch, storage, "acquire", lambda: path.write_bytes(whole))
     log.states.put(_state(2), force=True)
     assert happened
     assert files_below(path.parent) == [path.name]
@@ -116,37 +116,40 @@ def test_a_lock_file_that_was_removed_before_it_was_locked_is_no_lock(
     """run-log RL-22: locks.acquire looks whether the path still names the file."""
     path = log.root / "one.lock"
     happened = before(monkeypatch, fcntl, "flock", path.unlink)
-    with locks.acquire(path, 1):
+    with storage.acquire(path, 1):
         assert happened
         assert path.exists()
-        assert locks.try_acquire(path) is None
+        assert storage.try_acquire(path) is None
     assert not path.exists()
 
 
 def test_releasing_removes_no_lock_file_of_anothers(log: RunLog) -> None:
     """run-log RL-22: LockFile.release."""
     path = log.root / "one.lock"
-    mine = locks.acquire(path, 1)
+    mine = storage.acquire(path, 1)
     path.unlink()
-    with locks.acquire(path, 1):
+    with storage.acquire(path, 1):
         mine.release()
         mine.release()  # does nothing
-        assert locks.liveness(path) == "held"
+        assert storage.liveness(path) == "held"
 
 
 def test_a_run_whose_header_another_is_about_to_write_is_not_started(
     log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """run-log RL-22."""
-    monkeypatch.setattr(locks, "_LOOKING", 0)
-    with locks.acquire(log.root / "sessions" / ".locks" / RUN, 1), pytest.raises(AlreadyExists, match="being written"):
+    monkeypatch.setattr(storage, "_LOOKING", 0)
+    with (
+        storage.acquire(log.root / "sessions" / ".locks" / RUN, 1),
+        pytest.raises(AlreadyExists, match="being written"),
+    ):
         start(log)
     assert files_below(log.root) == []
 
 
 def test_a_forked_child_keeps_no_lock_of_its_parents(log: RunLog) -> None:
     """run-log RL-22: LockFile.after_fork; a worker that lives on would keep the run locked when its parent is gone."""
-    lock = locks.acquire(log.root / "one.lock", 1)
+    lock = storage.acquire(log.root / "one.lock", 1)
     held = lock._descriptor
     lock.after_fork()
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -161,7 +164,7 @@ def test_a_run_reopened_after_another_wrote_counts_on(log: RunLog, monkeypatch: 
         with log.runs.reopen(RUN) as other:
             other.event({"type": "text"})
 
-    happened = before(monkeypatch, locks, "try_acquire", write)
+    happened = before(monkeypatch, storage, "try_acquire", write)
     with log.runs.reopen(RUN) as writer:
         assert writer.event({"type": "text"}) == 1
     assert happened
@@ -181,7 +184,7 @@ def _late(log: RunLog, ts: datetime) -> None:
 def test_a_record_that_came_late_before_the_lock_is_packed_too(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """run-log RL-82: Upkeep._pack reads under the run's lock."""
     _ended(log)
-    happened = before(monkeypatch, locks, "try_acquire", lambda: _late(log, NOW))
+    happened = before(monkeypatch, storage, "try_acquire", lambda: _late(log, NOW))
     assert log.runs.pack(RUN)
     assert happened
     assert kinds(read(log)[0])[-2:] == ["run.end", "tool.output"]
@@ -190,7 +193,7 @@ def test_a_record_that_came_late_before_the_lock_is_packed_too(log: RunLog, monk
 def test_a_run_that_another_packed_meanwhile_is_not_packed_again(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """run-log RL-82: Upkeep._pack."""
     _ended(log)
-    happened = before(monkeypatch, locks, "try_acquire", lambda: log.runs.pack(RUN))
+    happened = before(monkeypatch, storage, "try_acquire", lambda: log.runs.pack(RUN))
     assert not log.runs.pack(RUN)
     assert happened
     assert kinds(read(log)[0])[-1] == "run.end"
@@ -200,7 +203,7 @@ def test_a_run_to_which_a_record_came_late_is_not_removed(log: RunLog, monkeypat
     """run-log RL-82: Upkeep.remove looks again under the run's lock."""
     _ended(log)
     limit = NOW + timedelta(seconds=1)
-    happened = before(monkeypatch, locks, "try_acquire", lambda: _late(log, limit))
+    happened = before(monkeypatch, storage, "try_acquire", lambda: _late(log, limit))
     done = log.runs.prune(ended_before=limit, dry_run=False)
     assert happened
     assert (done.run_ids, done.skipped) == ((), 1)
@@ -295,7 +298,7 @@ def test_a_snapshot_is_left_alone_while_another_holds_its_lock(tmp_path: Path, n
         "update": lambda: log.states.update(SESSION, lambda _: _state(2)),
         "clear": lambda: log.states.clear(SESSION),
     }
-    with locks.acquire(log.root / "sessions" / "state" / ".locks" / SESSION, 1), pytest.raises(BackendBusy):
+    with storage.acquire(log.root / "sessions" / "state" / ".locks" / SESSION, 1), pytest.raises(BackendBusy):
         calls[name]()
     assert log.states.get(SESSION).invoke_seq == 1
 

@@ -12,7 +12,7 @@ from support.run_log.killed import STEPS, ended, forked, killed_at
 from support.run_log.logs import RUN, SESSION, files_below, id_of, kinds, read, run_log, start
 
 from lastlight_state.errors import AlreadyExists, LostRace
-from lastlight_state.run_log import RunLog, SessionState
+from lastlight_state.files.run_log import RunLog, SessionState
 
 
 def test_what_a_killed_writer_was_told_is_there_and_its_run_is_free(log: RunLog) -> None:

@@ -25,7 +25,7 @@ from support.run_log.logs import (
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NewerSchema, NotFound
-from lastlight_state.run_log import RunLog, RunReading
+from lastlight_state.files.run_log import RunLog, RunReading
 
 
 def accounted(reading: RunReading) -> list[str]:

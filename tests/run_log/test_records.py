@@ -24,9 +24,9 @@ from support.run_log.logs import (
     start,
 )
 
-from lastlight_state.db.records import DamagedRow
+from lastlight_state.db.rows.records import DamagedRow
 from lastlight_state.errors import InvalidValue, ReservedName
-from lastlight_state.run_log import (
+from lastlight_state.files.run_log import (
     AgentEvent,
     CustomRecord,
     LlmInput,

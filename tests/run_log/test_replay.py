@@ -26,7 +26,7 @@ from support.run_log.logs import (
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue, NotFound
-from lastlight_state.run_log import RunLog
+from lastlight_state.files.run_log import RunLog
 
 
 def test_prompts_are_given_exactly_as_they_were_sent(log: RunLog) -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.run_log.logs import NOW, OTHER_RUN, SESSION, files_below, lines_of, start
 
 from lastlight_state.errors import InvalidValue, NewerSchema
-from lastlight_state.run_log import RunLog, Runtime, SessionState, normalise, prepare_resume, without_marks
+from lastlight_state.files.run_log import RunLog, Runtime, SessionState, normalise, prepare_resume, without_marks
 
 SYSTEM = {"role": "system", "content": "old"}
 USER = {"role": "user", "content": "hi", "later": [1]}

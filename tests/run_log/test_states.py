@@ -29,7 +29,7 @@ from support.run_log.logs import (
     run_log,
 )
 
-from lastlight_state.db import pages
+from lastlight_state.db.lists import pages
 from lastlight_state.errors import (
     BackendUnavailable,
     CorruptData,
@@ -40,8 +40,8 @@ from lastlight_state.errors import (
     StaleVersion,
     UnsafePath,
 )
-from lastlight_state.run_log import RunLog, SessionState
-from lastlight_state.run_log.states import files, reconstruction
+from lastlight_state.files.run_log import RunLog, SessionState, states
+from lastlight_state.files.run_log.states import files
 from lastlight_state.testing.clock import FrozenClock
 
 USER = {"role": "user", "content": "hi"}
@@ -443,7 +443,7 @@ def test_a_run_that_is_removed_while_it_is_looked_through_is_passed_over(
     put(log, [head(session_id=SESSION), request(3, "older")])
     newest = head(id_of(9), session_id=SESSION, started_at="2026-02-04T00:00:00Z")
     path = put(log, [newest, request(1, "newer") | {"run_id": id_of(9)}], id_of(9), "2026/02/04")
-    assert before(monkeypatch, reconstruction, "RunReading", path.unlink) == []
+    assert before(monkeypatch, states, "RunReading", path.unlink) == []
     found = log.states.reconstruct(SESSION)
     assert found is not None
     assert (found.run_id, path.exists()) == (RUN, False)

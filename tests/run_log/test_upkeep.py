@@ -34,8 +34,8 @@ from support.run_log.logs import (
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, NotFound
-from lastlight_state.jsonl import places
-from lastlight_state.run_log import RunLog, packed
+from lastlight_state.files.jsonl import files as jsonl_files
+from lastlight_state.files.run_log import RunLog, storage
 
 WHOLE = [
     head(session_id=SESSION),
@@ -191,7 +191,7 @@ def test_what_does_not_read_back_is_not_packed(log: RunLog, monkeypatch: pytest.
     """run-log RL-82: a disk that lies costs nothing."""
     plain = _ended(log)
     data = plain.read_bytes()
-    monkeypatch.setattr(packed, "is_same", lambda *_: False)
+    monkeypatch.setattr(storage, "is_same", lambda *_: False)
     with pytest.raises(BackendUnavailable, match="does not read back"):
         log.runs.pack(RUN)
     assert files_below(log.root) == [f"sessions/2026/02/03/{RUN}.jsonl"]
@@ -237,7 +237,7 @@ def test_the_directory_of_what_is_packed_or_removed_is_brought_to_disk(
     """run-log RL-82: a packed log before the plain one goes, and what is gone stays gone."""
     for number in range(2):
         _ended(log, id_of(number))
-    synced = counted(monkeypatch, places, "sync")
+    synced = counted(monkeypatch, jsonl_files, "sync")
     log.runs.pack(id_of(0))
     assert len(synced) == 2
     assert log.runs.prune(ended_before=LATER, dry_run=False).skipped == 0

@@ -51,10 +51,10 @@ from lastlight_state.errors import (
     StoreClosed,
     UnsafePath,
 )
-from lastlight_state.jsonl.writer import SyncWord
-from lastlight_state.run_log import RunHeader, RunLog, RunWriter, UnknownRecord, record_of
-from lastlight_state.run_log.runs import Writing
-from lastlight_state.run_log.words import OnError
+from lastlight_state.files.jsonl.writer import SyncWord
+from lastlight_state.files.run_log import RunHeader, RunLog, RunWriter, UnknownRecord, record_of
+from lastlight_state.files.run_log.paths import OnError
+from lastlight_state.files.run_log.runs import Writing
 
 UUID7 = "01890a5d-ac96-774b-bcce-b302099a8057"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lastlight_state.errors import BackendBusy, CorruptData, LostRace, MisuseError, StateError
-from lastlight_state.schedules.claiming import claimed
+from lastlight_state.schedules.checks import claimed
 
 DAMAGED = CorruptData("cron_schedules", "d", "payload")
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lastlight_state import Settings, StateStore
-from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.waiting import Retry
 from lastlight_state.testing import Database
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import psycopg
 
-from lastlight_state.testing.binaries import in_wheels, installed
-from lastlight_state.testing.server import LocalServer
+from lastlight_state.testing.server import LocalServer, in_wheels, installed
 
 #: A commit is acknowledged when the standby shows it.
 SYNCHRONOUS = ("synchronous_standby_names=*", "synchronous_commit=remote_apply", "fsync=off")

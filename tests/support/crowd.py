@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lastlight_state import StateStore
-from lastlight_state.backends.line import Line
+from lastlight_state.backends.fifo import Line
 from lastlight_state.backends.sqlite import sharing
 
 

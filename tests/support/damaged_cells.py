@@ -15,8 +15,8 @@ from support.guards import without_guards
 from support.shown import bundles, lists, looks
 
 from lastlight_state import StateStore
-from lastlight_state.db import columns
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema import columns
 from lastlight_state.errors import CorruptData, NotFound
 from lastlight_state.testing import Database
 

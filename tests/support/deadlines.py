@@ -20,7 +20,7 @@ from support.hostile_rows import KNOWN
 from lastlight_state import Settings, StateStore
 from lastlight_state.db.repository import Repository
 from lastlight_state.errors import StateError
-from lastlight_state.mailbox import Mailboxes
+from lastlight_state.files.mailbox import Mailboxes
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lastlight_state.db.guards import Guard
-from lastlight_state.db.reactions import EVENTS, DerivedRow, Reaction
+from lastlight_state.db.schema.guards import EVENTS, DerivedRow, Guard, Reaction
 from lastlight_state.migrations.metadata import DERIVED_ROWS
 from lastlight_state.testing import Database
 

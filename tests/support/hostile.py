@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from lastlight_state.db.repository import Repository
 from lastlight_state.errors import StateError
-from lastlight_state.mailbox import Mailboxes
+from lastlight_state.files.mailbox import Mailboxes
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.store import StateStore
 

@@ -12,8 +12,8 @@ from support.maintenance.node_databases import made, put
 from lastlight_state.codec import load_line
 from lastlight_state.conversations import NewSession
 from lastlight_state.errors import InvalidValue, NotFound
+from lastlight_state.files.mailbox import Mailboxes, When
 from lastlight_state.journal import SandboxChanges
-from lastlight_state.mailbox import Mailboxes, When
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.schedules import CronSpec
 from lastlight_state.store import StateStore

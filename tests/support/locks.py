@@ -16,8 +16,8 @@ from typing import Any
 from sqlalchemy.dialects import postgresql
 
 import lastlight_state
-from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.statements import Family, Statement
+from lastlight_state.db.lists.filters import Filtered
+from lastlight_state.db.rows.statements import Family, Statement
 
 PAGE = Path(__file__).parents[1] / "fixtures" / "locks.txt"
 _LOCK = re.compile(r"FOR (?:NO KEY )?(?:UPDATE|SHARE|KEY SHARE)(?: OF \w+)?(?: SKIP LOCKED| NOWAIT)?")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.testing.binaries import Binaries, in_wheels, installed
+from lastlight_state.testing.server import Binaries, in_wheels, installed
 
 #: Where ``make cluster`` puts Patroni, and says so.
 PLACE = "LASTLIGHT_TEST_PATRONI"

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.testing.binaries import in_wheels, installed
-from lastlight_state.testing.server import LocalServer
+from lastlight_state.testing.server import LocalServer, in_wheels, installed
 
 FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
 

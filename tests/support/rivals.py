@@ -14,7 +14,7 @@ import pytest
 from support.workflows.steps import Raw, wait_until_blocked
 
 from lastlight_state import Settings, StateStore
-from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.waiting import Retry
 from lastlight_state.errors import BackendBusy, Conflict
 from lastlight_state.testing import Database, racing
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 
 from lastlight_state import StateStore
-from lastlight_state.db import columns
+from lastlight_state.db.schema import columns
 
 SCRATCH = sa.MetaData()
 THINGS = sa.Table(

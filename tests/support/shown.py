@@ -9,7 +9,7 @@ from typing import Any
 
 from support.filled_store import EARLY, LATE, REPORTS, ROWS
 
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
 from lastlight_state.maintenance.timeline import Timeline
 from lastlight_state.outputs import CacheKey
 from lastlight_state.workflows import NodeRef

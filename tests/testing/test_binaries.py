@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from lastlight_state.testing import binaries
-from lastlight_state.testing.binaries import Binaries, in_wheels, installed
+from lastlight_state.testing import server
+from lastlight_state.testing.server import Binaries, in_wheels, installed
 
 
 def program(path: Path, text: str) -> Path:
@@ -30,14 +30,14 @@ def test_the_newest_of_the_usual_places_comes_first(tmp_path: Path, monkeypatch:
     for version in ("9", "18", "15"):
         server_in(tmp_path / version / "bin")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(binaries, "USUAL_PLACES", (f"{tmp_path}/*/bin",))
+    monkeypatch.setattr(server, "USUAL_PLACES", (f"{tmp_path}/*/bin",))
     assert [found.folder.parent.name for found in installed()] == ["18", "15", "9"]
 
 
 def test_a_server_without_initdb_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "postgres", "true")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(binaries, "USUAL_PLACES", ())
+    monkeypatch.setattr(server, "USUAL_PLACES", ())
     assert installed() == []
 
 
@@ -47,7 +47,7 @@ def test_a_wheel_is_found_with_the_directory_that_may_be_copied(
     package = tmp_path / "some_wheel"
     server_in(package / "pginstall18" / "bin")
     (package / "__init__.py").write_text("raise AssertionError('finding must not import')")
-    monkeypatch.setattr(binaries, "WHEEL", "some_wheel")
+    monkeypatch.setattr(server, "WHEEL", "some_wheel")
     monkeypatch.syspath_prepend(tmp_path)
     assert in_wheels() == [Binaries(package / "pginstall18" / "bin", package)]
 

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from lastlight_state.errors import BackendUnavailable, InvalidValue, MisuseError
-from lastlight_state.testing import binaries
+from lastlight_state.testing import server as testing_server
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 
 
@@ -34,8 +34,8 @@ def force(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def without_binaries(force: pytest.MonkeyPatch, folder: Path) -> None:
     force.setenv("PATH", str(folder))
-    force.setattr(binaries, "USUAL_PLACES", ())
-    force.setattr(binaries, "WHEEL", "not_installed_anywhere")
+    force.setattr(testing_server, "USUAL_PLACES", ())
+    force.setattr(testing_server, "WHEEL", "not_installed_anywhere")
 
 
 def nowhere(folder: Path) -> str:
@@ -69,7 +69,7 @@ def test_an_unknown_way_is_refused_with_the_known_ones(force: pytest.MonkeyPatch
 
 
 def test_the_server_of_a_folder_is_started(force: pytest.MonkeyPatch) -> None:
-    [*_, oldest] = [*binaries.installed(), *binaries.in_wheels()]
+    [*_, oldest] = [*testing_server.installed(), *testing_server.in_wheels()]
     force.setenv("LASTLIGHT_TEST_POSTGRES", str(oldest.folder))
     with ThrowawayPostgres.start() as server, connect(server.url) as connection:
         assert connection.execute("SELECT current_setting('server_version')").fetchone()

@@ -15,9 +15,8 @@ import pytest
 
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing import server
-from lastlight_state.testing.binaries import OLDEST, Binaries, in_wheels, installed
 from lastlight_state.testing.postgres import connect
-from lastlight_state.testing.server import LocalServer
+from lastlight_state.testing.server import OLDEST, Binaries, LocalServer, in_wheels, installed
 
 FOUND = [*installed(), *in_wheels()]
 
@@ -25,7 +24,7 @@ OWNER = """
 import sys
 from pathlib import Path
 from lastlight_state.testing import server
-from lastlight_state.testing.binaries import Binaries
+from lastlight_state.testing.server import Binaries
 
 place, folder, package = sys.argv[1:4]
 server.PLACES = (place,)

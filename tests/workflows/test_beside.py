@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lastlight_state import StateStore
-from lastlight_state.db.listing import Listing
+from lastlight_state.db.lists.listing import Listing
 from lastlight_state.workflows.approvals import statements as approvals
 from lastlight_state.workflows.executions import lists as executions
 from lastlight_state.workflows.lookups import statements as lookups

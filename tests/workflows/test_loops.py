@@ -14,7 +14,7 @@ from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, NotFound, 
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Loop
-from lastlight_state.workflows.executions.outputs import FIND_CARRIED
+from lastlight_state.workflows.executions.lists import FIND_CARRIED
 
 
 def stands(loop: Loop | None) -> tuple[int, bool] | None:

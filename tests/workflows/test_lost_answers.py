@@ -9,7 +9,7 @@ from support.answers import dropped_answers
 from support.workflows.repeats import REPEATS, Repeat
 
 from lastlight_state import StateStore
-from lastlight_state.backends.retry import Retry
+from lastlight_state.backends.waiting import Retry
 from lastlight_state.testing import Database
 
 

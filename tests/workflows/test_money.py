@@ -11,8 +11,16 @@ from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
-from lastlight_state.workflows.money import MILLION, MOST_MIRRORED, Cost, cost_of, dollars_of, mirrored, stored_cost
-from lastlight_state.workflows.words import MOST_REPORTED
+from lastlight_state.workflows.words import (
+    MILLION,
+    MOST_MIRRORED,
+    MOST_REPORTED,
+    Cost,
+    cost_of,
+    dollars_of,
+    mirrored,
+    stored_cost,
+)
 
 
 @pytest.mark.parametrize(

@@ -24,21 +24,30 @@ from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.hosted import lock_number
-from lastlight_state.backends.postgres import questions
-from lastlight_state.backends.postgres.awaited import of_caller
-from lastlight_state.backends.postgres.catalogue import catalogue_of, shape_of
-from lastlight_state.backends.postgres.connections import borrow, checked_out, give_back, maker, misfit, reads_only
-from lastlight_state.backends.postgres.copying import copy_rows
-from lastlight_state.backends.postgres.errors import UNDEFINED, standby_met, translate
-from lastlight_state.backends.postgres.examining import examined, vacuumed
-from lastlight_state.backends.postgres.measures import measured
-from lastlight_state.backends.postgres.moving import Moving
-from lastlight_state.backends.postgres.named_locks import BEGIN_WRITE, PostgresLocks
-from lastlight_state.backends.postgres.originals import PostgresOriginal
+from lastlight_state.backends.postgres import examining
+from lastlight_state.backends.postgres.bulk import Moving, copy_rows
+from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalogue_of, shape_of
+from lastlight_state.backends.postgres.connections import (
+    borrow,
+    checked_out,
+    give_back,
+    maker,
+    misfit,
+    of_caller,
+    reads_only,
+)
+from lastlight_state.backends.postgres.driver import UNDEFINED, fetched, standby_met, translate
+from lastlight_state.backends.postgres.examining import (
+    BEGIN_WRITE,
+    PostgresLocks,
+    examined,
+    framed,
+    grants,
+    measured,
+    vacuumed,
+)
 from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
-from lastlight_state.backends.postgres.reading import fetched
-from lastlight_state.backends.postgres.scripts import framed, grants
-from lastlight_state.backends.sql.quoting import literal, quoted
+from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
@@ -187,7 +196,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        return questions.ask(checkout.driver, sql, params, limit, timeout, plan=plan)
+        return examining.ask(checkout.driver, sql, params, limit, timeout, plan=plan)
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
         try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from math import ceil
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import psycopg
 from psycopg.abc import Loader
@@ -17,12 +17,90 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError, TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool
 
-from lastlight_state import codec, tracing
-from lastlight_state.backends.base import Checkout, Options
-from lastlight_state.backends.heard import hear
-from lastlight_state.backends.postgres.errors import pooler_forgotten, translate
+from lastlight_state import codec, metrics
+from lastlight_state.backends.base import Backend, Checkout, Mode, Options
+from lastlight_state.backends.facts import logged
+from lastlight_state.backends.hosted import hear
+from lastlight_state.backends.postgres.driver import pooler_forgotten, translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
+
+# A caller's asynchronous connection of psycopg, used as the synchronous one is.
+#
+# SQLAlchemy runs synchronous code in a greenlet of the event loop. A connection of its asynchronous engines takes from
+# there what has to be awaited, by ``run_async``.
+
+Run = Callable[[Callable[[Any], Awaitable[Any]]], Any]
+
+
+def of_caller(connection: Connection, backend: Backend) -> Checkout:
+    """Return a checkout on a caller's connection, as it is. The log is told of statements as the backend says."""
+    driver: Any = connection.connection.dbapi_connection
+    if connection.dialect.is_async:
+        driver = AwaitedConnection(driver)
+    checkout = Checkout.of(driver, Mode.WRITE, owner=connection.connection)
+    checkout.is_awaited = connection.dialect.is_async
+    checkout.execute = logged(checkout.execute, backend)
+    return checkout
+
+
+class AwaitedConnection:
+    """The driver's connection below one of SQLAlchemy's."""
+
+    def __init__(self, adapted: Any) -> None:
+        self._run: Run = adapted.run_async
+        self._raw = adapted.driver_connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def execute(self, sql: Any, params: Any = None) -> _Cursor:
+        return _Cursor(self._run, self._run(lambda raw: raw.execute(sql, params)))
+
+    def cursor(self) -> _Cursor:
+        return _Cursor(self._run, self._raw.cursor())
+
+
+class _Cursor:
+    def __init__(self, run: Run, cursor: Any) -> None:
+        self._run = run
+        self._cursor = cursor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def fetchall(self) -> Any:
+        return self._run(lambda _: self._cursor.fetchall())
+
+    def fetchone(self) -> Any:
+        return self._run(lambda _: self._cursor.fetchone())
+
+    def copy(self, sql: Any) -> _Copy:
+        return _Copy(self._run, self._cursor.copy(sql))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(lambda _: self._cursor.close())
+
+
+class _Copy:
+    def __init__(self, run: Run, block: Any) -> None:
+        self._run = run
+        self._block = block
+        self._copy: Any = None
+
+    def write(self, rows: str) -> None:
+        self._run(lambda _: self._copy.write(rows))
+
+    def __enter__(self) -> Self:
+        self._copy = self._run(lambda _: self._block.__aenter__())
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._run(lambda _: self._block.__aexit__(*raised))
+
 
 OLDEST = 140_000
 _READS = "default_transaction_read_only"
@@ -87,7 +165,7 @@ def checked_out(engine: Engine) -> Any:
     """Return a live connection of a caller's engine. Raises `BackendUnavailable` when there is none to be had."""
     while True:
         try:
-            owner = engine.raw_connection() if tracing.waits is None else tracing.timed("pool", engine.raw_connection)
+            owner = engine.raw_connection() if metrics.waits is None else metrics.timed("pool", engine.raw_connection)
         except PoolTimeout as error:
             raise BackendUnavailable("all connections of the pool stayed in use", reason="pool") from error
         except psycopg.Error as error:

@@ -2,16 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
+from sqlalchemy.dialects.postgresql.base import PGDialect
 
-from lastlight_state.backends.postgres.errors import translate
+from lastlight_state import metrics
+from lastlight_state.backends.facts import Measures, TableSize
+from lastlight_state.backends.hosted import lock_number
+from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import await_answers
-from lastlight_state.backends.sql.quoting import quoted
-from lastlight_state.errors import BackendUnavailable
+from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.backends.waiting import NamedLocks
+from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction, StateError
+
+# Size and settings of a Postgres database. Works for a role that may only SELECT.
+
+_TABLES = """
+    SELECT c.relname, c.reltuples::bigint, coalesce(
+        (SELECT sum(pg_total_relation_size(p.relid))::bigint FROM pg_partition_tree(c.oid) p),
+        pg_total_relation_size(c.oid))
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND n.nspname = coalesce(%s, current_schema()) AND c.relname = ANY (%s)
+"""
+_SETTINGS = ("default_transaction_isolation", "synchronous_commit", "TimeZone", "max_connections")
+_USED = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+
+
+def measured(driver: Any, schema: str | None, tables: Sequence[str]) -> Measures:
+    """The measures; ``size_bytes`` is that of the whole database, other schemas included."""
+    found = driver.execute(_TABLES, (schema, list(tables))).fetchall()
+    settings = {name: _value(driver, f"SELECT current_setting('{name}')") for name in _SETTINGS}
+    settings["max_connections"] = int(settings["max_connections"])
+    return Measures(
+        version=f"PostgreSQL {_value(driver, 'SHOW server_version')}",
+        size_bytes=_value(driver, "SELECT pg_database_size(current_database())"),
+        tables={name: TableSize(rows if rows >= 0 else None, size) for name, rows, size in found},
+        settings={**settings, "connections_used": _value(driver, _USED)},
+        clock=_value(driver, "SELECT clock_timestamp()"),
+    )
+
+
+def _value(driver: Any, sql: str) -> Any:
+    return driver.execute(sql).fetchone()[0]
+
+
+# Locks that have a name and no row: advisory locks of Postgres, which last as long as a transaction.
+
+BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_LOCK = (
+    "SELECT pg_advisory_xact_lock(hashtextextended("
+    "'lastlight_state:' || coalesce(%s::text, current_schema()::text) || ':' || %s::text, 0))"
+)
+
+
+class PostgresLocks(NamedLocks):
+    """The part of the backend that holds named locks."""
+
+    schema: str | None
+    locks_in_one_trip = psycopg.Pipeline.is_supported()
+
+    def named_lock(self, checkout: Any, name: str) -> None:
+        try:
+            metrics.timed("named", checkout.driver.execute, _LOCK, (self.schema, name))
+        except psycopg.Error as error:
+            raise translate(error) from error
+
+    def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
+        return metrics.timed("named", self._locked, checkout, name, sql, parameters)
+
+    def _locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
+        driver = checkout.driver
+        commits = driver.pgconn.transaction_status == TransactionStatus.IDLE
+        with driver.pipeline():  # each statement of it has a snapshot of its own, so the second sees who held the lock
+            if commits:
+                driver.execute(BEGIN_WRITE)
+            driver.execute(_LOCK, (self.schema, name))
+            cursor = checkout.execute(sql, parameters)
+            if commits:
+                driver.execute("COMMIT")
+        return cursor
+
+
+# A question of a person's own, in SQL: Postgres itself refuses whatever would write.
+#
+# It runs inside a READ ONLY transaction as the query of a cursor, which can only be a SELECT, VALUES or WITH without
+# changes, sent by the protocol that takes one statement. A savepoint takes back what it may have set.
+
+_CURSOR = "lastlight_question"
+#: Of the cursor, so that what is explained is what `ask` runs, and nothing is run: EXPLAIN by itself takes more. Asked
+#: with ``binary``, which is the protocol that takes one statement.
+_PLAN = f"EXPLAIN DECLARE {_CURSOR} CURSOR FOR "
+#: Locks of the session outlive a rollback, and the connection is used again; ours are all of transactions.
+_TAKE_BACK = "ROLLBACK TO SAVEPOINT lastlight_question; SELECT pg_advisory_unlock_all()"
+#: Texts, quoted names, dollar-quoted texts, comments and casts, in which a colon names nothing; then a name; then %.
+_TOKENS = re.compile(
+    r"""
+    (?P<kept> [eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
+            | --[^\n]* | /\*.*?\*/ | :: )
+    | :(?P<name>[A-Za-z_]\w*)
+    | (?P<percent>%)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+#: A write, a change of the transaction's own rights, and a write in a WITH.
+#: A parameter of the protocol's own, such as ``$1``, for which there is no value.
+_UNBOUND = "08P01"
+_READ_ONLY = frozenset({"25006", "25001", "0A000"})
+
+
+def ask(
+    driver: psycopg.Connection[Any], sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
+) -> tuple[list[str], list[Any]]:
+    """The names of the columns, and at most ``limit`` rows as the driver gives them, or of the statement's ``plan``."""
+    text = _TOKENS.sub(_placed, sql)
+    try:
+        driver.execute("SAVEPOINT lastlight_question")
+        try:
+            driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}")
+            await_answers(driver, timeout)
+            with driver.cursor(binary=True) if plan else driver.cursor(_CURSOR) as cursor:
+                cursor.execute(_PLAN + text if plan else text, dict(params))
+                return [column.name for column in cursor.description or ()], cursor.fetchmany(limit)
+        finally:
+            if not driver.closed:
+                driver.execute(_TAKE_BACK)
+    except psycopg.Error as error:
+        raise _refusal(error) from error
+    except UnicodeEncodeError:
+        raise InvalidValue("params", "lone surrogate") from None
+    except ValueError as error:  # of the JSON parser: the server stores larger numbers than it reads
+        raise InvalidValue("value", str(error)) from None
+
+
+def _placed(match: re.Match[str]) -> str:
+    if match["name"]:
+        return f"%({match['name']})s"
+    return match[0].replace("%", "%%")
+
+
+def _refusal(error: psycopg.Error) -> StateError:
+    state = error.sqlstate or ""
+    if state in _READ_ONLY:
+        return ReadOnlyTransaction("a query may only read")
+    if isinstance(error, psycopg.ProgrammingError) and not state:  # a parameter that is not given
+        return InvalidValue("params", str(error))
+    if state == _UNBOUND or (state.startswith(("42", "22")) and state != "42501"):
+        return InvalidValue("sql", str(error).splitlines()[0])
+    return translate(error)
+
+
+# SQL for administrators: an upgrade of a Postgres schema as a script, and the rights of a role.
+
+RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+_preparer = PGDialect(paramstyle="named").identifier_preparer  # type: ignore[no-untyped-call]
+
+
+def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
+    """The statements in one transaction that enters the schema and holds the migration lock."""
+    place = [] if exists else [f"CREATE SCHEMA {quoted(schema)}"]
+    before = [
+        "BEGIN",
+        f"SET LOCAL lock_timeout = {int(lock_timeout * 1000)}",
+        f"SELECT pg_advisory_xact_lock({lock_number(schema, 'migration')})",
+        f"SET LOCAL lock_timeout = {int(min(lock_timeout, ddl_wait) * 1000)}",
+        *place,
+        f"SET LOCAL search_path TO {quoted(schema)}, pg_temp",
+    ]
+    return "".join(f"{statement};\n\n" for statement in before) + f"{body}\n\nCOMMIT;\n"
+
+
+def grants(role: str, database: str, schema: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The statements that give the role these rights on each table, with CONNECT and USAGE to reach them."""
+    to, home = _preparer.quote(role), _preparer.quote(schema)
+    yield f"GRANT CONNECT ON DATABASE {_preparer.quote(database)} TO {to}"
+    yield f"GRANT USAGE ON SCHEMA {home} TO {to}"
+    for right in RIGHTS:
+        tables = [f"{home}.{_preparer.quote(table)}" for table, given in rights.items() if right in given]
+        if tables:
+            yield f"GRANT {right} ON\n    " + ",\n    ".join(tables) + f"\n    TO {to}"
+
 
 _INVALID = """
     SELECT 'index ' || c.relname || ' is not valid: drop and make it again'

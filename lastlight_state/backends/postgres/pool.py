@@ -17,10 +17,10 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from lastlight_state import tracing
+from lastlight_state import metrics
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.line import Line
-from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.backends.fifo import Line
+from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.errors import BackendUnavailable
 
 RECYCLE_SECONDS = 1800
@@ -109,10 +109,10 @@ class Pool:
         if self._lent:
             self._close_the_gone()
         try:
-            if tracing.waits is None:
+            if metrics.waits is None:
                 self._enter(checkout)
             else:
-                tracing.timed("pool", self._enter, checkout)
+                metrics.timed("pool", self._enter, checkout)
             pooled = self._idle(checkout) or self._open(checkout)
             await_answers(pooled.driver, self._statement_seconds)
             checkout.lend(pooled.driver, owner=pooled)

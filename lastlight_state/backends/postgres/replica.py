@@ -15,10 +15,10 @@ from typing import Any
 import psycopg
 from sqlalchemy.engine import URL
 
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.postgres import PostgresBackend
-from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.errors import BackendUnavailable
 
 #: The ``reason`` of a `BackendUnavailable` for a replica that does not show enough.
@@ -71,7 +71,7 @@ class ReplicaBackend(PostgresBackend):
             if time.monotonic() >= end:
                 self.required.doubt()
                 raise BackendUnavailable("the replica is too far behind the primary", reason=BEHIND)
-            patience.pause(pause)
+            waiting.pause(pause)
             pause = min(2 * pause, _LAST_PAUSE)
 
 

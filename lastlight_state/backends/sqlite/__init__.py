@@ -19,27 +19,23 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool, StaticPool
 
-from lastlight_state import tracing
-from lastlight_state.backends import patience, urls
+from lastlight_state import metrics
+from lastlight_state.backends import urls, waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
-from lastlight_state.backends.sqlite import door, files, forms, hosts, questions, sharing
-from lastlight_state.backends.sqlite.catalogue import catalogue_of
+from lastlight_state.backends.sqlite import door, examining, files, hosts, originals, sharing
+from lastlight_state.backends.sqlite.bulk import Moving, insert_rows
+from lastlight_state.backends.sqlite.catalogue import catalogue_of, shape_of
 from lastlight_state.backends.sqlite.connections import (
     Connections,
     EngineConnections,
     SharedConnection,
 )
-from lastlight_state.backends.sqlite.errors import translate
-from lastlight_state.backends.sqlite.examining import checkpointed, examined, rebuilt
+from lastlight_state.backends.sqlite.driver import fetched, translate
+from lastlight_state.backends.sqlite.examining import checkpointed, examined, measured, rebuilt
 from lastlight_state.backends.sqlite.file_connections import FileConnections
-from lastlight_state.backends.sqlite.inserting import insert_rows
-from lastlight_state.backends.sqlite.measures import measured
-from lastlight_state.backends.sqlite.moving import Moving
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import busy_timeout, permit_writes, piece, refuse_writes, tried_again
-from lastlight_state.backends.sqlite.reading import fetched
-from lastlight_state.backends.sqlite.shape import shape_of
 from lastlight_state.errors import BackendError, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.unwinding import block
 
@@ -106,9 +102,9 @@ class SqliteBackend(Moving, Backend):
         if mode.writes and self.options.read_only:
             raise ReadOnlyTransaction("the store is open for reading only")
         checkout = checkout or Checkout(mode, self)
-        if tracing.waits is None or not mode.writes:
+        if metrics.waits is None or not mode.writes:
             return self._acquired(mode, checkout)
-        return tracing.timed("file", self._acquired, mode, checkout)
+        return metrics.timed("file", self._acquired, mode, checkout)
 
     def _acquired(self, mode: Mode, checkout: Checkout) -> Checkout:
         try:
@@ -180,7 +176,7 @@ class SqliteBackend(Moving, Backend):
             raise translate(error) from error
         try:
             return tried_again(
-                run, error, patience.until(self.lock_seconds - piece(self.options, writes=checkout.mode.writes))
+                run, error, waiting.until(self.lock_seconds - piece(self.options, writes=checkout.mode.writes))
             )
         except sqlite3.Error as last:
             raise translate(last) from last
@@ -196,7 +192,7 @@ class SqliteBackend(Moving, Backend):
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        return self._patiently(checkout, lambda: questions.ask(checkout.driver, sql, params, limit, timeout, plan=plan))
+        return self._patiently(checkout, lambda: examining.ask(checkout.driver, sql, params, limit, timeout, plan=plan))
 
     fetched = staticmethod(fetched)
 
@@ -280,10 +276,10 @@ class SqliteBackend(Moving, Backend):
         self._patiently(checkout, lambda: rebuilt(checkout.driver, self.files))
 
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
-        return forms.malformed(column, form)
+        return originals.malformed(column, form)
 
     def newest(self, table: Table) -> ColumnElement[Any]:
-        return forms.newest(table)
+        return originals.newest(table)
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         mode = self._connections.journal_mode

@@ -2,10 +2,105 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from lastlight_state.backends.facts import Catalogue, Entry, squeezed
+
+# The shape of a SQLite schema: columns, keys and indexes, however the statements that made them are spelt.
+#
+# SQLite keeps the text of every statement, with its comments, quotes and letters. Files that another program has made
+# say the same in other words, so their tables are compared by what SQLite itself says about them.
+
+_TOKEN = re.compile(
+    r"""(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|`(?P<ticked>[^`]*)`"""
+    r"|\[(?P<bracketed>[^\]]*)\]|(?P<word>\d+\.\d+|\w+)|(?P<sign><>|[<>!=]=|\|\||->>?|[^\s\w])",
+    re.DOTALL,
+)
+#: Words of a table's statement that change what it takes and that SQLite's own functions do not tell.
+_WORDS = frozenset("autoincrement check collate conflict generated strict without".split())
+
+_TABLES = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite#_%' ESCAPE '#'"
+_SHAPE_COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid'
+_KEY = "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk"
+_INDEXES = "SELECT name, origin FROM pragma_index_list(?)"
+_INDEX_COLUMNS = "SELECT name FROM pragma_index_info(?) ORDER BY name"
+_SQL = "SELECT sql FROM sqlite_master WHERE name = ?"
+_REFERENCES = (
+    'SELECT group_concat("from", \', \'), "table", group_concat("to", \', \'), on_update, on_delete '
+    "FROM pragma_foreign_key_list(?) GROUP BY id"
+)
+_TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+
+
+def shape_of(driver: Any) -> Catalogue:
+    """The columns, keys, constraints, indexes and triggers of the main database. An index's text is its statement."""
+    found: dict[Entry, str] = {}
+    for table, sql in driver.execute(_TABLES).fetchall():
+        found["table", table, ""] = " ".join(sorted(_WORDS.intersection(_tokens(sql))))
+        found["key", table, ""] = ", ".join(_names(driver, _KEY, table))
+        found.update(_columns(driver, table))
+        found.update(_indexes(driver, table))
+        found.update(_references(driver, table))
+        for name, body in driver.execute(_TRIGGERS, (table,)).fetchall():
+            found["trigger", table, name] = normal(body)
+    return found
+
+
+def normal(sql: str) -> str:
+    """The statement without comments, with names and keywords in small letters and single blanks."""
+    return " ".join(_tokens(sql))
+
+
+def _tokens(sql: str) -> Iterator[str]:
+    for found in _TOKEN.finditer(sql):
+        kind = found.lastgroup
+        if kind == "comment":
+            continue
+        text = found[kind] if kind else ""
+        if kind in ("quoted", "ticked", "bracketed") and not re.fullmatch(r"\w+", text):
+            yield f'"{text}"'
+        elif kind == "text" or text.lower() != "asc":
+            yield text if kind == "text" else text.lower()
+
+
+def _columns(driver: Any, table: str) -> Iterator[tuple[Entry, str]]:
+    for name, kind, needed, default, key, hidden in driver.execute(_SHAPE_COLUMNS, (table,)).fetchall():
+        parts = [str(kind).upper()]
+        if needed or key:  # a key that may be NULL is an oversight that the original shares with SQLite itself
+            parts.append("NOT NULL")
+        if default is not None:
+            parts.append(f"DEFAULT {_default(default)}")
+        if hidden:
+            parts.append("GENERATED")
+        yield ("column", table, name), " ".join(parts)
+
+
+def _default(text: str) -> str:
+    plain = normal(text)
+    return {"true": "1", "false": "0"}.get(plain, plain)
+
+
+def _indexes(driver: Any, table: str) -> Iterator[tuple[Entry, str]]:
+    for name, origin in driver.execute(_INDEXES, (table,)).fetchall():
+        if origin == "u":
+            over = ", ".join(_names(driver, _INDEX_COLUMNS, name))
+            yield ("constraint", table, f"unique ({over})"), f"UNIQUE ({over})"
+        elif origin == "c":
+            yield ("index", table, name), normal(driver.execute(_SQL, (name,)).fetchone()[0])
+
+
+def _references(driver: Any, table: str) -> Iterator[tuple[Entry, str]]:
+    for columns, parent, keys, on_update, on_delete in driver.execute(_REFERENCES, (table,)).fetchall():
+        named = keys or ", ".join(_names(driver, _KEY, parent))
+        rule = f"REFERENCES {parent} ({named}) ON UPDATE {on_update} ON DELETE {on_delete}"
+        yield ("constraint", table, f"foreign key ({columns})"), rule
+
+
+def _names(driver: Any, query: str, of: str) -> list[str]:
+    return [str(name) for (name,) in driver.execute(query, (of,)).fetchall()]
+
 
 _OBJECTS = (
     "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite#_%' ESCAPE '#'"

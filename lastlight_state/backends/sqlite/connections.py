@@ -16,8 +16,8 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.heard import hear
-from lastlight_state.backends.line import Line
+from lastlight_state.backends.fifo import Line
+from lastlight_state.backends.hosted import hear
 from lastlight_state.backends.sqlite import files, hosts, sharing
 from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
 from lastlight_state.errors import BackendBusy, BackendUnavailable

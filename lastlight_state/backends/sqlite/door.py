@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
@@ -101,7 +101,7 @@ def opened(
             return set_up(connection)
         connection.close()
         if not reused:  # somebody has replaced it
-            patience.pause(_PAUSE_SECONDS)
+            waiting.pause(_PAUSE_SECONDS)
     raise BackendBusy("the file was replaced each time that it was opened", final=True, reason="replaced")
 
 
@@ -187,7 +187,7 @@ def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _AN
         return
     for kind, most in _LIMITS.items():
         connection.setlimit(kind, most)
-    connection.set_progress_handler(Clock(patience.until(seconds), size), _STEPS)
+    connection.set_progress_handler(Clock(waiting.until(seconds), size), _STEPS)
 
 
 def refuse_forbidden(connection: sqlite3.Connection) -> None:

@@ -3,10 +3,141 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.errors import Conflict
+from lastlight_state.backends.facts import Measures, TableSize
+from lastlight_state.backends.sqlite.driver import is_locked, translate
+from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, ReadOnlyTransaction
+
+# Size and settings of a SQLite database.
+
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_SYNCHRONOUS = ("off", "normal", "full", "extra")
+
+
+def measured(driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None) -> Measures:
+    """The measures, read on this connection: its settings are those of the connection, except the journal mode.
+
+    ``journal_mode`` is given where the connection does not know it.
+    """
+    page = _pragma(driver, "page_size")
+    free = _pragma(driver, "freelist_count")
+    present = {row[0] for row in driver.execute(_TABLES).fetchall()}
+    return Measures(
+        version=f"SQLite {sqlite3.sqlite_version}",
+        size_bytes=page * _pragma(driver, "page_count"),
+        tables={table: TableSize() for table in tables if table in present},
+        settings={
+            "journal_mode": journal_mode or _pragma(driver, "journal_mode"),
+            "wal_autocheckpoint": _pragma(driver, "wal_autocheckpoint"),
+            "busy_timeout": _pragma(driver, "busy_timeout"),
+            "synchronous": _SYNCHRONOUS[_pragma(driver, "synchronous")],
+            "foreign_keys": bool(_pragma(driver, "foreign_keys")),
+        },
+        wal_bytes=_wal_bytes(files),
+        free_pages=free,
+        free_bytes=free * page,
+    )
+
+
+def _pragma(driver: Any, name: str) -> Any:
+    return driver.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _wal_bytes(files: Sequence[Path]) -> int:
+    try:
+        return files[1].stat().st_size if files else 0
+    except FileNotFoundError:
+        return 0
+
+
+# A question of a person's own, in SQL: SQLite itself refuses whatever would write or reach beyond the database.
+#
+# ``query_only`` is not enough: ATTACH creates a file under it, and a PRAGMA turns it off. So an authorizer admits
+# reading, and nothing else.
+
+_READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+_PRAGMAS_OF_A_NAME = frozenset(
+    {"table_info", "table_xinfo", "index_list", "index_info", "index_xinfo", "foreign_key_list"}
+)
+_PRAGMAS = frozenset(
+    {
+        "table_list",
+        "database_list",
+        "user_version",
+        "page_count",
+        "page_size",
+        "freelist_count",
+        "journal_mode",
+        "encoding",
+    }
+)
+#: What takes long within one step of the virtual machine, where no clock stops it: bytes of one value, characters of a
+#: pattern that is compared by trial.
+_LIMITS = {sqlite3.SQLITE_LIMIT_LENGTH: 64 * 1024 * 1024, sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100}
+_LOADING = frozenset({"load_extension", "writefile", "edit"})
+_PLAN = "EXPLAIN QUERY PLAN "
+#: Steps of the virtual machine between two looks at the clock.
+_STEPS = 10_000
+
+
+def ask(
+    driver: sqlite3.Connection, sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
+) -> tuple[list[str], list[Any]]:
+    """The names of the columns, and at most ``limit`` rows as SQLite holds them, or of the statement's ``plan``."""
+    ends = time.monotonic() + timeout
+    denied: list[int] = []
+
+    def permitted(action: int, *names: str | None) -> int:
+        if _permitted(action, names[0], names[1]):
+            return sqlite3.SQLITE_OK
+        denied.append(action)
+        return sqlite3.SQLITE_DENY
+
+    driver.set_authorizer(permitted)
+    driver.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+    usual = {kind: driver.setlimit(kind, most) for kind, most in _LIMITS.items()}
+    try:
+        cursor = driver.execute(_PLAN + sql if plan else sql, params)
+        if cursor.description is None:
+            raise InvalidValue("sql", "must be one statement that returns rows")
+        return [column[0] for column in cursor.description], cursor.fetchmany(limit)
+    except sqlite3.Error as error:
+        if denied:  # asked, because the error's own name differs where the connection had not seen the newest schema
+            raise ReadOnlyTransaction("a query may only read") from error
+        if is_locked(error):
+            raise
+        raise _refusal(error, timeout) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidValue("params", str(error) if isinstance(error, OverflowError) else "lone surrogate") from None
+    finally:
+        for kind, most in usual.items():
+            driver.setlimit(kind, most)
+        driver.set_authorizer(None)
+        driver.set_progress_handler(None, 0)
+
+
+def _permitted(action: int, first: str | None, second: str | None) -> bool:
+    if action == sqlite3.SQLITE_FUNCTION:
+        return (second or "").lower() not in _LOADING
+    if action == sqlite3.SQLITE_PRAGMA:
+        name = (first or "").lower()
+        return name in _PRAGMAS_OF_A_NAME or (name in _PRAGMAS and second is None)
+    return action in _READING
+
+
+def _refusal(error: Exception, timeout: float) -> Exception:
+    name = getattr(error, "sqlite_errorname", None)
+    if name == "SQLITE_INTERRUPT":
+        return BackendUnavailable(f"the query took longer than {timeout:g} s", reason="statement_timeout")
+    if name in (None, "SQLITE_ERROR", "SQLITE_RANGE", "SQLITE_MISMATCH", "SQLITE_TOOBIG"):
+        return InvalidValue("sql", str(error))
+    return translate(error)
+
 
 #: How many problems are told.
 _MOST = 50

@@ -4,19 +4,71 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.sqlite import door, files, forks as sqlite_forks, held
-from lastlight_state.backends.sqlite.abandoned import Abandoned
+from lastlight_state.backends.sqlite import door, files, held
 from lastlight_state.backends.sqlite.connections import Connections, undo
-from lastlight_state.backends.sqlite.glance import Glance
+from lastlight_state.backends.sqlite.held import Abandoned, Glance
 from lastlight_state.backends.sqlite.pragmas import SYNCED, pragmas, set_up
+from lastlight_state.errors import MisuseError
+
+# What a forked child does about its parent's connections to SQLite files.
+#
+# A child inherits SQLite's own notes of which locks the process holds, but not the locks. A new connection of the
+# child to the same file would trust those notes, take no lock, and lose what it commits when the parent closes the
+# file. So before a child connects to such a file, it closes the connections that it inherited; they were idle, hence
+# closing them touches nothing of the parent's. One that was in use at the fork cannot be closed, and the file stays
+# out of reach.
+
+_File: TypeAlias = "tuple[int, int]"
+
+
+@dataclass
+class _Inherited:
+    idle: list[sqlite3.Connection]
+    in_use: list[object]
+
+
+_inherited: dict[_File, list[_Inherited]] = {}
+
+
+def inherit(path: Path, *, idle: Iterable[sqlite3.Connection], in_use: Iterable[object]) -> None:
+    """In a child: note the parent's connections to a file, and keep them from being closed by chance."""
+    found = _identity(path)
+    if found is not None:
+        _inherited.setdefault(found, []).append(_Inherited(list(idle), list(in_use)))
+
+
+def let_go(path: Path) -> None:
+    """Before a connection is opened: close what this process inherited of the file.
+
+    Raises `MisuseError` when the parent was in the middle of a unit on it.
+    """
+    found = _identity(path) if _inherited else None
+    if found is None:
+        return
+    everything = _inherited.get(found, [])
+    if any(inherited.in_use for inherited in everything):  # before anything is closed: SQLite's own locks may be taken
+        raise MisuseError("this process was forked while its parent was using the file: spawn it instead")
+    for inherited in everything:
+        while inherited.idle:
+            inherited.idle.pop().close()
+
+
+def _identity(path: Path) -> _File | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
 
 _C = TypeVar("_C", bound=sqlite3.Connection)
 
@@ -100,7 +152,7 @@ class FileConnections(Connections):
     def forked(self) -> None:
         busy = self._user is not None
         writer = [self._writer] if self._writer is not None else []
-        sqlite_forks.inherit(
+        inherit(
             self._path,
             idle=[*(reader for reader in self._readers if reader not in self._lent), *([] if busy else writer)],
             in_use=[*self._lent, *([self._user, *writer] if busy else [])],
@@ -166,7 +218,7 @@ class FileConnections(Connections):
                 self._close_reader(reader)
 
     def _connect(self, *, writes: bool) -> sqlite3.Connection:
-        sqlite_forks.let_go(self._path)
+        let_go(self._path)
         if self._glance is not None:
             return self._glance.connected()
         access = _READS if self._options.read_only else "mode=rw"

@@ -12,15 +12,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sqlite3
 import stat
 import struct
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
-from lastlight_state.backends import patience
-from lastlight_state.backends.sqlite import door
+from lastlight_state.backends import waiting
+from lastlight_state.backends.sqlite import door, files, private_copies
+from lastlight_state.backends.sqlite.private_copies import PrivateCopy, standing_of
 from lastlight_state.errors import BackendBusy
 
 #: Where SQLite's ``os.h`` puts its locks.
@@ -58,7 +62,7 @@ def opened(path: Path, connect: Callable[[], Connection], seconds: float) -> Con
     ``connect`` opens the file as unchanging. Raises OSError for a link or anything else in the place of the file or its
     journal, `BackendBusy` for one that is locked for so many seconds, and `NotPossible`.
     """
-    end, misses = patience.until(seconds), 0
+    end, misses = waiting.until(seconds), 0
     while True:
         with door.directory(path) as held:
             try:
@@ -72,7 +76,7 @@ def opened(path: Path, connect: Callable[[], Connection], seconds: float) -> Con
                 pause = _PAUSE_SECONDS
         if time.monotonic() + pause > end:
             raise BackendBusy("the database is locked by another writer")
-        patience.pause(pause)
+        waiting.pause(pause)
 
 
 class _Missed(Exception):
@@ -141,3 +145,160 @@ def _set(descriptor: int, kind: int, begin: int, length: int) -> None:
         if error.errno in _IS_TAKEN:
             raise BlockingIOError(error.errno, error.strerror) from error
         raise NotPossible from error
+
+
+# Reading a file whose writer died inside a transaction, without writing the file or its journal.
+#
+# SQLite finds the dead writer's journal and must roll it back before anybody reads. A connection that may only read
+# cannot. So a private copy of the file and its journal is rolled back and checked, and read until the file changes
+# again. Its owner's next write recovers the file itself.
+
+_Connect: TypeAlias = Callable[[Path], sqlite3.Connection]
+_Hold: TypeAlias = "Callable[[], sqlite3.Connection | None]"
+
+
+class Abandoned:
+    """Connects to one file for reading: to the file itself, or to a copy if its writer died.
+
+    ``copied`` is called after a copy was made.
+    """
+
+    def __init__(self, path: Path, copied: Callable[[], object]) -> None:
+        self._path = path
+        self._copied = copied
+        self._copy: PrivateCopy | None = None
+
+    def connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
+        """A connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
+
+        ``hold`` connects to the file, or gives None if its writer died; where that is not possible ``connect`` does.
+        """
+        copy = self._copy
+        if copy is not None and copy.mark == private_copies.mark_of(self._path):
+            return connect(copy.path)
+        found = self._connected(hold, connect)
+        if found is not None:
+            return found
+        self._copy = copy = private_copies.taken(self._path, checked=True)
+        self._copied()
+        return connect(copy.path)
+
+    def _connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection | None:
+        if IS_POSSIBLE:
+            with suppress(NotPossible):
+                return hold()
+        try:
+            return _probed(connect(self._path))
+        except sqlite3.Error as error:
+            if not self._needs_recovery(error):
+                raise
+        return None
+
+    def _needs_recovery(self, error: sqlite3.Error) -> bool:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            return any(mark is not None for mark in private_copies.mark_of(self._path)[1:])
+        return False
+
+
+def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """The connection, after it has read the file once."""
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+# Reads a SQLite file without leaving a trace.
+#
+# Opening a WAL database for reading makes its ``-wal`` and ``-shm`` files, and fails in a directory that may not be
+# written. A file with no WAL and no journal beside it has no live connection that has written: it is read as
+# unchanging, without locks and without side files. Whether that was true is asked again at the end. A file whose WAL
+# or journal was left by a process that died would be recovered, which writes beside it: a private copy is read
+# instead. Only a file that somebody uses is read in the ordinary way.
+
+Sight: TypeAlias = "tuple[int, int, int]"
+
+_FORMAT_AT, _WAL_FORMAT = 18, b"\2\2"
+_READS, _AS_UNCHANGING = "mode=ro", "mode=ro&immutable=1"
+
+
+class Glance:
+    """One look at a file. ``connect`` opens a file with the access that it is given, in the words of SQLite's URIs.
+
+    A file that is not ``is_ours`` is not looked for behind a link. ``journal_mode`` is ``"wal"`` where the file says
+    so; read as unchanging, SQLite itself does not tell.
+    """
+
+    def __init__(self, path: Path, connect: Callable[[Path, str], sqlite3.Connection], *, is_ours: bool = True) -> None:
+        self._path = files.real(path) if is_ours else files.real(path.parent) / path.name
+        self._connect = connect
+        self._before = _sight(self._path)
+        self._turn = threading.Lock()
+        self._copy: PrivateCopy | None = None
+        self.journal_mode = _journal_mode(self._path) if self._before is not None else None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the file that was read as unchanging has changed, or got a writer."""
+        return self._before is not None and _sight(self._path) != self._before
+
+    def connected(self) -> sqlite3.Connection:
+        """A connection that reads. All of them read the same copy, if there is one.
+
+        Raises `BackendUnavailable` where a copy is needed and cannot be made.
+        """
+        if self._before is not None:
+            return self._connect(self._path, _AS_UNCHANGING)
+        with self._turn:
+            if self._copy is None:
+                self._copy = _copied(self._path)
+            copy = self._copy
+        return self._connect(self._path if copy is None else copy.path, _READS)
+
+    def forget(self) -> None:
+        """Remove the copy."""
+        self._copy = None
+
+
+def _copied(path: Path) -> PrivateCopy | None:
+    """A copy of a file whose writer died; None for one that is used, or is missing."""
+    standing = standing_of(path) if path.exists() else None
+    if standing is None or not standing.left:
+        return None
+    try:
+        return private_copies.taken(path, checked=False)
+    except BackendBusy:  # somebody has begun to use it
+        return None
+
+
+def _sight(path: Path) -> Sight | None:
+    """Identity, size and time of change of a file that nobody uses; None for one in use, a missing one, a folder."""
+    try:
+        if any(_holds(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal")):
+            return None
+        found = path.lstat()
+    except OSError:  # such as for a name that is too long with its suffix
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _holds(path: Path) -> bool:
+    """Whether there is such a file, and anything in it. An empty one is what somebody left who only read."""
+    try:
+        return path.stat(follow_symlinks=False).st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _journal_mode(path: Path) -> str | None:
+    try:
+        with open(path, "rb", opener=files.without_waiting) as file:
+            file.seek(_FORMAT_AT)
+            return "wal" if file.read(2) == _WAL_FORMAT else None
+    except OSError:  # opening the database names the reason
+        return None

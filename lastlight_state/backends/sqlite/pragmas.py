@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Checkout, Options
 from lastlight_state.backends.sqlite import files
-from lastlight_state.backends.sqlite.errors import is_locked
+from lastlight_state.backends.sqlite.driver import is_locked
 from lastlight_state.errors import NotSupported
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: O
     All of them together wait for a lock as long as one statement does. What is used for one unit waits no longer than
     its call.
     """
-    end = patience.until(max(options.busy_timeout, _SET_UP_SECONDS)) - _PAUSE_SECONDS
+    end = waiting.until(max(options.busy_timeout, _SET_UP_SECONDS)) - _PAUSE_SECONDS
     connection.execute(busy_timeout(_left(min(options.busy_timeout, PIECE_SECONDS))))
     for setting in settings:
         answer = _answer(connection, f"PRAGMA {setting}", end)
@@ -112,7 +112,7 @@ def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
     Raises the last error, or `BackendBusy` when the call was cancelled.
     """
     while is_locked(error) and time.monotonic() < end:
-        patience.pause(_PAUSE_SECONDS)
+        waiting.pause(_PAUSE_SECONDS)
         try:
             return run()
         except sqlite3.Error as again:
@@ -122,7 +122,7 @@ def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
 
 def _left(seconds: float) -> float:
     """Return these seconds, or what is left of them until the call's deadline."""
-    return max(0.0, min(seconds, patience.until(seconds) - time.monotonic()))
+    return max(0.0, min(seconds, waiting.until(seconds) - time.monotonic()))
 
 
 def _answer(connection: sqlite3.Connection, pragma: str, end: float) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ Another process makes the copy: closing any descriptor of a file drops the locks
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -15,13 +16,148 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from lastlight_state.backends import patience
-from lastlight_state.backends.sqlite import door, private_folders
-from lastlight_state.backends.sqlite.errors import is_locked, translate
+from lastlight_state.backends import waiting
+from lastlight_state.backends.facts import Place
+from lastlight_state.backends.sqlite import door, files
+from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendBusy, BackendUnavailable
+
+# Folders of private copies. Each is locked while a process that reads it lives; what is not locked was left behind.
+
+#: How the names of locked folders begin. Each gets such a name after its lock, so that none is met without one.
+PREFIX = "lastlight-copy-"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def make(place: str) -> tuple[Path, int]:
+    """A new folder, and the descriptor that holds its lock. Raises OSError.
+
+    Where a file system has no locks, the folder keeps a name under which nobody looks for what was left.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="lastlight-", dir=place))
+    try:
+        held = os.open(folder, _FOLDER)
+    except OSError:
+        folder.rmdir()
+        raise
+    with suppress(OSError):
+        fcntl.flock(held, fcntl.LOCK_EX)
+        folder = folder.rename(folder.with_name(folder.name.replace("lastlight-", PREFIX, 1)))
+    return folder, held
+
+
+def remove(folder: Path, held: int, maker: int) -> None:
+    """Remove a folder and its lock; not in a forked child, whose parent may still read it."""
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
+    os.close(held)
+
+
+def remove_left(place: str) -> None:
+    """Remove the folders of this user that killed processes left in the place. What cannot be removed stays."""
+    with suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX):
+                _remove_if_left(entry.path)
+
+
+def _remove_if_left(folder: str) -> None:
+    with suppress(OSError):  # a link, another's, gone
+        held = os.open(folder, _FOLDER)
+        try:
+            if os.fstat(held).st_uid != os.geteuid():
+                return
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for name in os.listdir(held):  # noqa: PTH208 - of the folder that is locked, not of a path
+                os.unlink(name, dir_fd=held)
+            os.rmdir(folder)  # noqa: PTH106 - only an empty one goes, whatever stands there now
+        finally:
+            os.close(held)
+
+
+# What lies beside a SQLite file, and which processes of this machine use it.
+#
+# Another process looks: closing any descriptor of a file drops the locks that this process has on it.
+
+_WAL_MODE = "0202"
+#: A look waits for nothing but a file system that does not answer.
+_MOST_SECONDS = 30.0
+#: Prints the two bytes of the header that say how the file is written, and the endings of what was left beside it: of
+#: a journal with no lock of a writer, of a log with no lock of somebody who has opened it. Both are looked at twice, so
+#: that one who comes or goes in between is seen. The locks are where SQLite's ``os.h`` puts them; a journal that begins
+#: with zero is a finished one.
+_LOOK = """
+import fcntl, os, stat, struct, sys
+path = sys.argv[1]
+def is_locked(begin, length):
+    if sys.platform == "linux":
+        form, at, asked = "hhqqi", 0, (fcntl.F_WRLCK, 0, begin, length, 0)
+    else:
+        form, at, asked = "qqihhi", 3, (begin, length, 0, fcntl.F_WRLCK, 0, 0)
+    answer = struct.unpack(form, fcntl.fcntl(held, fcntl.F_GETLK, struct.pack(form, *asked)))
+    return answer[at] != fcntl.F_UNLCK
+def begin_of(ending):
+    try:
+        beside = os.open(path + ending, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    return os.read(beside, 1) if stat.S_ISREG(os.fstat(beside).st_mode) else b""
+def left():
+    if begin_of("-journal") not in (b"", b"\\0") and not is_locked(0x40000001, 1):
+        yield "-journal"
+    if begin_of("-wal") and not is_locked(0x40000002, 510):
+        yield "-wal"
+held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+print(os.read(held, 20)[18:].hex() or "-", *sorted({*left()} & {*left()}))
+"""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a file stands. ``in_wal_mode`` is what its header says, None for one that is empty.
+
+    ``left`` are the endings of the files beside it that a writer left who died.
+    """
+
+    in_wal_mode: bool | None
+    left: tuple[str, ...]
+
+
+def standing_of(path: Path) -> Standing | None:
+    """Return how a file stands that is no link; None where that cannot be told."""
+    command = [sys.executable, "-I", "-S", "-c", _LOOK, str(path)]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter
+            command, check=True, capture_output=True, text=True, timeout=_MOST_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    mode, *left = done.stdout.split()
+    return Standing(None if mode == "-" else mode == _WAL_MODE, tuple(left))
+
+
+def place_of(path: Path) -> Place | None:
+    """Return where a file lies, and what lies beside it that should not; None for a file that cannot be looked at."""
+    path = files.real(path)
+    standing = standing_of(path)
+    if standing is None:
+        return None
+    name = files.file_system(path)
+    log, index, journal = files.beside(path)
+    unfit = [found for found in (log, index) if found.exists()] if standing.in_wal_mode is False else []
+    left = {"-wal": log, "-journal": journal}
+    return Place(
+        file_system=name,
+        is_remote=files.is_remote(name),
+        in_wal_mode=bool(standing.in_wal_mode),
+        left=tuple(left[ending] for ending in standing.left if left[ending] not in unfit),
+        unfit=tuple(unfit),
+    )
+
 
 #: What changes when somebody writes the file, its journal or its log: identity, size and time of each.
 Mark: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
@@ -51,7 +187,7 @@ class PrivateCopy:
         self.mark = mark
         folder, held = _private_folder(mark)
         self.path = folder / "copy.db"
-        weakref.finalize(self, private_folders.remove, folder, held, os.getpid())
+        weakref.finalize(self, remove, folder, held, os.getpid())
 
 
 def mark_of(path: Path) -> Mark:
@@ -65,7 +201,7 @@ def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> Privat
     Raises `BackendBusy` for a file that does not stay the same meanwhile, and `BackendUnavailable` without room, for a
     file that cannot be copied or read in so many seconds, and for one that holds anything but tables.
     """
-    end = patience.until(seconds)
+    end = waiting.until(seconds)
     for _ in range(_TRIES):
         before = mark_of(path)
         copy = PrivateCopy(before)
@@ -105,10 +241,10 @@ def _private_folder(mark: Mark) -> tuple[Path, int]:
     needed = sum(sizes) + sizes[-1]
     try:
         place = tempfile.gettempdir()
-        private_folders.remove_left(place)
+        remove_left(place)
         free = shutil.disk_usage(place).free
         if needed <= free:
-            return private_folders.make(place)
+            return make(place)
     except OSError as error:
         raise BackendUnavailable(
             f"a writer died, and its file cannot be copied to be read: {error.strerror}: check TMPDIR", reason="no_room"

@@ -7,12 +7,10 @@ from typing import Any
 import click
 
 from lastlight_state import codec
-from lastlight_state.cli import ids, pending
-from lastlight_state.cli.actors import BY, acting
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
-from lastlight_state.cli.consent import YES, ask
+from lastlight_state.cli import opening, pending
+from lastlight_state.cli.arguments import BY, YES, acting, ask
 from lastlight_state.cli.opening import working
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.pending import Given
 from lastlight_state.errors import InvalidValue
 from lastlight_state.plain import plain
@@ -43,7 +41,7 @@ def run(
     """
     given = _given(**flags)
     with working(call) as store:
-        kind, question_id = ids.resolve(store, question_id, ("approval", "question"))
+        kind, question_id = opening.resolve(store, question_id, ("approval", "question"))
         if kind == "approval" and given.flag == "--approve" and digest is None:
             digest = _confirmed_digest(call, store, question_id, yes=yes)
         done = pending.answer(store, question_id, given, reason=reason, digest=digest, by=acting(by))

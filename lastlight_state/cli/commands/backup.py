@@ -7,15 +7,13 @@ from pathlib import Path
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import existing, look
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import Manifest
-from lastlight_state.maintenance.backup.records import LINES
+from lastlight_state.maintenance.backup.restoring import LINES
 from lastlight_state.store import StateStore
 
 FILES = (

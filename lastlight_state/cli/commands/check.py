@@ -7,10 +7,9 @@ import time
 import click
 
 from lastlight_state.cli import exits
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import Failure
 from lastlight_state.cli.opening import existing, look
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of

@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import working
+from lastlight_state.cli.output import Answer, Call, command
 
 
 @command("checkpoint")

@@ -11,11 +11,9 @@ from typing import Any
 import click
 
 from lastlight_state.backends import urls
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import connected, existing, other_url, settings_of
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import Copy, CopyPlan, CopyProgress, CopyReport
 from lastlight_state.migrations import verify

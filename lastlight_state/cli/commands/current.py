@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import existing, look
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.migrations import SchemaState, read_state
 from lastlight_state.store import StateStore
 

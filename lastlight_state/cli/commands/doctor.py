@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, STOPPED, Failure
 from lastlight_state.cli.opening import look
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.maintenance import Finding, Report
 

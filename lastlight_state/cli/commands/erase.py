@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
-from lastlight_state.cli.views.emptying import emptied
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.views.maintenance import emptied
 
 
 @command("erase")

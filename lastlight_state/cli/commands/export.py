@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.views.bundles import shown
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.views.maintenance import shown
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.bundles.records import KINDS, REDACTIONS
 

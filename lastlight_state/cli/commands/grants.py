@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from lastlight_state import migrations
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
+from lastlight_state.cli.output import Answer, Call, command
 
 
 @command("grants")

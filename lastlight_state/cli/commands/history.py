@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from lastlight_state import migrations
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column
 
 COLUMNS = (
     Column("REVISION", lambda revision: revision.revision, keep=True),

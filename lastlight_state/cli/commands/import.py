@@ -8,16 +8,14 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
-from lastlight_state.cli.views import bundles
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views import maintenance
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import ImportReport
-from lastlight_state.maintenance.bundles.opened import is_bundle
+from lastlight_state.maintenance.bundles.archive import is_bundle
 from lastlight_state.maintenance.imports.kinds import KINDS
 
 #: The word for a bundle, which comes from this program itself.
@@ -54,7 +52,7 @@ def run(call: Call, path: str, kind: Any, *, dry_run: bool, **terms: Any) -> Ans
     _refuse_unfit(is_ours, terms, ours)
     if is_ours:
         ours["on_conflict"] = ours["on_conflict"] or "refuse"
-        return bundles.loaded(call, Path(path), ours, dry_run=dry_run)
+        return maintenance.loaded(call, Path(path), ours, dry_run=dry_run)
     terms["kind"] = kind
     if dry_run:
         report = look(call, lambda store: store.maintenance.imports.plan(path, **terms))

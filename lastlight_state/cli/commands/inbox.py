@@ -9,12 +9,10 @@ from typing import Any
 import click
 
 from lastlight_state import codec
-from lastlight_state.cli import ids, pending
-from lastlight_state.cli.actors import BY, acting
-from lastlight_state.cli.ages import since
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import opening, pending
+from lastlight_state.cli.arguments import BY, acting, since
 from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import asked
 from lastlight_state.cli.views.asked import Waiting
@@ -50,7 +48,7 @@ def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
 
 
 def _waiting(store: StateStore, limit: int, run_id: str | None) -> list[Waiting]:
-    return asked.waiting(store, limit, None if run_id is None else ids.whole(store, run_id, "run"))
+    return asked.waiting(store, limit, None if run_id is None else opening.whole(store, run_id, "run"))
 
 
 def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:

@@ -10,16 +10,15 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from lastlight_state.agent_log import AgentLog, LogLine, LogPage
-from lastlight_state.cli import ids
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import opening
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.views import event_lines, log_lines
-from lastlight_state.cli.views.log_sources import Source, source_of
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.views import logs
+from lastlight_state.cli.views.logs import Source, source_of
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue, UnsafePath
-from lastlight_state.jsonl.follow import Reset
+from lastlight_state.files.agent_log import AgentLog, LogLine, LogPage
+from lastlight_state.files.jsonl.follow import Reset
 
 PAGE = 500
 
@@ -43,8 +42,8 @@ def run(call: Call, key: str, events: bool, follow: bool, limit: int | None, raw
     if events:
         if raw:
             raise InvalidValue("--raw", "must not be given with --events: they are no lines of a file")
-        key = look(call, lambda store: ids.whole(store, key, "run"))
-        return _print_events(call, event_lines.Events(call, key, types), last=limit, follow=follow)
+        key = look(call, lambda store: opening.whole(store, key, "run"))
+        return _print_events(call, logs.Events(call, key, types), last=limit, follow=follow)
     printer = _Printer(call, raw=raw, types=frozenset(types) if types else None)
     source = source_of(call, key)
     for session_id in source.sessions(wait=follow):
@@ -56,11 +55,11 @@ def run(call: Call, key: str, events: bool, follow: bool, limit: int | None, raw
     return printer.end()
 
 
-def _print_events(call: Call, events: event_lines.Events, *, last: int | None, follow: bool) -> Answer:
+def _print_events(call: Call, events: logs.Events, *, last: int | None, follow: bool) -> Answer:
     output, count = call.output, 0
     for event in events.read(last=last, follow=follow):
         count += 1
-        output.line({"event": event} if call.flags.json else event_lines.text_of(event, output.screen))
+        output.line({"event": event} if call.flags.json else logs.event_line_text_of(event, output.screen))
     if events.damaged:
         output.note(f"{events.damaged} events could not be read")
     if call.flags.json:
@@ -142,7 +141,7 @@ class _Printer:
         elif self._call.flags.json:
             output.line({"session_id": session_id, "offset": line.offset, "record": line.value})
         else:
-            output.line(log_lines.text_of(line, output.screen))
+            output.line(logs.text_of(line, output.screen))
 
 
 def _pages(log: AgentLog, session_id: str, last: int | None) -> Iterator[LogPage]:

@@ -9,16 +9,15 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli import ages, ids
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments, opening
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.views import attention, pages
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.views import attention, kind as views_kind
 from lastlight_state.cli.views.kind import Filters
 from lastlight_state.cli.views.kinds import KINDS
 from lastlight_state.clock import SYSTEM_CLOCK, aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
@@ -28,14 +27,14 @@ FILTERED = "sessions"
 
 @command("ls")
 @click.argument("kind", metavar="[KIND]", required=False, shell_complete=lambda *_: list(KINDS))
-@pages.LIMIT
-@pages.STATUS
+@views_kind.LIMIT
+@views_kind.STATUS
 @click.option("--since", metavar="TIME", help="Started since: 2026-02-03T12:00Z, or 24h ago as 24h.")
 @click.option("--project", metavar="NAME", help="Of sessions: only those of this project.")
 @click.option("--workflow", metavar="NAME", help="Of runs, claimable or unhealthy too: only those of this workflow.")
 @click.option("--repo", metavar="NAME", help="Of runs: only those of this repository, owner/name or a name alone.")
 @click.option("--run", "run_id", metavar="ID", help="Only those of this run.")
-@pages.PAGE_TOKEN
+@views_kind.PAGE_TOKEN
 def run(
     call: Call,
     kind: str | None,
@@ -64,20 +63,20 @@ def run(
     for flag, value in narrower.items():
         if value is not None and flag not in chosen.by:
             raise InvalidValue(f"--{flag}", f"{kind} belong to none")
-    filters = Filters(pages.words(status), _moment(since), valid.page_limit(limit), page_token, run_id, **narrower)
+    filters = Filters(views_kind.words(status), _moment(since), valid.page_limit(limit), page_token, run_id, **narrower)
 
     def page_of(store: StateStore) -> Page[Any]:
         if run_id is None:
             return chosen.page(store, filters)
-        return chosen.page(store, replace(filters, run_id=ids.whole(store, run_id, "run")))
+        return chosen.page(store, replace(filters, run_id=opening.whole(store, run_id, "run")))
 
-    return pages.answer(chosen, look(call, page_of))
+    return views_kind.answer(chosen, look(call, page_of))
 
 
 def _moment(text: str | None) -> datetime | None:
     if text is None:
         return None
-    ago = ages.age(text)
+    ago = arguments.age(text)
     try:
         if ago is not None:
             return SYSTEM_CLOCK.now() - ago

@@ -9,18 +9,16 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli import consent
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
-from lastlight_state.mailbox import AgentMailbox, Finding, HostMailbox, Mailboxes, MailboxInfo, PruneReport
+from lastlight_state.files.mailbox import AgentMailbox, Finding, HostMailbox, Mailboxes, MailboxInfo, PruneReport
 
 SESSIONS = (
     Column("GROUP", lambda found: found.group, keep=True),
@@ -129,7 +127,7 @@ def _prune(asked: Asked) -> Answer:
     prune = _whole(asked) if asked.options["whole"] else _settled(asked)
     report = prune(dry_run=True)
     if (asked.options["whole"] or report.messages or report.receipts) and not asked.options["dry_run"]:
-        consent.ask(f"Remove {_removed(report)}?", yes=asked.options["yes"])
+        arguments.ask(f"Remove {_removed(report)}?", yes=asked.options["yes"])
         report = prune(dry_run=False)
     done = "would remove" if asked.options["dry_run"] else "removed"
     return Answer({"pruned": report.model_dump()}, lambda _: [f"{done} {_removed(report)}"])

@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from lastlight_state import migrations
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import connected, look, settings_of
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import InvalidValue

@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import connected, existing, look, settings_of
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations.verification import verify
 from lastlight_state.outputs import OutputPlan

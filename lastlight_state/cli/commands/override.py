@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.actors import BY, acting
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli.arguments import BY, acting
 from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import attention
 from lastlight_state.cli.views.attention import Switch

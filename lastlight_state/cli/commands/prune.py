@@ -7,17 +7,15 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli import consent
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import STOPPED, Failure
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import PrunePlan, PrunePolicy
+from lastlight_state.maintenance.prune.arguments import LINE_BYTES, LINE_FILES
 from lastlight_state.maintenance.prune.checks import ALL
-from lastlight_state.maintenance.prune.records import LINE_BYTES, LINE_FILES
 from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore
 
@@ -53,7 +51,7 @@ def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None,
     """
     if resume is not None:
         _refuse_policy(**policy, dry_run=dry_run)
-        consent.ask(f"Go on with the prune of receipt {resume}?", yes=yes)
+        arguments.ask(f"Go on with the prune of receipt {resume}?", yes=yes)
         return _done(call, lambda store: store.maintenance.prune.resume(resume, time_limit=time_limit))
     asked = _policy(**policy, time_limit=time_limit)
     plan = look(call, lambda store: store.maintenance.prune.plan(asked))
@@ -61,7 +59,7 @@ def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None,
         data = {"dry_run": True, **plan.model_dump(), "receipt": None}
         return Answer(data, lambda screen: _planned(plan, screen))
     if plan.records:
-        consent.ask(f"Remove {_amount(plan)}?", yes=yes)
+        arguments.ask(f"Remove {_amount(plan)}?", yes=yes)
     return _done(call, lambda store: store.maintenance.prune.run(asked), plan)
 
 

@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli import ages
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments
 from lastlight_state.cli.opening import look, working
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import ReapPlan
 from lastlight_state.maintenance.reap import ENDS
@@ -34,7 +32,7 @@ def run(call: Call, older_than: str, end: Any, dry_run: bool) -> Answer:
     A session shows life by heartbeats, messages and changes of status. It ends at its last sign of life, and its
     history says why. One that shows life again meanwhile is skipped; `reopen` lets one that has ended run again.
     """
-    age = ages.age(older_than)
+    age = arguments.age(older_than)
     if age is None:
         raise InvalidValue("--older-than", f"{older_than!r:.80} is not an age", permitted=("90m", "24h", "7d"))
     if end not in ENDS:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.views import fields, pages
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.views import kind
 from lastlight_state.cli.views.kind import Filters
 from lastlight_state.cli.views.kinds import KINDS
 from lastlight_state.db import valid
@@ -20,15 +19,15 @@ _LISTED = KINDS["receipts"]
 
 @command("receipts")
 @click.argument("receipt_id", metavar="[ID]", required=False)
-@pages.LIMIT
-@pages.STATUS
-@pages.PAGE_TOKEN
+@kind.LIMIT
+@kind.STATUS
+@kind.PAGE_TOKEN
 def run(call: Call, receipt_id: str | None, limit: int, status: Sequence[str], page_token: str | None) -> Answer:
     """List the receipts of maintenance, newest first, or show the one with this id whole."""
     if receipt_id is None:
-        filters = Filters(pages.words(status), None, valid.page_limit(limit), page_token)
-        return pages.answer(_LISTED, look(call, lambda store: _LISTED.page(store, filters)))
+        filters = Filters(kind.words(status), None, valid.page_limit(limit), page_token)
+        return kind.answer(_LISTED, look(call, lambda store: _LISTED.page(store, filters)))
     if status or page_token is not None:
         raise InvalidValue("ID", "given together with flags of a list")
     found = look(call, lambda store: store.receipts.get(receipt_id))
-    return Answer({"record": found}, lambda screen: fields.lines(found, screen, full=True, more={}))
+    return Answer({"record": found}, lambda screen: kind.lines(found, screen, full=True, more={}))

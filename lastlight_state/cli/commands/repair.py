@@ -11,14 +11,12 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli import consent
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of, working
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
-from lastlight_state.cli.views.counters import raised
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views.maintenance import raised
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.maintenance import LineFileScan, Repair
@@ -110,7 +108,7 @@ def run(
         found.add(scan)
     acts = found.damaged and not dry_run and (seal or out is not None or replace)
     if acts and replace:
-        consent.ask(f"Replace {_files(found.damaged)}?", yes=yes)
+        arguments.ask(f"Replace {_files(found.damaged)}?", yes=yes)
     if acts:
         _mend(call, found, roots, seal=seal, out=out, replace=replace)
     failure = None

@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 from lastlight_state.backends import urls
-from lastlight_state.cli import consent
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments
 from lastlight_state.cli.commands.backup import lines
 from lastlight_state.cli.opening import look, other_url
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import Manifest
 from lastlight_state.store import StateStore
@@ -51,7 +50,7 @@ def run(
         raise InvalidValue("--to-state-dir", "must not be given with --no-logs")
     given: dict[str, Any] = {"schema": target_schema, "state_dir": target_state_dir, "with_logs": not no_logs}
     url = other_url(call, target, target_file)
-    consent.ask(f"Restore {folder}?", yes=yes)
+    arguments.ask(f"Restore {folder}?", yes=yes)
 
     def restored(store: StateStore) -> Manifest:
         call.location = urls.redacted(url)  # nothing else is connected

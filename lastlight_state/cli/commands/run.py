@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from lastlight_state.cli import ids
-from lastlight_state.cli.actors import BY, acting
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
-from lastlight_state.cli.consent import YES, at_terminal
+from lastlight_state.cli import opening
+from lastlight_state.cli.arguments import BY, YES, acting, at_terminal
 from lastlight_state.cli.opening import working
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.errors import Conflict, InvalidValue
@@ -86,7 +84,7 @@ def run(call: Call, run_id: str, verb: str, by: str | None, reason: str | None, 
         raise InvalidValue("--max", "is for allow-restarts alone")
     told = f"{verb} from the command line" if reason is None else reason
     with working(call) as store:
-        run_id = ids.whole(store, run_id, "run")
+        run_id = opening.whole(store, run_id, "run")
         before = store.workflows.runs.get(run_id)
         holder = store.workflows.claims.find(run_id) if verb in _ENDS_CLAIM else None
         if holder is not None and holder.owner is not None:

@@ -10,18 +10,16 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli import consent
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
-from lastlight_state.cli.views import run_records
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views import logs
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.run_log import Finding, PruneReport, Report, RunLog, RunPage
+from lastlight_state.files.run_log import Finding, PruneReport, Report, RunLog, RunPage
 
 #: Seconds between two looks of ``tail --follow``.
 POLL = 0.5
@@ -109,7 +107,7 @@ def _tail(asked: Asked) -> Answer:
         chunk = asked.log.runs.tail(asked.run_id, after=cursor)
         for record in chunk.records:
             records += 1
-            asked.call.output.line(run_records.shown(record, asked.call))
+            asked.call.output.line(logs.shown(record, asked.call))
         cursor = chunk.cursor
         if chunk.at_end and not (asked.options["follow"] and chunk.live):
             break
@@ -122,7 +120,7 @@ def _replay(asked: Asked) -> Answer:
     prompts = 0
     for turn in asked.log.replay.prompts(asked.run_id):
         prompts += 1
-        for line in run_records.of_turn(turn, asked.call):
+        for line in logs.of_turn(turn, asked.call):
             asked.call.output.line(line)
     return _counted(asked, "prompts", prompts)
 
@@ -153,7 +151,7 @@ def _prune(asked: Asked) -> Answer:
     given = {"ended_before": SYSTEM_CLOCK.now() - timedelta(days=days), "session_id": asked.options["session"]}
     report = asked.log.runs.prune(**given)
     if report.run_ids and not asked.options["dry_run"]:
-        consent.ask(f"Remove the logs of {len(report.run_ids)} runs?", yes=asked.options["yes"])
+        arguments.ask(f"Remove the logs of {len(report.run_ids)} runs?", yes=asked.options["yes"])
         report = asked.log.runs.prune(**given, dry_run=False)
     return Answer({"pruned": report.model_dump()}, lambda _: _pruned(report))
 

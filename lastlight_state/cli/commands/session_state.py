@@ -7,18 +7,16 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli import consent
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
-from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.tables import Column
-from lastlight_state.cli.views import run_records
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views import logs
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.run_log import RunLog, SessionPage, SessionState
-from lastlight_state.run_log.states import States
+from lastlight_state.files.run_log import RunLog, SessionPage, SessionState
+from lastlight_state.files.run_log.states import States
 
 SESSIONS = (
     Column("ID", lambda entry: entry.session_id, is_id=True),
@@ -51,7 +49,7 @@ def run(call: Call, action: str, key: str | None, yes: bool, **options: Any) -> 
     if key is None:
         raise InvalidValue("ID", "must be given: the id of a session")
     if action == "clear":
-        consent.ask(f"Delete the state of session {key}?", yes=yes)
+        arguments.ask(f"Delete the state of session {key}?", yes=yes)
     return ACTIONS[action](states, key)
 
 
@@ -84,7 +82,7 @@ def _lines(state: SessionState, screen: Screen) -> Iterator[Any]:
     yield from screen.fields({name: part for name, part in value.items() if name != "messages"})
     yield ""
     yield screen.heading(f"messages ({len(state.messages)})")
-    yield from (run_records.of_message(message, screen) for message in state.messages)
+    yield from (logs.of_message(message, screen) for message in state.messages)
 
 
 def _page(page: SessionPage, screen: Screen) -> Iterator[Any]:

@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli import ids
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import opening
 from lastlight_state.cli.opening import look
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.views import fields, timelines
+from lastlight_state.cli.views import kind, maintenance
 from lastlight_state.cli.views.kind import Kind, needed_run
 from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS
 from lastlight_state.db import valid
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import View
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import TimelineEntry
@@ -66,18 +65,18 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
 
 def _found(store: StateStore, word: str, key: str | None, run_id: str | None, history: bool) -> Found:
     if key is None:
-        word, key = ids.resolve(store, word)
+        word, key = opening.resolve(store, word)
     else:
-        key = ids.whole(store, key, word)
+        key = opening.whole(store, key, word)
     kind = BY_NAME[word]
     _refuse_flags(kind, run_id, history)
     if run_id is not None:
-        run_id = ids.whole(store, run_id, "run")
+        run_id = opening.whole(store, run_id, "run")
     with store.view() as view:
         record = _record(view, kind, key, run_id)
         children = kind.children(view, record)
         output = view.workflows.executions.find_output(key) if kind.name == "execution" else None
-    return Found(kind, record, children, output, timelines.whole(store, key) if history else None)
+    return Found(kind, record, children, output, maintenance.whole(store, key) if history else None)
 
 
 def _refuse_flags(kind: Kind, run_id: str | None, history: bool) -> None:
@@ -95,7 +94,7 @@ def _record(view: View, kind: Kind, key: str, run_id: str | None) -> Any:
 
 def _lines(found: Found, screen: Screen, full: bool) -> Iterator[Any]:
     more = {} if found.output_text is None else {"output_text": found.output_text}
-    yield from fields.lines(found.record, screen, full=full, more=more)
+    yield from kind.lines(found.record, screen, full=full, more=more)
     for name, page in found.children.items():
         yield ""
         yield screen.heading(f"{name} ({len(page.items)}{' and more' if page.next_page_token else ''})")
@@ -103,4 +102,4 @@ def _lines(found: Found, screen: Screen, full: bool) -> Iterator[Any]:
     if found.history is not None:
         yield ""
         yield screen.heading("history")
-        yield from timelines.lines(found.history, screen)
+        yield from maintenance.lines(found.history, screen)

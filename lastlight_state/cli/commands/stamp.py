@@ -7,9 +7,8 @@ from contextlib import closing
 import click
 
 from lastlight_state import migrations
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import connected, existing, settings_of
+from lastlight_state.cli.output import Answer, Call, command
 
 
 @command("stamp")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import click
 
-from lastlight_state.cli import ids
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import opening
 from lastlight_state.cli.opening import look
-from lastlight_state.cli.views import timelines
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.views import maintenance
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.store import StateStore
 
@@ -25,14 +24,14 @@ def run(call: Call, run_id: str, follow: bool) -> Answer:
         return look(call, lambda store: _followed(call, store, run_id))
 
     def entries(store: StateStore) -> tuple[TimelineEntry, ...]:
-        return timelines.whole(store, ids.whole(store, run_id, "run"))
+        return maintenance.whole(store, opening.whole(store, run_id, "run"))
 
     found = look(call, entries)
-    return Answer({"items": found}, lambda screen: timelines.lines(found, screen))
+    return Answer({"items": found}, lambda screen: maintenance.lines(found, screen))
 
 
 def _followed(call: Call, store: StateStore, run_id: str) -> Answer:
     output = call.output
-    for entry in store.maintenance.timeline.follow(ids.whole(store, run_id, "run"), until_end=True):
-        output.line(entry if call.flags.json else timelines.line(entry, output.screen))
+    for entry in store.maintenance.timeline.follow(opening.whole(store, run_id, "run"), until_end=True):
+        output.line(entry if call.flags.json else maintenance.line(entry, output.screen))
     return Answer()

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
 from lastlight_state.cli.opening import watching, working
+from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.store import StateStore
 

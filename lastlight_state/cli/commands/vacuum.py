@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from lastlight_state.cli import consent
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
+from lastlight_state.cli import arguments
 from lastlight_state.cli.opening import working
+from lastlight_state.cli.output import Answer, Call, command
 
 
 @command("vacuum")
@@ -17,7 +16,7 @@ from lastlight_state.cli.opening import working
 def run(call: Call, no_analyze: bool, full: bool, yes: bool) -> Answer:
     """Give back the space of deleted rows. SQLite rebuilds its file, and needs twice its size in free space."""
     if full:
-        consent.ask("Rewrite the tables, with each of them locked meanwhile?", yes=yes)
+        arguments.ask("Rewrite the tables, with each of them locked meanwhile?", yes=yes)
     with working(call) as store:
         done = store.maintenance.vacuum.run(analyze=not no_analyze, full=full)
     return Answer(done.model_dump(), lambda _: [f"{done.bytes_before} bytes before, {done.bytes_after} after"])

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.screen import Column
 from lastlight_state.cli.views.kind import Store
-from lastlight_state.db import opaque
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists import pages
+from lastlight_state.db.rows.records import Page
 
 if TYPE_CHECKING:
     from lastlight_state.workflows import PendingApproval, PendingRequest
@@ -48,7 +48,7 @@ def page(store: Store, limit: int, page_token: str | None, run_id: str | None = 
         items=tuple(
             sorted((one for items, _ in parts for one in items), key=lambda one: (one.asked_at, one.id), reverse=True)
         ),
-        next_page_token=None if after == [_END, _END] else opaque.pack(after),
+        next_page_token=None if after == [_END, _END] else pages.pack(after),
         damaged=tuple(row for items, _ in parts for row in items.damaged),
     )
 
@@ -60,13 +60,13 @@ def _lists(store: Store, run_id: str | None) -> list[Callable[..., Page[Any]]]:
 
 def _places(page_token: str | None) -> list[str | None]:
     """Return where each list goes on. Raises `InvalidValue` for a token of another list."""
-    match None if page_token is None else opaque.unpack("page_token", page_token):
+    match None if page_token is None else pages.unpack("page_token", page_token):
         case None:
             return [None, None]
         case [str() | None as gates, str() | None as requests]:
             return [gates, requests]
         case _:
-            raise opaque.damaged("page_token")
+            raise pages.damaged("page_token")
 
 
 def _part(read: Callable[..., Page[Any]], place: str | None, limit: int) -> tuple[Page[Any], str | None]:

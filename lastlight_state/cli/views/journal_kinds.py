@@ -7,7 +7,7 @@ from typing import Any
 
 from lastlight_state import journal
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 
 EVENTS = (

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from lastlight_state.cli.tables import Column
-from lastlight_state.db.records import Page
+import click
+
+from lastlight_state import codec
+from lastlight_state.cli.output import Answer
+from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import View
 from lastlight_state.errors import InvalidValue
+from lastlight_state.plain import plain
 from lastlight_state.store import StateStore
 
 Store = StateStore | View
@@ -94,3 +99,68 @@ def needed_run(kind: str, run_id: str | None) -> str:
 def column(title: str, field: str | None = None, **options: Any) -> Column:
     """Return a column of a field, that of the title's name unless given."""
     return Column(title, attrgetter(field or title.lower()), **options)
+
+
+# Lists of records, a page at a time: their flags, and pages as tables.
+
+LIMIT = click.option("--limit", metavar="N", default=50, help="The number of records on a page, 1 to 500.")
+STATUS = click.option("--status", metavar="WORD", multiple=True, help="Only these; may be given several times.")
+PAGE_TOKEN = click.option("--page-token", metavar="TOKEN", help="Go on where the page before ended.")
+
+
+def words(given: Sequence[str]) -> list[str] | None:
+    """Statuses as repeated flags or in one, with commas between."""
+    return [word.strip() for words in given for word in words.split(",")] if given else None
+
+
+def answer(kind: Kind, page: Page[Any]) -> Answer:
+    """A page of a kind."""
+    data = {"items": page.items, "next_page_token": page.next_page_token, "damaged": page.damaged}
+    return Answer(data, lambda screen: _lines(kind, page, screen))
+
+
+def _lines(kind: Kind, page: Page[Any], screen: Screen) -> Iterator[Any]:
+    if not page.items:
+        yield kind.empty
+    else:
+        yield from screen.table(kind.columns, page.items)
+    for row in page.damaged:
+        yield f"cannot be read: {row.problem}"
+    if page.next_page_token is not None:
+        yield f"more: --page-token {page.next_page_token}"
+
+
+# One record: its fields, and below them the texts that do not fit beside their names.
+
+#: Characters of a text that are shown unless all are wanted.
+SHORT = 200
+
+
+def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -> Iterator[Any]:
+    """The lines of a record and of the texts that come with it. ``full`` shows long texts whole, and empty fields."""
+    values = {name: getattr(record, name) for name in type(record).model_fields}
+    long = {name: text for name, value in values.items() if (text := _long(value))}
+    shown = {name: value for name, value in values.items() if name not in long and (full or value is not None)}
+    yield from screen.fields(shown)
+    for name, text in {**long, **more}.items():
+        yield from _text(name, text, screen, full)
+
+
+def _long(value: Any) -> str | None:
+    """The text of a value that does not fit beside its name."""
+    if isinstance(value, str):
+        return value if len(value) > SHORT or "\n" in value else None
+    if isinstance(value, dict | list):
+        text = codec.encode_sound(plain(value), indented=True).decode()
+        return text if len(text) > SHORT else None
+    return None
+
+
+def _text(name: str, text: str, screen: Screen, full: bool) -> Iterator[Any]:
+    yield ""
+    yield screen.heading(name)
+    if full or len(text) <= SHORT:
+        yield text
+        return
+    yield f"{text[:SHORT]}…"
+    yield f"[{len(text):,} characters; --full shows all]"

@@ -5,12 +5,145 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lastlight_state.cli.tables import Column
-from lastlight_state.cli.views import journal_kinds, output_kinds, run_kinds, talk_kinds
+from lastlight_state.cli.screen import Column
+from lastlight_state.cli.views import journal_kinds, run_kinds
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
-from lastlight_state.db.records import Page
+from lastlight_state.conversations import SessionFilter
+from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
+
+# The kinds of record of outputs: tables and what wrote them, inputs of runs, the cache.
+
+OUTPUTS = (
+    column("KEY", keep=True),
+    column("TABLE", "table_name", keep=True, rank=1),
+    column("KIND", rank=2),
+    column("UPDATED", "updated_at", keep=True),
+)
+ROWS = (
+    column("RUN", "run_id", is_id=True),
+    column("NODE", "node_id", keep=True),
+    column("ITERATION", right=True),
+    column("WRITTEN", "updated_at", keep=True),
+)
+INPUTS = (
+    column("REVISION", keep=True, right=True),
+    column("GIVEN", "created_at", keep=True),
+    column("BY", "created_by"),
+    column("REASON"),
+)
+CACHE = (
+    column("KEY", "cache_key", is_id=True),
+    column("WORKFLOW", "workflow_name"),
+    column("NODE", "node_id", rank=2),
+    column("OUTPUT", "output_key", rank=3),
+    column("STORED", "created_at", keep=True),
+    column("EXPIRES", "expires_at", keep=True, rank=1),
+)
+
+
+def _outputs(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("outputs", "status", "since", "run")
+    return store.outputs.catalog.list(**filters.paging)
+
+
+def _inputs(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("inputs", "status", "since")
+    return store.outputs.inputs.list(filters.run("inputs"), **filters.paging)
+
+
+def _cache(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("cached results", "status", "since", "run")
+    return store.outputs.cache.list(**filters.paging)
+
+
+def _of_output(store: Store, table: Any) -> Mapping[str, Page[Any]]:
+    return {"rows": store.outputs.results.list(table.key)}
+
+
+def _of_input(store: Store, found: Any) -> Mapping[str, Page[Any]]:
+    return {"revisions": store.outputs.inputs.list(found.run_id)}
+
+
+#: By the word that ``ls`` takes.
+OUTPUT_KIND_KINDS = {
+    "outputs": Kind(
+        "output",
+        OUTPUTS,
+        _outputs,
+        "(no outputs)",
+        lambda store, key: store.outputs.catalog.entry(key),
+        children=_of_output,
+    ),
+    "inputs": Kind(
+        "input", INPUTS, _inputs, "(no inputs)", lambda store, key: store.outputs.inputs.get(key), children=_of_input
+    ),
+    "cache": Kind("cached result", CACHE, _cache, "(no cached results)"),
+}
+
+#: The columns of children, by their name in ``Kind.children``.
+OUTPUT_KIND_COLUMNS = {"rows": ROWS, "revisions": INPUTS}
+
+
+# The kinds of record of conversations: sessions, with their branches.
+
+TALK_KIND_SESSIONS = (
+    column("ID", is_id=True),
+    column("NAME"),
+    column("STATUS"),
+    column("KIND", "invocation_kind", rank=3),
+    column("AGENT", "agent_name", rank=1),
+    column("BRANCHES", "branch_count", right=True, rank=2),
+    column("MESSAGES", "message_count", right=True),
+    column("UPDATED", "updated_at", keep=True),
+)
+BRANCHES = (
+    column("ID", is_id=True),
+    column("NAME"),
+    column("PARENT", "parent_branch_id", is_id=True, rank=1),
+    column("AT", "forked_at_ord", right=True),
+    column("MESSAGES", "length", right=True),
+    column("CREATED", "created_at", keep=True),
+)
+TRANSITIONS = (
+    column("SEQ", keep=True, right=True),
+    column("BRANCH", "branch_id", is_id=True),
+    column("FROM", "previous_status"),
+    column("TO", "status"),
+    column("REASON", "reason_code"),
+    column("ACTOR", rank=1),
+    column("AT", "created_at", keep=True),
+)
+
+
+def _talk_kind_sessions(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("sessions", "run")
+    where = SessionFilter(statuses=filters.statuses, updated_since=filters.since, project=filters.project)
+    return store.conversations.sessions.list(where=where, **filters.paging)
+
+
+def _talk_kind_of_session(store: Store, session: Any) -> Mapping[str, Page[Any]]:
+    talks = store.conversations
+    return {"branches": talks.branches.list(session.id), "transitions": talks.lifecycle.history(session.id)}
+
+
+#: By the word that ``ls`` takes.
+TALK_KIND_KINDS = {
+    "sessions": Kind(
+        "session",
+        TALK_KIND_SESSIONS,
+        _talk_kind_sessions,
+        "(no sessions)",
+        lambda store, key: store.conversations.sessions.get(key),
+        children=_talk_kind_of_session,
+        by=("project",),
+    ),
+}
+
+#: The columns of children, by their name in ``Kind.children``.
+TALK_KIND_COLUMNS = {"branches": BRANCHES, "transitions": TRANSITIONS}
+
 
 SESSIONS = (
     column("ID", is_id=True),
@@ -159,7 +292,7 @@ def _of_thread(store: Store, thread: Any) -> Mapping[str, Page[Any]]:
 
 #: By the word that ``ls`` takes.
 KINDS = {
-    **talk_kinds.KINDS,
+    **TALK_KIND_KINDS,
     **run_kinds.KINDS,
     "messaging": Kind(
         "messaging",
@@ -178,7 +311,7 @@ KINDS = {
     "mailboxes": Kind("mailbox", MAILBOXES, _mailboxes, "(no mailboxes)"),
     "receipts": Kind("receipt", RECEIPTS, _receipts, "(no receipts)", lambda store, key: store.receipts.get(key)),
     **journal_kinds.KINDS,
-    **output_kinds.KINDS,
+    **OUTPUT_KIND_KINDS,
 }
 
 #: The columns of children, by their name in ``Kind.children``.
@@ -186,9 +319,9 @@ COLUMNS = {
     "messages": MESSAGES,
     "fires": FIRES,
     "checkpoints": CHECKPOINTS,
-    **output_kinds.COLUMNS,
+    **OUTPUT_KIND_COLUMNS,
     **run_kinds.COLUMNS,
-    **talk_kinds.COLUMNS,
+    **TALK_KIND_COLUMNS,
 }
 
 #: By the word that ``show`` takes.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lastlight_state.cli.tables import Column
+from lastlight_state.cli.screen import Column
 from lastlight_state.cli.views import asked
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 
 RUNS = (

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from lastlight_state import codec
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewMessage
-from lastlight_state.conversations.branches import appending, making, statements as sql
-from lastlight_state.conversations.kernel import branching, cutting, deleting, lineage, sessions, storing
-from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.branches import statements, statements as sql
+from lastlight_state.conversations.kernel import branching, deleting, sessions, storing
 from lastlight_state.conversations.kernel.feeds import news
-from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
+from lastlight_state.conversations.kernel.sessions import merged, refuse_fork_keys
+from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.records import (
     Appended,
     Branch,
@@ -27,13 +27,14 @@ from lastlight_state.conversations.records import (
 )
 from lastlight_state.conversations.shown import BranchMessageRow
 from lastlight_state.conversations.tables import BRANCHES
-from lastlight_state.db import pages, valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.pages import parted
 from lastlight_state.db.repository import UNSET, Repository
-from lastlight_state.db.statements import Row, RowT, Statement, Values
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import parted
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, RowT, Statement, Values
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, CorruptData
 
 _MOST = limits_of(BRANCHES)
@@ -55,11 +56,11 @@ class Branches(Repository):
         `AlreadyExists` for an id that is stored, of whatever session.
         """
         now = self._now()
-        row, system = making.row_of(session_id, branch, now)
+        row, system = statements.row_of(session_id, branch, now)
         known, locks = self._remember(KnownClasses), sessions.Locks()
         return storing.settled(
             lambda: self._writing(
-                lambda unit: making.created(unit, self._listeners, known, row, system, now, locks=locks)
+                lambda unit: statements.created(unit, self._listeners, known, row, system, now, locks=locks)
             )
         )
 
@@ -69,13 +70,13 @@ class Branches(Repository):
         Raises `AlreadyExists` with the ``fields`` that differ, the session among them.
         """
         now = self._now()
-        row, system = making.row_of(session_id, branch, now)
+        row, system = statements.row_of(session_id, branch, now)
         known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def look(unit: Unit) -> Branch:
             found = unit.find(Branch.of, branching.GET, {"branch_id": row["id"]})
             if found is None:
-                return making.created(unit, self._listeners, known, row, system, now, locks=locks)
+                return statements.created(unit, self._listeners, known, row, system, now, locks=locks)
             if fields := _differing(found, row):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
@@ -107,14 +108,14 @@ class Branches(Repository):
             return self._change(found, lambda _stored: changes)
         checks.encoded("patch.node_metadata", metadata, _MOST.node_metadata)
         refuse_fork_keys("patch.node_metadata", metadata or {})
-        return self._change(found, lambda stored: {**changes, "node_metadata": making.kept(stored, metadata)})
+        return self._change(found, lambda stored: {**changes, "node_metadata": statements.kept(stored, metadata)})
 
     def merge_metadata(self, branch_id: str, patch: dict[str, Any]) -> Branch:
         """Merge an object into the metadata (RFC 7396): null removes a key, objects are merged. Raises `NotFound`."""
         found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, dict)
         refuse_fork_keys("patch", given)
         codec.encode("patch", given, max_bytes=_MOST.node_metadata)
-        return self._change(found, lambda stored: {"node_metadata": making.metadata(merged(stored, given))})
+        return self._change(found, lambda stored: {"node_metadata": statements.metadata(merged(stored, given))})
 
     def append(
         self, branch_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
@@ -131,7 +132,7 @@ class Branches(Repository):
         known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def append(unit: Unit) -> Appended:
-            return appending.append(unit, self._listeners, known, found, given, skips=skips, now=now, locks=locks)
+            return statements.append(unit, self._listeners, known, found, given, skips=skips, now=now, locks=locks)
 
         return storing.settled(lambda: self._writing(append, repeatable=skips))
 
@@ -147,14 +148,14 @@ class Branches(Repository):
         now, locks = self._now(), sessions.Locks()
 
         def pop(unit: Unit) -> builtins.list[BranchMessage]:
-            order = appending.locked_order(unit, found, locks)
-            first = cutting.first_of_last(order, most)
-            wanted = lineage.positions(
-                [lineage.Segment(found, order["id"], order["start_ord"], order["next_ord"])], first, order["next_ord"]
+            order = statements.locked_order(unit, found, locks)
+            first = deleting.first_of_last(order, most)
+            wanted = branching.positions(
+                [branching.Segment(found, order["id"], order["start_ord"], order["next_ord"])], first, order["next_ord"]
             )
-            rows = unit.rows(sql.BODIES, lineage.placed(wanted)) if wanted else []
-            lineage.refuse_gaps(found, wanted, len(rows))
-            cutting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
+            rows = unit.rows(sql.BODIES, branching.placed(wanted)) if wanted else []
+            branching.refuse_gaps(found, wanted, len(rows))
+            deleting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
             return [_message(row) for row in rows]
 
         return storing.settled(lambda: self._writing(pop))
@@ -170,8 +171,8 @@ class Branches(Repository):
         now, locks = self._now(), sessions.Locks()
 
         def truncate(unit: Unit) -> Branch:
-            order = appending.locked_order(unit, found, locks)
-            cutting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
+            order = statements.locked_order(unit, found, locks)
+            deleting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
             return branching.get(unit, found)
 
         return storing.settled(lambda: self._writing(truncate))
@@ -197,7 +198,7 @@ class Branches(Repository):
         known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def replace(unit: Unit) -> Branch:
-            return making.system_replaced(unit, self._listeners, known, found, given, now, locks=locks)
+            return statements.system_replaced(unit, self._listeners, known, found, given, now, locks=locks)
 
         return storing.settled(lambda: self._writing(replace))
 
@@ -214,7 +215,7 @@ class Branches(Repository):
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
     ) -> Page[BranchLink]:
         """Return the same without the messages: which message stands where."""
-        return self._pages(lineage.ORDER, BranchLink.of, branch_id, from_ord, limit, page_token)
+        return self._pages(branching.ORDER, BranchLink.of, branch_id, from_ord, limit, page_token)
 
     def tail(self, branch_id: str, limit: int = 50) -> builtins.list[BranchMessage]:
         """Return the last messages of the history, the oldest first. One that cannot be read is `CorruptData`."""
@@ -223,10 +224,10 @@ class Branches(Repository):
 
         def read(unit: Unit) -> builtins.list[BranchMessage]:
             length = unit.value(sql.LENGTH, {"branch_id": found}) or 0
-            line = lineage.line_of(unit, found, max(length - limit, 0))
-            wanted = lineage.positions(line, max(length - limit, 0), length)
-            rows = unit.rows(sql.BODIES, lineage.placed(wanted)) if wanted else []
-            lineage.refuse_gaps(found, wanted, len(rows))
+            line = branching.line_of(unit, found, max(length - limit, 0))
+            wanted = branching.positions(line, max(length - limit, 0), length)
+            rows = unit.rows(sql.BODIES, branching.placed(wanted)) if wanted else []
+            branching.refuse_gaps(found, wanted, len(rows))
             return [_message(row) for row in rows]
 
         return self._viewing(read)
@@ -246,13 +247,13 @@ class Branches(Repository):
         [first] = pages.key(asked, page_token, (range(2**63),)) or [from_ord]
 
         def read(unit: Unit) -> Page[T]:
-            line = lineage.line_of(unit, found, first)
-            until = min(first + limit, lineage.length_of(line))
-            wanted = lineage.positions(line, first, until)
-            rows = unit.readable(statement, lineage.placed(wanted)).rows if wanted else list[RowT | CorruptData]()
-            lineage.refuse_gaps(found, wanted, len(rows))
+            line = branching.line_of(unit, found, first)
+            until = min(first + limit, branching.length_of(line))
+            wanted = branching.positions(line, first, until)
+            rows = unit.readable(statement, branching.placed(wanted)).rows if wanted else list[RowT | CorruptData]()
+            branching.refuse_gaps(found, wanted, len(rows))
             items, damaged = parted(rows, make)
-            token = pages.encode_token(asked, [until]) if until < lineage.length_of(line) else None
+            token = pages.encode_token(asked, [until]) if until < branching.length_of(line) else None
             return Page(items=items, next_page_token=token, damaged=damaged)
 
         return self._viewing(read)
@@ -262,7 +263,7 @@ class Branches(Repository):
         now = self._now()
 
         def change(unit: Unit) -> Branch:
-            session_id = appending.head(unit, branch_id)["session_id"]
+            session_id = statements.head(unit, branch_id)["session_id"]
             sessions.locked(unit, session_id)
             stored = unit.row(sql.STATE, {"branch_id": branch_id})
             changes = changed(None if stored is None else stored["node_metadata"])

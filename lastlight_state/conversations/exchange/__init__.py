@@ -14,22 +14,21 @@ from typing import TypedDict
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
-from lastlight_state.conversations.exchange import sending, statements as sql
+from lastlight_state.conversations.exchange import statements, statements as sql
 from lastlight_state.conversations.exchange.records import Delivery, Member, Sent
 from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.records import MessageSummary
 from lastlight_state.conversations.tables import DELIVERIES, MEMBERS
 from lastlight_state.conversations.words import InboxState
 from lastlight_state.db import valid
-from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.records import Page
+from lastlight_state.db.news.watch import NOTHING_YET, Arrivals, Watch, arrivals, refuse_in_transaction, watch_of
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.scope import Scope
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.watch import NOTHING_YET, Watch, watch_of
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.scope import Scope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost
 
 _DELIVERY, _MEMBER = limits_of(DELIVERIES), limits_of(MEMBERS)
@@ -57,12 +56,12 @@ class Exchange(Repository):
         An inbox begins with its first delivery. With one owner that is the message's recipient. Sent again, it is
         delivered to the owners who lack it; another message of that id is `AlreadyExists`.
         """
-        given, now = sending.owners("to", to), self._now()
-        body = sending.letter(message, now, recipient=given[0] if len(given) == 1 else None)
+        given, now = statements.owners("to", to), self._now()
+        body = statements.letter(message, now, recipient=given[0] if len(given) == 1 else None)
         known = self._remember(KnownClasses)
 
         def send(unit: Unit) -> Sent:
-            return sending.delivered(unit, sending.stored(unit, known, body), given, now)
+            return statements.delivered(unit, statements.stored(unit, known, body), given, now)
 
         return storing.settled(lambda: self._writing(send, repeatable=True))
 
@@ -73,12 +72,12 @@ class Exchange(Repository):
         lack it.
         """
         name, now = valid.identifier("channel", channel, _DELIVERY.channel), self._now()
-        body = sending.letter(message, now, channel=name)
+        body = statements.letter(message, now, channel=name)
         known = self._remember(KnownClasses)
 
         def publish(unit: Unit) -> Sent:
-            stored = sending.stored(unit, known, body)
-            return sending.delivered(unit, stored, sending.members(unit, name, but=stored["sender"]), now)
+            stored = statements.stored(unit, known, body)
+            return statements.delivered(unit, stored, statements.members(unit, name, but=stored["sender"]), now)
 
         return storing.settled(lambda: self._writing(publish, repeatable=True))
 

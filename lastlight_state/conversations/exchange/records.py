@@ -7,7 +7,7 @@ from typing import Self
 
 from lastlight_state.conversations.rows import ExchangeDeliveryRow
 from lastlight_state.conversations.shown import MemberRow
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 
 
 class Sent(Record):

@@ -5,21 +5,58 @@ So numbers have no gaps and are in the order of the commits: who has read number
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, cast
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
+from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.life_records import Change
 from lastlight_state.conversations.rows import SessionChangeRow
-from lastlight_state.conversations.tables import CHANGES
-from lastlight_state.db.chains import Chain, from_head, inserted
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import Row, Values, bind
-from lastlight_state.db.unit import Unit
+from lastlight_state.conversations.tables import CHANGES, SESSIONS
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.news.watch import Watch, watch_of
+from lastlight_state.db.rows.statements import Row, Values, bind, prepared
+from lastlight_state.db.rows.writes import Chain, as_list, from_head, inserted, listed
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.schema.indexes import AmongFew
+from lastlight_state.db.units.scope import Scope
+from lastlight_state.db.units.unit import Unit
+
+# Waiting for news of sessions: one look at the feeds of all sessions that anybody in the store waits for.
+
+
+class FeedHead(TypedDict):
+    """A session, and the number of the last entry of its feed."""
+
+    id: str
+    change_seq: int
+
+
+#: The number of the last entry of a session that is not there any more: greater than any other.
+GONE = 2**63 - 1
+
+_wanted = listed("wanted")
+HEADS = prepared(
+    sa.select(SESSIONS.c.id, SESSIONS.c.change_seq).where(
+        AmongFew(SESSIONS.c.id, sa.select(member_of(_wanted.c.value, "id")))
+    ),
+    FeedHead,
+)
+
+
+def watch_for(scope: Scope) -> Watch[str]:
+    """The store's watch over the feeds of sessions."""
+
+    def read(keys: Collection[str]) -> dict[str, int]:
+        values = {"wanted": as_list([{"id": one} for one in sorted(keys)])}
+        rows = scope.reading(lambda unit: unit.rows(HEADS, values))
+        return dict.fromkeys(keys, GONE) | {row["id"]: row["change_seq"] for row in rows}
+
+    return watch_of(scope, "session_changes", read)
+
 
 _MOST = limits_of(CHANGES)
 

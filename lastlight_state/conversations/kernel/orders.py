@@ -17,10 +17,10 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.records import Appended
 from lastlight_state.conversations.rows import ProgressionLinkRow
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
-from lastlight_state.db.indexes import AmongFew
-from lastlight_state.db.listed import as_list, listed
-from lastlight_state.db.statements import bind, number, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.schema.indexes import AmongFew
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import NotFound
 
 

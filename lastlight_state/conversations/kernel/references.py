@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.shown import LinkRow
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, PROGRESSIONS, SESSIONS
-from lastlight_state.db.keyed import IdRow, KeyRow, family
-from lastlight_state.db.statements import among, bind, number, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.lists.filters import IdRow, KeyRow, family
+from lastlight_state.db.rows.statements import among, bind, number, prepared
+from lastlight_state.db.units.unit import Unit
 
 _s, _b, _p, _l = SESSIONS.c, BRANCHES.c, PROGRESSIONS.c, LINKS.c
 

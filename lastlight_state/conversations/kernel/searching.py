@@ -11,9 +11,9 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.similarity import Best, Candidate, Query
 from lastlight_state.db import valid
-from lastlight_state.db.statements import RowT, Statement, Values
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import Placed, placed, window
+from lastlight_state.db.lists.pages import Placed, placed, window
+from lastlight_state.db.rows.statements import RowT, Statement, Values
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 
 

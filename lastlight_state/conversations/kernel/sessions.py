@@ -11,17 +11,67 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel import orders, storing
-from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import Told, fed, feed, news
+from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.shown import MessageDraft
-from lastlight_state.conversations.tables import BRANCHES, LINKS, SESSIONS
+from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
-from lastlight_state.db.base import later_of
-from lastlight_state.db.indexes import AmongFew, unindexed
-from lastlight_state.db.listed import as_list, listed
-from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import bind, constant, number, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.schema.indexes import AmongFew, unindexed
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import InvalidValue
+
+# What lists show of a session.
+
+_c = SESSIONS.c
+
+#: The columns that lists leave out.
+LARGE = ("node_metadata", "extra", "artifact_contract", "artifact_verification")
+
+_MESSAGES = (
+    sa.select(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord)
+    .where(PROGRESSIONS.c.id == _c.progression_id)
+    .scalar_subquery()
+    .label("message_count")
+)
+_BRANCHES = (
+    sa.select(sa.func.count())
+    .select_from(BRANCHES)
+    .where(BRANCHES.c.session_id == _c.id)
+    .scalar_subquery()
+    .label("branch_count")
+)
+#: The columns of a `SessionSummary`.
+SUMMARY = [*(column for column in SESSIONS.columns if column.name not in LARGE), _MESSAGES, _BRANCHES]
+
+
+# Changing the metadata of a row: by a merge patch (RFC 7396), and never the keys that mirror a fork.
+
+#: The keys of a branch's metadata that say the same as its columns.
+FORK_KEYS = ("parent_branch_id", "forked_at_ord")
+
+
+def merged(stored: Any, patch: Any) -> Any:
+    """The value with the patch applied: objects are merged, null removes a key, anything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(stored) if isinstance(stored, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), value)
+    return found
+
+
+def refuse_fork_keys(where: str, patch: dict[str, Any]) -> None:
+    """Refuse a patch that names a key of a fork."""
+    for key in FORK_KEYS:
+        if key in patch:
+            raise InvalidValue(f"{where}.{key}", "says where a branch comes from, which never changes")
 
 
 class LockedSession(TypedDict):
@@ -37,7 +87,6 @@ class SessionId(TypedDict):
     id: str
 
 
-_c = SESSIONS.c
 _THIS = _c.id == bind("session_id", _c.id)
 _at = bind("at", _c.updated_at)
 

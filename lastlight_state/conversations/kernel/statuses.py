@@ -19,10 +19,10 @@ from lastlight_state.conversations.life_records import Transition
 from lastlight_state.conversations.rows import SessionTransitionRow
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import Values, bind, number, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.rows.statements import Values, bind, number, prepared
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.ids import new_id
 
 _MOST = limits_of(TRANSITIONS)

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.kernel.references import HOLDERS, ORDERS, OWNERS, POINTED, POINTERS, POINTING, links
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, MESSAGES, PROGRESSIONS
-from lastlight_state.db.keyed import CountOf, KeyRow, chunks, family, rows
-from lastlight_state.db.statements import Family
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.lists.filters import CountOf, KeyRow, chunks, family, rows
+from lastlight_state.db.rows.statements import Family
+from lastlight_state.db.units.unit import Unit
 
 _b, _p, _l, _m, _d = BRANCHES.c, PROGRESSIONS.c, LINKS.c, MESSAGES.c, DELIVERIES.c
 

@@ -17,12 +17,12 @@ from lastlight_state.conversations.lifecycle import statements as sql
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.conversations.words import RUNNING, TERMINAL, SessionStatus
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Row
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, InvalidValue, LostRace, NotFound
 
 _SESSION, _TRANSITION = limits_of(SESSIONS), limits_of(TRANSITIONS)

@@ -12,11 +12,11 @@ from lastlight_state.conversations.kernel.sessions import MOVED
 from lastlight_state.conversations.rows import SessionTransitionRow
 from lastlight_state.conversations.shown import StaleSessionRow
 from lastlight_state.conversations.tables import PROGRESSIONS, SESSIONS, TRANSITIONS
-from lastlight_state.db.base import later_of
-from lastlight_state.db.indexes import AmongFew
-from lastlight_state.db.listed import listed
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, constant, number, prepared
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.schema.indexes import AmongFew
 
 
 class Holder(TypedDict):

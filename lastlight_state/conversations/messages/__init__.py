@@ -4,23 +4,111 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import MessageFilter, NewMessage, Search, Within
 from lastlight_state.conversations.kernel import searching, sessions, storing
-from lastlight_state.conversations.kernel.classes import KnownClasses
-from lastlight_state.conversations.messages import similar, statements as sql
+from lastlight_state.conversations.kernel.storing import SUMMARY, KnownClasses
+from lastlight_state.conversations.messages import similar
 from lastlight_state.conversations.records import Message, MessageHit, MessageSummary, MessageUse
-from lastlight_state.conversations.shown import UseRow
-from lastlight_state.conversations.tables import MESSAGES
-from lastlight_state.db import pages, valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.records import Page
+from lastlight_state.conversations.shown import MessageSummaryRow, UseRow
+from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS, TYPES
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.lists.pages import parted, placed, window
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import parted, placed, window
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, bind, number, prepared
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
+
+# The statements of messages: lists, and what holds a message.
+
+_STATEMENT_MOST, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
+_NAMES = checks.of(MESSAGES, "sender", "recipient", "channel")
+
+_c = MESSAGES.c
+
+#: Stands for the position of a pointer, which has none. Below every position.
+NO_ORD = -1
+
+_class = sa.select(TYPES.c.type_id).where(TYPES.c.lion_class == bind("lion_class", TYPES.c.lion_class))
+
+LIST = Listing(
+    "messages",
+    SUMMARY,
+    row=MessageSummaryRow,
+    order=(_c.created_at, _c.id),
+    filters={
+        **{name: _c[name] == bind(name, _c[name]) for name in ("sender", "recipient", "channel")},
+        "lion_class": _c.lion_class == _class.scalar_subquery(),
+        "since": _c.created_at >= bind("since", _c.created_at),
+        "until": _c.created_at < bind("until", _c.created_at),
+    },
+    spread={"roles": _c.role},
+    walked=("roles",),
+)
+
+THERE = prepared(sa.select(_c.id).where(_c.id == bind("id", _c.id)))
+EMBED = prepared(
+    sa.update(MESSAGES)
+    .where(_c.id == bind("id", _c.id))
+    .values({name: bind(name, _c[name]) for name in ("embedding", "embedding_model")})
+)
+
+
+def filters(where: MessageFilter | None) -> Row:
+    """Return the filters of a list, by name."""
+    asked = MessageFilter() if where is None else valid.group("where", where, MessageFilter)
+    roles = None if asked.roles is None else valid.several("where.roles", asked.roles)
+    return {
+        **checks.fields("where", asked, _NAMES),
+        "lion_class": checks.name("where.lion_class", asked.lion_class, _TYPE.lion_class),
+        "roles": None
+        if roles is None
+        else [valid.identifier("where.roles", one, _STATEMENT_MOST.role) for one in roles],
+        "since": checks.optional_time("where.since", asked.since),
+        "until": checks.optional_time("where.until", asked.until),
+    }
+
+
+def _pointing(kind: str, table: sa.Table, column: str) -> sa.Select[Any]:
+    return sa.select(_word(kind), table.c.id.label("id"), number(NO_ORD).label("ord")).where(
+        table.c[column] == bind("message_id", table.c[column])
+    )
+
+
+def _word(kind: str) -> Any:
+    return sa.literal_column(f"'{kind}'", columns.Text).label("kind")
+
+
+def _uses() -> Any:
+    """Return what holds a message, each found by an index."""
+    links = sa.select(_word("progression"), LINKS.c.progression_id.label("id"), LINKS.c.ord.label("ord")).where(
+        LINKS.c.message_id == bind("message_id", LINKS.c.message_id)
+    )
+    held = sa.union_all(
+        links,
+        _pointing("system_msg", BRANCHES, "system_msg_id"),
+        _pointing("first_msg", SESSIONS, "first_msg_id"),
+        _pointing("last_msg", SESSIONS, "last_msg_id"),
+    ).subquery("held")
+    order = (columns.in_code_points(held.c.kind), columns.in_code_points(held.c.id), held.c.ord)
+    after = sa.tuple_(*order) > sa.tuple_(
+        bind("after_kind", held.c.kind), bind("after_id", held.c.id), bind("after_ord", LINKS.c.ord)
+    )
+    return sa.select(*held.c).where(after).order_by(*order).limit(sa.bindparam("limit", type_=sa.Integer))
+
+
+USES = prepared(_uses(), UseRow)
+
 
 _MOST = limits_of(MESSAGES)
 
@@ -109,12 +197,12 @@ class Messages(Repository):
         Rare roles and classes are found by walking the pool: give ``since``, or a sender, recipient or channel, which
         have indexes.
         """
-        return self._page(sql.LIST, MessageSummary.of, sql.filters(where), limit, page_token)
+        return self._page(LIST, MessageSummary.of, filters(where), limit, page_token)
 
     def count(self, *, where: MessageFilter | None = None) -> int:
         """Return how many messages pass these filters."""
-        given = sql.filters(where)
-        return self._reading(lambda unit: sql.LIST.count(unit, given))
+        given = filters(where)
+        return self._reading(lambda unit: LIST.count(unit, given))
 
     def uses(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageUse]:
         """Return a page of what holds a message: positions of progressions, and pointers of branches and sessions.
@@ -128,9 +216,9 @@ class Messages(Repository):
 
         def read(unit: Unit) -> Page[MessageUse]:
             shown = window(
-                lambda size: placed(unit.readable(sql.USES, {**values, "limit": size}), ["kind", "id", "ord"]), limit
+                lambda size: placed(unit.readable(USES, {**values, "limit": size}), ["kind", "id", "ord"]), limit
             )
-            if not shown.rows and unit.row(sql.THERE, {"id": found}) is None:
+            if not shown.rows and unit.row(THERE, {"id": found}) is None:
                 raise NotFound(words.MESSAGE, message_id)
             items, damaged = parted(shown.rows, _use)
             token = None if shown.last is None else pages.encode_token(asked, shown.last)
@@ -152,7 +240,7 @@ class Messages(Repository):
             "embedding": checks.embedding("vector", vector),
             "embedding_model": checks.name("model", model, _MOST.embedding_model),
         }
-        if not self._once(lambda unit: unit.change(sql.EMBED, values), repeatable=True):
+        if not self._once(lambda unit: unit.change(EMBED, values), repeatable=True):
             raise valid.not_found(words.MESSAGE, message_id)
 
     def similar(
@@ -181,4 +269,4 @@ class Messages(Repository):
 
 
 def _use(row: UseRow) -> MessageUse:
-    return MessageUse.of({**row, "ord": None if row["ord"] == sql.NO_ORD else row["ord"]})
+    return MessageUse.of({**row, "ord": None if row["ord"] == NO_ORD else row["ord"]})

@@ -10,13 +10,13 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import Within
-from lastlight_state.conversations.kernel import lineage, searching, storing
+from lastlight_state.conversations.kernel import branching, searching, storing
 from lastlight_state.conversations.records import Message, MessageHit
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.statements import Statement, bind, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Statement, bind, prepared
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 
 
@@ -86,15 +86,15 @@ def _streams(
         yield searching.batches(unit, statement, values, {"ord": one.start - 1}, asked)
 
 
-def _segments(unit: Unit, name: str, key: str) -> list[lineage.Segment]:
+def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:
     """The parts of orders that hold the messages."""
     if name == "branch_id":
-        return lineage.line_of(unit, key)
+        return branching.line_of(unit, key)
     statement, kind = (_POOL, words.SESSION) if name == "session_id" else (_ORDER, words.PROGRESSION)
     row = unit.row(statement, {name: key})
     if row is None:
         raise valid.not_found(kind, key)
-    return [lineage.Segment("", row["id"], row["start_ord"], row["next_ord"])]
+    return [branching.Segment("", row["id"], row["start_ord"], row["next_ord"])]
 
 
 @lru_cache(maxsize=8)

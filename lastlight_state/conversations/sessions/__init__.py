@@ -4,26 +4,115 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
 from lastlight_state.conversations.kernel import deleting, orders, sessions, statuses
-from lastlight_state.conversations.kernel.feeds import feed, news
-from lastlight_state.conversations.kernel.metadata import merged, refuse_fork_keys
+from lastlight_state.conversations.kernel.feeds import fed, feed, news
+from lastlight_state.conversations.kernel.sessions import LARGE, SUMMARY, merged, refuse_fork_keys
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
-from lastlight_state.conversations.sessions import checks, statements as sql
-from lastlight_state.conversations.tables import SESSIONS
+from lastlight_state.conversations.sessions import checks
+from lastlight_state.conversations.shown import SessionSummaryRow, WholeSessionRow
+from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.records import Page
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, bind, number, prepared
+from lastlight_state.db.rows.writes import Chain
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, StaleVersion
 from lastlight_state.ids import new_id
+
+# The statements of sessions.
+
+
+class SessionState(TypedDict):
+    """What may change of a session while nobody has locked it."""
+
+    version: int
+    node_metadata: Any
+
+
+_c = SESSIONS.c
+_THIS = _c.id == bind("session_id", _c.id)
+
+COLUMNS = [*SUMMARY, *(_c[name] for name in LARGE)]
+
+GET = prepared(sa.select(*COLUMNS).where(_THIS), WholeSessionRow)
+#: How many changes of status an earlier session of this id left: its history outlives it, and is continued.
+_FORMER = (
+    sa.select(sa.func.coalesce(sa.func.max(TRANSITIONS.c.seq), number(0)))
+    .where(TRANSITIONS.c.session_id == bind("id", _c.id))
+    .scalar_subquery()
+)
+INSERT = fed(
+    insert(SESSIONS)
+    .values(
+        {column.name: bind(column.name, column) for column in SESSIONS.columns}
+        | {"transition_seq": bind("transition_seq", _c.transition_seq) + _FORMER}
+    )
+    .on_conflict_do_nothing()
+    .returning(_c.id, _c.change_seq, _c.transition_seq)
+)
+LOCK = prepared(sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update(), SessionState)
+_at = bind("at", _c.updated_at)
+TOUCH = prepared(
+    sa.update(SESSIONS)
+    .where(_THIS)
+    .values(
+        last_message_at=later_of(sa.func.coalesce(_c.last_message_at, _at), _at),
+        updated_at=later_of(_c.updated_at, _at),
+    )
+    .returning(_c.last_message_at)
+)
+
+
+@lru_cache(maxsize=256)
+def update(names: frozenset[str], *, versioned: bool) -> Chain:
+    """Return the chain that sets these columns and says so in the feed. With a version, only if the row has it."""
+    conditions = [_THIS, _c.version == bind("expected", _c.version)] if versioned else [_THIS]
+    values: Row = {name: bind(name, _c[name]) for name in sorted(names)}
+    counted = {"version": _c.version + number(1), "change_seq": _c.change_seq + number(1)}
+    changed = sa.update(SESSIONS).where(*conditions).values(**counted, **values)
+    return fed(changed.returning(_c.id, _c.change_seq))
+
+
+_EQUAL = (
+    "user",
+    "project",
+    "agent_session_id",
+    "workflow_run_id",
+    "invocation_kind",
+    "source_kind",
+    "agent_name",
+    "playbook_name",
+    "show_topic",
+    "show_play_name",
+)
+LIST = Listing(
+    "sessions",
+    SUMMARY,
+    order=(_c.updated_at, _c.id),
+    filters={
+        **{name: _c[name] == bind(name, _c[name]) for name in _EQUAL},
+        "updated_since": _c.updated_at >= bind("updated_since", _c.updated_at),
+    },
+    spread={"statuses": _c.status},
+    worded=("statuses",),
+    row=SessionSummaryRow,
+)
+
 
 _MOST = limits_of(SESSIONS)
 
@@ -52,7 +141,7 @@ class Sessions(Repository):
         row = checks.row(session, self._now())
 
         def look(unit: Unit) -> ConversationSession:
-            stored = unit.row(sql.GET, {"session_id": row["id"]})
+            stored = unit.row(GET, {"session_id": row["id"]})
             if stored is None:
                 return created(unit, self._listeners, row)
             if fields := _differing(stored, row, session):
@@ -65,22 +154,22 @@ class Sessions(Repository):
     def get(self, session_id: str) -> ConversationSession:
         """Return the session. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._one(ConversationSession.of, sql.GET, values, kind=words.SESSION, key=session_id)
+        return self._one(ConversationSession.of, GET, values, kind=words.SESSION, key=session_id)
 
     def find(self, session_id: str) -> ConversationSession | None:
         """Return the session, or None."""
-        return self._find(ConversationSession.of, sql.GET, {"session_id": valid.sought("session_id", session_id)})
+        return self._find(ConversationSession.of, GET, {"session_id": valid.sought("session_id", session_id)})
 
     def list(
         self, *, where: SessionFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[SessionSummary]:
         """Return a page of sessions, the last updated first, without metadata."""
-        return self._page(sql.LIST, SessionSummary.of, checks.filters(where), limit, page_token)
+        return self._page(LIST, SessionSummary.of, checks.filters(where), limit, page_token)
 
     def count(self, *, where: SessionFilter | None = None) -> int:
         """Return how many sessions pass these filters."""
         given = checks.filters(where)
-        return self._reading(lambda unit: sql.LIST.count(unit, given))
+        return self._reading(lambda unit: LIST.count(unit, given))
 
     def update(self, session_id: str, patch: SessionPatch, *, expect_version: int | None = None) -> ConversationSession:
         """Set the fields that are given, all or none; None clears one. An empty patch changes nothing.
@@ -91,7 +180,7 @@ class Sessions(Repository):
         expected = None if expect_version is None else valid.number("expect_version", expect_version)
         changes = checks.changes(patch, self._now())
         if changes:
-            chain = sql.update(frozenset(changes), versioned=expected is not None)
+            chain = update(frozenset(changes), versioned=expected is not None)
             values = {**changes, "session_id": found, "expected": expected, "at": self._now()}
             if self._chained(lambda unit: feed(unit, self._listeners, chain, values, _UPDATED)) is not None:
                 return self.get(session_id)
@@ -111,13 +200,13 @@ class Sessions(Repository):
         now = self._now()
 
         def merge(unit: Unit) -> ConversationSession:
-            stored = unit.row(sql.LOCK, {"session_id": found})
+            stored = unit.row(LOCK, {"session_id": found})
             if stored is None:
                 raise valid.not_found(words.SESSION, session_id)
             metadata = codec.encode(
                 "node_metadata", merged(stored["node_metadata"], given), max_bytes=_MOST.node_metadata
             )
-            chain = sql.update(frozenset({"node_metadata", "updated_at"}), versioned=False)
+            chain = update(frozenset({"node_metadata", "updated_at"}), versioned=False)
             values = {"session_id": found, "node_metadata": metadata, "updated_at": now, "at": now}
             feed(unit, self._listeners, chain, values, _UPDATED)
             return _stored(unit, found)
@@ -133,7 +222,7 @@ class Sessions(Repository):
             "session_id": valid.sought("session_id", session_id),
             "at": self._now() if at is None else aware_utc("at", at),
         }
-        moved: datetime | None = self._once(lambda unit: unit.value(sql.TOUCH, values), repeatable=True)
+        moved: datetime | None = self._once(lambda unit: unit.value(TOUCH, values), repeatable=True)
         if moved is None:
             raise valid.not_found(words.SESSION, session_id)
         return moved
@@ -147,7 +236,7 @@ class Sessions(Repository):
             "updated_at": now,
             "at": now,
         }
-        chain = sql.update(_HOLD, versioned=False)
+        chain = update(_HOLD, versioned=False)
         self._chained(lambda unit: feed(unit, self._listeners, chain, values, _UPDATED), repeatable=True)
         return self.get(session_id)
 
@@ -172,7 +261,7 @@ def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> Conve
     else:
         orders.locked(unit, [pool])
     values = {**row, "progression_id": pool, "at": row["created_at"]}
-    made = feed(unit, listeners, sql.INSERT, values, news("session.created"))
+    made = feed(unit, listeners, INSERT, values, news("session.created"))
     if made is None:
         raise AlreadyExists(words.SESSION, row["id"])
     if row["status"] is not None:
@@ -183,7 +272,7 @@ def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> Conve
 
 
 def _stored(unit: Unit, session_id: str) -> ConversationSession:
-    [found] = unit.all(ConversationSession.of, sql.GET, {"session_id": session_id})
+    [found] = unit.all(ConversationSession.of, GET, {"session_id": session_id})
     return found
 
 

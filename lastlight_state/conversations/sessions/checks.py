@@ -11,9 +11,9 @@ from lastlight_state.conversations.kernel.statuses import Why, reason
 from lastlight_state.conversations.rows import SessionRow
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import UNSET
-from lastlight_state.db.statements import Row
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.ids import new_id
 
 _MOST = limits_of(SESSIONS)

@@ -8,9 +8,9 @@ from functools import partial
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import SessionTree
 from lastlight_state.conversations.kernel import sessions, storing
-from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.records import SaveReport
-from lastlight_state.conversations.trees import loading, saving
+from lastlight_state.conversations.trees import plans, saving
 from lastlight_state.conversations.trees.plans import plan_of
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
@@ -50,4 +50,4 @@ class Trees(Repository):
         """
         found = valid.sought("session_id", session_id)
         most = valid.number("max_messages", max_messages, most=words.TREE)
-        return self._viewing(lambda unit: loading.tree(unit, found, most))
+        return self._viewing(lambda unit: plans.tree(unit, found, most))

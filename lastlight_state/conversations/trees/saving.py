@@ -14,23 +14,23 @@ import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.conversations import words
-from lastlight_state.conversations.branches import appending, making, statements as branch_sql
-from lastlight_state.conversations.kernel import branching, lineage, orders, sessions, storing
+from lastlight_state.conversations import sessions as session_sql, words
+from lastlight_state.conversations.branches import statements, statements as branch_sql
+from lastlight_state.conversations.kernel import branching, orders, sessions, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft
-from lastlight_state.conversations.kernel.classes import KnownClasses
 from lastlight_state.conversations.kernel.feeds import feed, news
+from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.progressions import replaced
 from lastlight_state.conversations.records import Branch
-from lastlight_state.conversations.sessions import created, statements as session_sql
+from lastlight_state.conversations.sessions import created
 from lastlight_state.conversations.shown import MessageDraft, WholeBranchRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
-from lastlight_state.db.indexes import AmongFew
-from lastlight_state.db.listed import as_list, listed
-from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.statements import Row, Values, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.rows.statements import Row, Values, prepared
+from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.schema.indexes import AmongFew
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, StaleVersion
 
 _TEXTS, _JSON = ("name", "user"), ("node_metadata", "extra")
@@ -164,7 +164,7 @@ class _Part:
     def _branch(self, plan: BranchPlan, stored: Branch | None, session_id: str) -> None:
         if stored is None:
             row: BranchDraft = {**plan.row, "session_id": session_id}
-            branch = making.created(
+            branch = statements.created(
                 self.unit, self.of.listeners, self.of.known, row, plan.system, self.of.now, locks=self.locks
             )
             self.done["branches_created"] += 1
@@ -175,7 +175,7 @@ class _Part:
             branch = stored
         replaces_system = stored is None or self.of.following is None
         if replaces_system and plan.system is not None and branch.system_msg_id != plan.system:
-            making.system_replaced(
+            statements.system_replaced(
                 self.unit, self.of.listeners, self.of.known, branch.id, plan.system, self.of.now, locks=self.locks
             )
             self.done["systems_replaced"] += 1
@@ -184,7 +184,7 @@ class _Part:
     def _branch_fields(self, stored: Branch, row: BranchDraft) -> None:
         given: Row = {**row, "node_metadata": None}
         if row["node_metadata"] is not None:
-            given["node_metadata"] = making.kept(stored.node_metadata, row["node_metadata"])
+            given["node_metadata"] = statements.kept(stored.node_metadata, row["node_metadata"])
         changes = _changes(vars(stored), given)
         if changes:
             self.unit.row(branch_sql.update(frozenset(changes)), {**changes, "branch_id": stored.id})
@@ -193,7 +193,7 @@ class _Part:
             self.done["fields_changed"] += 1
 
     def _order(self, branch: Branch, given: list[str]) -> None:
-        stored = lineage.whole_order(self.unit, branch.id)
+        stored = branching.whole_order(self.unit, branch.id)
         if given[: len(stored)] == stored:
             self._append(branch, given[len(stored) :])
             return
@@ -216,7 +216,7 @@ class _Part:
     def _append(self, branch: Branch, ids: list[str]) -> None:
         for at in range(0, len(ids), words.BATCH):
             some = ids[at : at + words.BATCH]
-            appending.append(
+            statements.append(
                 self.unit,
                 self.of.listeners,
                 self.of.known,

@@ -16,16 +16,22 @@ from lastlight_state.conversations.kernel import searching, storing
 from lastlight_state.conversations.rows import VectorNamespaceRow
 from lastlight_state.conversations.shown import ChunkDraft
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
-from lastlight_state.conversations.vectors import chunks as own, statements as sql
-from lastlight_state.conversations.vectors.arguments import NewChunk
-from lastlight_state.conversations.vectors.records import Chunk, ChunkSummary, ChunkText, VectorHit, VectorNamespace
+from lastlight_state.conversations.vectors import statements as own, statements as sql
+from lastlight_state.conversations.vectors.records import (
+    Chunk,
+    ChunkSummary,
+    ChunkText,
+    NewChunk,
+    VectorHit,
+    VectorNamespace,
+)
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Row
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
 
 _MOST = limits_of(NAMESPACES)

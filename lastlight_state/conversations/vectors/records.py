@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from lastlight_state.conversations import packing
+from lastlight_state.conversations import similarity
 from lastlight_state.conversations.rows import VectorNamespaceRow
 from lastlight_state.conversations.shown import ChunkRow, ChunkSummaryRow, ChunkTextRow
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
+
+# Argument groups of vectors.
+
+
+@dataclass(frozen=True)
+class NewChunk:
+    """A chunk of text to store, with its embedding: a sequence of numbers, or their bytes.
+
+    ``document_id`` and ``chunk_index`` say which part of which document it is.
+    """
+
+    id: str
+    content: str
+    embedding: Sequence[float] | bytes
+    chunk_metadata: dict[str, Any] | None = None
+    document_id: str | None = None
+    chunk_index: int = 0
 
 
 class VectorNamespace(Record):
@@ -58,7 +77,7 @@ class Chunk(ChunkText):
 
     @classmethod
     def of(cls, values: ChunkRow) -> Self:  # type: ignore[override]
-        values["embedding"] = packing.unpack(values["embedding"])
+        values["embedding"] = similarity.unpack(values["embedding"])
         return super().of(values)
 
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from lastlight_state.inspector.page import Ask, Page, View
 from lastlight_state.maintenance import Report, Stats
-from lastlight_state.receipts.words import KINDS, STATES
+from lastlight_state.receipts.models import KINDS, STATES
 from lastlight_state.store import StateStore
 
 page = Page("health", "Health", "/health", "h")

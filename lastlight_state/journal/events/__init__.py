@@ -14,20 +14,19 @@ from typing import Any, overload
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.arrivals import refuse_in_transaction
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
+from lastlight_state.db.news.watch import refuse_in_transaction
 from lastlight_state.db.repository import Context
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
-from lastlight_state.journal import words
+from lastlight_state.journal import models
 from lastlight_state.journal.arguments import EventFilter, NewEvent
-from lastlight_state.journal.events import appending, checks, statements as sql
-from lastlight_state.journal.events.appending import Draft
+from lastlight_state.journal.events import checks, statements, statements as sql
 from lastlight_state.journal.events.follow import Follower
-from lastlight_state.journal.kernel.streams import Numbered
-from lastlight_state.journal.kernel.watching import Ended
+from lastlight_state.journal.events.statements import Draft
+from lastlight_state.journal.kernel import Ended, Numbered
+from lastlight_state.journal.models import EVENTS
 from lastlight_state.journal.records import Appended, Event
-from lastlight_state.journal.tables import EVENTS
 
 _MOST = limits_of(EVENTS)
 
@@ -66,10 +65,10 @@ class Events(Numbered):
             return self._append(
                 found,
                 self._chained,
-                lambda unit: appending.appended(row, sql.STREAM.one(unit, sql.APPEND, row), created=True),
+                lambda unit: statements.appended(row, sql.STREAM.one(unit, sql.APPEND, row), created=True),
             )
         draft = Draft(row, is_replay=event_id is None)
-        return self._append(found, self._writing, lambda unit: appending.append_one(unit, draft), repeatable=True)
+        return self._append(found, self._writing, lambda unit: statements.append_one(unit, draft), repeatable=True)
 
     def append_many(self, run_id: str, events: Sequence[NewEvent]) -> builtins.list[Appended]:
         """Append 1 to 1,000 events, all or none, with consecutive numbers in this order.
@@ -81,10 +80,10 @@ class Events(Numbered):
         given = checks.batch(events)
         rows = checks.events(found, given, now)
         if all(one.event_id is None and one.at is None for one in given):
-            return self._append(found, self._writing, lambda unit: appending.append_plain(unit, found, rows))
+            return self._append(found, self._writing, lambda unit: statements.append_plain(unit, found, rows))
         drafts = [Draft(row, checks.is_replay(one)) for row, one in zip(rows, given, strict=True)]
         repeatable = all(one.event_id is not None or one.at is not None for one in given)
-        return self._append(found, self._writing, lambda unit: appending.append(unit, drafts), repeatable=repeatable)
+        return self._append(found, self._writing, lambda unit: statements.append(unit, drafts), repeatable=repeatable)
 
     def ensure_start(self, run_id: str, start_seq: int) -> int:
         """Let the first event of a run have the number ``start_seq``, and return the number that comes next.
@@ -110,7 +109,7 @@ class Events(Numbered):
     def get(self, run_id: str, seq: int) -> Event:
         """Return the event of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(Event.of, sql.GET, values, kind=words.EVENT, key=(run_id, seq))
+        return self._one(Event.of, sql.GET, values, kind=models.EVENT, key=(run_id, seq))
 
     def find(self, run_id: str, event_id: str) -> Event | None:
         """Return the event with this key, or None."""
@@ -128,8 +127,8 @@ class Events(Numbered):
         *,
         where: EventFilter | None = None,
         after_seq: int | None = None,
-        limit: int = words.PAGE,
-        order: words.Order = "oldest_first",
+        limit: int = models.PAGE,
+        order: models.Order = "oldest_first",
         page_token: str | None = None,
     ) -> Page[Event]:
         """Return a page of a run's events in the order of their numbers. ``after_seq`` itself is not included.
@@ -137,7 +136,7 @@ class Events(Numbered):
         An unknown run has none. Rare types are found by walking the run's events. An event whose payload cannot be
         read is in ``damaged``, and hides no other.
         """
-        listing = sql.LISTS[valid.word("order", order, words.ORDERS)]
+        listing = sql.LISTS[valid.word("order", order, models.ORDERS)]
         return self._page(listing, Event.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: EventFilter | None = None, after_seq: int | None = None) -> int:

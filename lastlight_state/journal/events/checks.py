@@ -9,12 +9,12 @@ from typing import Any, TypedDict
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.statements import Row
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue, StateError
-from lastlight_state.journal import words
+from lastlight_state.journal import models
 from lastlight_state.journal.arguments import EventFilter, NewEvent
-from lastlight_state.journal.tables import EVENTS
+from lastlight_state.journal.models import EVENTS
 
 _MOST = limits_of(EVENTS)
 
@@ -80,7 +80,7 @@ def batch(given: Any) -> Sequence[NewEvent]:
     """1 to 1,000 new events."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise InvalidValue("events", f"expected a sequence of events, got {type(given).__name__}")
-    valid.number("events", len(given), least=1, most=words.BATCH)
+    valid.number("events", len(given), least=1, most=models.BATCH)
     for i, one in enumerate(given):
         if type(one) is not NewEvent:
             valid.group(f"events[{i}]", one, NewEvent)
@@ -93,7 +93,7 @@ def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_
     if after_seq is not None and page_token is not None:
         raise InvalidValue("page_token", "must not be given together with after_seq")
     types = valid.several("where.types", asked.types)
-    valid.at_most("where.types", types, words.TYPES)
+    valid.at_most("where.types", types, models.TYPES)
     return {
         "run_id": valid.sought("run_id", run_id),
         "types": [valid.identifier("where.types", one, _MOST.type) for one in types] or None,

@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from lastlight_state.db import valid
+from lastlight_state.db.lists.pages import Window, parted, window
+from lastlight_state.db.news.watch import NOTHING_YET
 from lastlight_state.db.runs import RUN
-from lastlight_state.db.scope import Scope
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.watch import NOTHING_YET
-from lastlight_state.db.windows import Window, parted, window
+from lastlight_state.db.units.scope import Scope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import NotFound
-from lastlight_state.journal import words
+from lastlight_state.journal import models
 from lastlight_state.journal.arguments import EventFilter
 from lastlight_state.journal.events import checks, statements as sql
-from lastlight_state.journal.kernel.watching import END, Ended, watch_for
+from lastlight_state.journal.kernel import END, Ended, watch_for
 from lastlight_state.journal.records import Event
 from lastlight_state.journal.rows import RunEventRow
 
@@ -122,7 +122,7 @@ class Follower:
         first = self._scope.reading(lambda unit: unit.value(sql.FIRST_AFTER, values))
         if first != cursor + 1:
             left = next_seq if first is None else first
-            raise NotFound(words.EVENT, (run_id, left), reason=f"events after {cursor} were pruned; {left} comes next")
+            raise NotFound(models.EVENT, (run_id, left), reason=f"events after {cursor} were pruned; {left} comes next")
 
 
 def _refuse_unknown(run_ids: Collection[str], ended: Ended) -> None:
@@ -145,4 +145,4 @@ def _as_it_is(row: RunEventRow) -> RunEventRow:
 
 def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], Window[RunEventRow]]:
     listing = sql.LISTS["oldest_first"]
-    return lambda unit: window(lambda size: listing.placed(unit, chosen, None, size), words.PAGE)
+    return lambda unit: window(lambda size: listing.placed(unit, chosen, None, size), models.PAGE)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
 import sqlalchemy as sa
 
+from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.db.indexes import AmongFew
-from lastlight_state.db.listed import listed
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, number, prepared
-from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state.clock import iso_text
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.records import made
+from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.schema.indexes import AmongFew
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists
+from lastlight_state.journal.events.checks import EventDraft
+from lastlight_state.journal.kernel import Stream
+from lastlight_state.journal.models import EVENT, EVENTS, TYPES
+from lastlight_state.journal.records import Appended
 from lastlight_state.journal.rows import RunEventRow
-from lastlight_state.journal.tables import EVENTS
-from lastlight_state.journal.words import TYPES
 
 _c = EVENTS.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)
@@ -85,3 +94,153 @@ def _listing(*, descending: bool) -> Listing[RunEventRow]:
 
 
 LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(descending=True)}
+
+
+# Appending events that may be there already, of one or several runs, in a constant number of statements.
+#
+# The counters are locked by a statement of their own, and only then is looked for earlier events: on Postgres a
+# statement that waits for a lock goes on with the snapshot from before it waited, and would miss what the holder
+# stored.
+
+
+class Draft(NamedTuple):
+    """The parameters of an event, and how it is told whether it is stored already."""
+
+    row: EventDraft
+    #: By its content.
+    is_replay: bool = False
+    #: It cannot be: its key was made for it just now.
+    is_fresh: bool = False
+
+
+def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
+    """Append the drafts in their order. Those with a key, and replays, only once; `AlreadyExists` for another content.
+
+    Raises `Conflict` ``foreign_key`` for an unknown run.
+    """
+    next_seqs = STREAM.locked_many(unit, [draft.row["run_id"] for draft in drafts])
+    known = _Known(_stored(unit, drafts, next_seqs), by_content=any(draft.is_replay for draft in drafts))
+    outcomes: list[Appended] = []
+    fresh: list[RunEventRow] = []
+    for draft in drafts:
+        run_id = draft.row["run_id"]
+        earlier = known.find(draft)
+        if earlier is None:
+            seq = next_seqs[run_id]
+            next_seqs[run_id] = seq + 1
+            row: RunEventRow = {**draft.row, "seq": seq}
+            fresh.append(row)
+            if not draft.is_fresh:
+                known.add(row)
+            outcomes.append(appended(row, seq, created=True))
+        else:
+            outcomes.append(appended(earlier, earlier["seq"], created=False))
+    if fresh:
+        STREAM.raise_all(unit, {row["run_id"]: next_seqs[row["run_id"]] for row in fresh})
+        unit.insert(STREAM.table, INSERT, fresh)
+    return outcomes
+
+
+def append_one(unit: Unit, draft: Draft) -> Appended:
+    """The same for a single event."""
+    run_id = draft.row["run_id"]
+    STREAM.locked(unit, run_id)
+    earlier = _Known(_stored_like(unit, draft), by_content=draft.is_replay).find(draft)
+    if earlier is not None:
+        return appended(earlier, earlier["seq"], created=False)
+    return appended(draft.row, STREAM.one(unit, APPEND, draft.row), created=True)
+
+
+def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Appended]:
+    """Append events that are new whatever is there."""
+    stream = STREAM
+    taking = {"run_id": run_id, "taken": len(rows)}
+    first = unit.value(stream.take, taking)
+    if first is None:
+        first = unit.value(stream.begin, taking)
+    outcomes: list[Appended] = []
+
+    def numbered() -> Iterator[RunEventRow]:
+        for seq, row in enumerate(rows, first):
+            outcomes.append(appended(row, seq, created=True))
+            yield {**row, "seq": seq}
+
+    unit.insert(stream.table, INSERT, numbered())
+    return outcomes
+
+
+def appended(row: EventDraft, seq: int, *, created: bool) -> Appended:
+    """Return what appending an event returns."""
+    found = {"created": created, "seq": seq, "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
+    return made(Appended, found)
+
+
+class _Known:
+    """Events that are stored, and those of this batch, by key and by content."""
+
+    def __init__(self, rows: Iterable[RunEventRow], *, by_content: bool) -> None:
+        self._knows_contents = by_content
+        self._by_key: dict[Any, RunEventRow] = {}
+        self._by_content: dict[Any, RunEventRow] = {}
+        for row in sorted(rows, key=lambda row: row["seq"]):
+            self.add(row)
+
+    def add(self, row: RunEventRow) -> None:
+        if row["event_id"] is not None:
+            self._by_key.setdefault((row["run_id"], row["event_id"]), row)
+        if self._knows_contents:
+            self._by_content.setdefault(_content(row), row)
+
+    def find(self, draft: Draft) -> RunEventRow | None:
+        row = draft.row
+        if draft.is_fresh:
+            return None
+        if row["event_id"] is None:
+            return self._by_content.get(_content(row)) if draft.is_replay else None
+        earlier = self._by_key.get((row["run_id"], row["event_id"]))
+        if earlier is not None and _told(earlier) != _told(row):
+            problem = "already exists with other content"
+            raise AlreadyExists(EVENT, row["event_id"], problem=problem, seq=earlier["seq"])
+        return earlier
+
+
+def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[RunEventRow]:
+    """Return events of these runs that may be those of the drafts."""
+    keys = list(_appending_keys(drafts))
+    times = {iso_text(draft.row["occurred_at"]) for draft in drafts if draft.is_replay}
+    if not keys and not times:
+        return []
+    values = {
+        "runs": as_list([{"run_id": run_id} for run_id in run_ids]),
+        "keys": as_list(keys),
+        "replays": as_list([{"occurred_at": time} for time in sorted(times)]),
+    }
+    return unit.rows(STORED, values)
+
+
+def _stored_like(unit: Unit, draft: Draft) -> list[RunEventRow]:
+    """Return the same for one event. Compares with single values, for which Postgres always takes the index."""
+    if draft.row["event_id"] is not None:
+        return unit.rows(FIND, draft.row)
+    return unit.rows(OF_TIME, draft.row) if draft.is_replay else []
+
+
+def _appending_keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
+    for draft in drafts:
+        if draft.row["event_id"] is not None and not draft.is_fresh:
+            yield {"run_id": draft.row["run_id"], "event_id": draft.row["event_id"]}
+
+
+def _content(row: EventDraft) -> Any:
+    """Return what two events have in common that are the same by the rule for replays."""
+    return row["run_id"], row["occurred_at"], row["type"], _canonical(row["payload"])
+
+
+def _told(row: EventDraft) -> Any:
+    """Return what two events of one key must have in common."""
+    return row["type"], row["node_id"], _canonical(row["payload"])
+
+
+def _canonical(payload: Any) -> bytes:
+    """Equal for equal JSON: numbers by value, truth values apart from them, keys in any order."""
+    return codec.canonical(codec.decode(payload) if isinstance(payload, str) else payload)

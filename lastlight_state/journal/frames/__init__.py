@@ -7,28 +7,83 @@ changes: going back in a run appends the earlier tree again.
 from __future__ import annotations
 
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypedDict
+from weakref import WeakKeyDictionary
 
 from lastlight_state import codec as json_codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context
-from lastlight_state.db.statements import Values
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Values
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, FrameChainBroken
-from lastlight_state.journal import words
-from lastlight_state.journal.frames import chains, codec, statements as sql
-from lastlight_state.journal.frames.cache import cache_of
-from lastlight_state.journal.frames.xml import render
-from lastlight_state.journal.kernel.streams import Numbered
+from lastlight_state.journal import models
+from lastlight_state.journal.frames import codec, statements, statements as sql
+from lastlight_state.journal.frames.codec import render
+from lastlight_state.journal.kernel import Numbered
+from lastlight_state.journal.models import FRAMES
 from lastlight_state.journal.records import Frame, FrameCheck, FrameDelta, FrameSummary
 from lastlight_state.journal.rows import RunFrameRow
 from lastlight_state.journal.shown import FrameDetailRow, FrameSummaryRow
-from lastlight_state.journal.tables import FRAMES
+
+# Texts of frames that were rebuilt, kept for the next who reads them.
+#
+# The key holds the digest of the content, so that neither a rollback nor pruning nor another process can make it
+# wrong.
+
+#: The most texts that a store keeps, and their bytes together.
+MOST_ENTRIES = 512
+MOST_BYTES = 64 * 1024 * 1024
+
+Key = tuple[str, int, str]
+
+
+class FrameCache:
+    """Texts by run, number and digest. The least recently used text is dropped first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._texts: OrderedDict[Key, str] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def get(self, key: Key) -> str | None:
+        """The text, if it is kept."""
+        with self._lock:
+            found = self._texts.get(key)
+            if found is not None:
+                self._texts.move_to_end(key)
+            return found
+
+    def put(self, key: Key, text: str) -> None:
+        """Keep a text."""
+        with self._lock:
+            if key in self._texts:
+                return
+            self._texts[key] = text
+            self._bytes += len(text)
+            while len(self._texts) > MOST_ENTRIES or (self._bytes > MOST_BYTES and len(self._texts) > 1):
+                _, gone = self._texts.popitem(last=False)
+                self._bytes -= len(gone)
+
+
+_caches: WeakKeyDictionary[Any, FrameCache] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def cache_of(owner: Any) -> FrameCache:
+    """The one cache of a store, which all its transactions share; ``owner`` is an object that they share as well."""
+    with _making:
+        return _caches.setdefault(owner, FrameCache())
+
 
 _MOST = limits_of(FRAMES)
 
@@ -108,7 +163,7 @@ class Frames(Numbered):
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": valid.number("frame_no", frame_no)}
         row = self._reading(lambda unit: unit.row(sql.GET, values))
         if row is None:
-            raise valid.not_found(words.FRAME_KIND, (run_id, frame_no))
+            raise valid.not_found(models.FRAME_KIND, (run_id, frame_no))
         return self._frame(row)
 
     def find_latest(self, run_id: str) -> Frame | None:
@@ -128,7 +183,7 @@ class Frames(Numbered):
         """The frames in their order, each row read once and each change applied once. Errors as `get`."""
         first = -1 if after is None else valid.number("after", after, least=-1)
         last = _GREATEST if upto is None else valid.number("upto", upto)
-        chain = chains.Chain(run_id)
+        chain = statements.Chain(run_id)
         for row in self._rows(run_id, first, last):
             if row["frame_no"] <= first:
                 chain.next(row)
@@ -141,10 +196,10 @@ class Frames(Numbered):
 
     def verify(self, run_id: str) -> FrameCheck:
         """Rebuild every frame of a run, and list those that are broken with the reason."""
-        chain, frames, anchors, broken = chains.Chain(run_id), 0, 0, []
+        chain, frames, anchors, broken = statements.Chain(run_id), 0, 0, []
         for row in self._rows(run_id, -1, _GREATEST):
             frames += 1
-            anchors += row["encoding"] != chains.DELTA
+            anchors += row["encoding"] != statements.DELTA
             try:
                 chain.next(row)
             except FrameChainBroken as error:
@@ -199,7 +254,7 @@ class Frames(Numbered):
         if text is None:
             values = {"run_id": row["run_id"], "frame_no": row["frame_no"]}
             rows = unit.rows(sql.CHAIN, values) if unit else self._reading(lambda one: one.rows(sql.CHAIN, values))
-            text = chains.text_of(row["run_id"], rows)
+            text = statements.text_of(row["run_id"], rows)
             self._cache.put(key, text)
         return text
 
@@ -225,7 +280,7 @@ def _same(stored: FrameDetailRow, given: NumberedFrame) -> FrameSummary:
         told[name] = None if told[name] is None else json_codec.decode(told[name])
     if any(json_codec.canonical(here[name]) != json_codec.canonical(told[name]) for name in _CONTENT):
         key = (given["run_id"], given["frame_no"])
-        raise AlreadyExists(words.FRAME_KIND, key, problem="already exists with other content")
+        raise AlreadyExists(models.FRAME_KIND, key, problem="already exists with other content")
     return FrameSummary.of(_described(stored))
 
 

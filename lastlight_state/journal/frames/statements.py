@@ -2,14 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 import sqlalchemy as sa
 
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, number, prepared
-from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state import codec as json_codec
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.errors import FrameChainBroken, InvalidValue
+from lastlight_state.journal.frames import codec
+from lastlight_state.journal.kernel import Stream
+from lastlight_state.journal.models import FRAMES
 from lastlight_state.journal.rows import RunFrameRow
 from lastlight_state.journal.shown import FrameDetailRow, FrameSummaryRow
-from lastlight_state.journal.tables import FRAMES
+
+# Frames out of their rows: a whole text, and the deltas after it. What does not fit is an error, never data.
+
+DELTA = "delta"
+
+
+class Chain:
+    """Rows of a run, one after the other; each delta is applied to the frame before it."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._number: int | None = None
+        self._text: str | None = None
+
+    def next(self, row: RunFrameRow) -> str:
+        """Return the canonical text of the row's frame.
+
+        Raises `FrameChainBroken`; a later whole frame can be read again.
+        """
+        before, previous = self._number, self._text
+        self._number, self._text = row["frame_no"], None
+        text = self._delta(row, before, previous) if row["encoding"] == DELTA else self._whole(row)
+        if codec.digest(text) != row["content_hash"]:
+            raise self._broken(row, "hash_mismatch" if row["encoding"] == DELTA else self._why_whole(row))
+        self._text = text
+        return text
+
+    def _whole(self, row: RunFrameRow) -> str:
+        return row["body"]
+
+    def _why_whole(self, row: RunFrameRow) -> str:
+        try:
+            json_codec.decode(row["body"])
+        except ValueError:
+            return "unreadable"
+        return "hash_mismatch"
+
+    def _delta(self, row: RunFrameRow, before: int | None, previous: str | None) -> str:
+        if before is None:
+            raise self._broken(row, "no_anchor")
+        if before != row["frame_no"] - 1:
+            raise FrameChainBroken(self._run_id, before + 1, "missing_frame")
+        if previous is None:
+            raise self._broken(row, "no_anchor")
+        try:
+            return codec.canonical(codec.apply(json_codec.decode(previous), codec.decode_delta(row["body"])))
+        except InvalidValue as error:
+            raise self._broken(row, "bad_delta") from error
+
+    def _broken(self, row: RunFrameRow, reason: str) -> FrameChainBroken:
+        return FrameChainBroken(self._run_id, row["frame_no"], reason)
+
+
+def text_of(run_id: str, rows: Sequence[RunFrameRow]) -> str:
+    """Return the text of the last row.
+
+    Its digest vouches for all the changes at once; each is looked at where it does not.
+    """
+    text = _at_once(rows)
+    if text is None or codec.digest(text) != rows[-1]["content_hash"]:
+        *_, (_, text) = texts(run_id, rows)
+    return text
+
+
+def _at_once(rows: Sequence[RunFrameRow]) -> str | None:
+    """Return what a whole text and the deltas after it make; None where they do not fit together."""
+    whole, *deltas = rows
+    if any(row["encoding"] != DELTA or row["frame_no"] != whole["frame_no"] + n for n, row in enumerate(deltas, 1)):
+        return None
+    if whole["encoding"] == DELTA or not deltas:
+        return None if whole["encoding"] == DELTA else whole["body"]
+    try:
+        return codec.canonical(codec.replayed(json_codec.decode(whole["body"]), [row["body"] for row in deltas]))
+    except (InvalidValue, ValueError):
+        return None
+
+
+def texts(run_id: str, rows: Iterable[RunFrameRow]) -> Iterator[tuple[RunFrameRow, str]]:
+    """Return each row with its text."""
+    chain = Chain(run_id)
+    for row in rows:
+        yield row, chain.next(row)
+
 
 _c = FRAMES.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)

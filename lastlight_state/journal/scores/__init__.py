@@ -7,21 +7,129 @@ from __future__ import annotations
 
 import builtins
 from datetime import datetime
-from typing import Any
+from math import isfinite
+from typing import Any, TypedDict
 
 from lastlight_state import codec
+from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.runs import of_known_run
-from lastlight_state.db.statements import Values
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
-from lastlight_state.journal import words
+from lastlight_state.ids import new_id
+from lastlight_state.journal import models
 from lastlight_state.journal.arguments import NewScore, ScoreFilter
+from lastlight_state.journal.models import SCORES
 from lastlight_state.journal.records import Score, ScoreAggregate, ScoreSummary
-from lastlight_state.journal.scores import aggregates, checks, statements as sql
-from lastlight_state.journal.scores.checks import ScoreDraft
+from lastlight_state.journal.scores import statements, statements as sql
+
+# What a caller says about scores, checked and as statements name it.
+
+_MOST = limits_of(SCORES)
+
+
+class ScoreDraft(TypedDict):
+    """The row of a score to store."""
+
+    id: str
+    run_id: str
+    node_id: str
+    iteration: int
+    attempt: int
+    scorer_id: str
+    scorer_name: str
+    source: str
+    score: float
+    reason: str | None
+    latency_ms: float | None
+    duration_ms: float | None
+    scored_at: datetime
+    meta: str | None
+    input: str | None
+    output: str | None
+    expected: str | None
+
+
+#: Columns that hold any JSON value.
+VALUES = ("meta", "input", "output", "expected")
+#: The other columns in which two scores differ that are not the same.
+CONTENT = (
+    *("run_id", "node_id", "iteration", "attempt", "scorer_id", "scorer_name", "source"),
+    *("score", "reason", "latency_ms", "duration_ms"),
+)
+
+
+def check_row(score: NewScore, now: datetime) -> ScoreDraft:
+    """Return the parameters of a score."""
+    given = valid.group("score", score, NewScore)
+    return {
+        "id": new_id() if given.id is None else valid.identifier("score.id", given.id, _MOST.id),
+        "run_id": valid.identifier("score.run_id", given.run_id, _MOST.run_id),
+        "node_id": valid.identifier("score.node_id", given.node_id, _MOST.node_id),
+        "iteration": valid.number("score.iteration", given.iteration),
+        "attempt": valid.number("score.attempt", given.attempt, least=1),
+        "scorer_id": valid.identifier("score.scorer_id", given.scorer_id, _MOST.scorer_id),
+        "scorer_name": valid.identifier("score.scorer_name", given.scorer_name, _MOST.scorer_name),
+        "source": valid.word("score.source", given.source, models.SCORE_SOURCES),
+        "score": _real("score.score", given.score),
+        "reason": valid.optional_content("score.reason", given.reason, _MOST.reason),
+        "latency_ms": _millis("score.latency_ms", given.latency_ms),
+        "duration_ms": _millis("score.duration_ms", given.duration_ms),
+        "scored_at": now if given.scored_at is None else aware_utc("score.scored_at", given.scored_at),
+        "meta": _encoded("score.meta", given.meta, _MOST.meta),
+        "input": _encoded("score.input", given.input, _MOST.input),
+        "output": _encoded("score.output", given.output, _MOST.output),
+        "expected": _encoded("score.expected", given.expected, _MOST.expected),
+    }
+
+
+def filters(where: ScoreFilter | None) -> Row:
+    """The filters of a list or an aggregate, by name."""
+    asked = ScoreFilter() if where is None else valid.group("where", where, ScoreFilter)
+    history = valid.word("where.history", asked.history, models.SCORE_HISTORIES)
+    return {
+        "run_ids": None if asked.run_ids is None else _run_ids(asked.run_ids),
+        "node_id": valid.optional("where.node_id", asked.node_id, _MOST.node_id),
+        "scorer_id": valid.optional("where.scorer_id", asked.scorer_id, _MOST.scorer_id),
+        "source": None if asked.source is None else valid.word("where.source", asked.source, models.SCORE_SOURCES),
+        "since": None if asked.since is None else aware_utc("where.since", asked.since),
+        "until": None if asked.until is None else aware_utc("where.until", asked.until),
+        "current": {} if history == "current" else None,
+    }
+
+
+def _run_ids(given: Any) -> list[str]:
+    found = [valid.identifier("where.run_ids", one, _MOST.run_id) for one in valid.several("where.run_ids", given)]
+    valid.at_most("where.run_ids", found, models.SCORED_RUNS)
+    return sorted(set(found))
+
+
+def _real(where: str, value: Any) -> float:
+    """A number that a database can store as a float of 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidValue(where, f"expected a number, got {type(value).__name__}")
+    try:
+        found = float(value)
+    except OverflowError:
+        raise InvalidValue(where, "must be within the range of a float") from None
+    if not isfinite(found):
+        raise InvalidValue(where, "must be finite")
+    return found
+
+
+def _millis(where: str, value: Any) -> float | None:
+    found = None if value is None else _real(where, value)
+    if found is not None and found < 0:
+        raise InvalidValue(where, "must not be negative")
+    return found
+
+
+def _encoded(where: str, value: Any, most: int) -> str | None:
+    return None if value is None else codec.encode(where, value, max_bytes=most)
 
 
 class Scores(Repository):
@@ -35,7 +143,7 @@ class Scores(Repository):
         `InvalidValue` for NaN and infinities, `PayloadTooLarge` for a value past 64 KiB. Racing reruns leave exactly
         one current score.
         """
-        row = checks.row(score, self._now())
+        row = check_row(score, self._now())
         run_id = row["run_id"]
         stored = of_known_run(run_id, lambda: self._changed(Score.of, sql.ADD, row, repeatable=True))
         if stored is not None:
@@ -46,28 +154,28 @@ class Scores(Repository):
 
     def get(self, score_id: str) -> Score:
         """The score, superseded or not. Raises `NotFound`."""
-        return self._one(Score.of, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=words.SCORE, key=score_id)
+        return self._one(Score.of, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=models.SCORE, key=score_id)
 
     def list(
         self, *, where: ScoreFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ScoreSummary]:
         """A page of scores, the newest ``scored_at`` first, without inputs, outputs and notes of the scorer."""
-        return self._page(sql.LIST, ScoreSummary.of, checks.filters(where), limit, page_token)
+        return self._page(sql.LIST, ScoreSummary.of, filters(where), limit, page_token)
 
     def aggregate(
-        self, *, where: ScoreFilter | None = None, group_by: words.ScoreGroups = "scorer"
+        self, *, where: ScoreFilter | None = None, group_by: models.ScoreGroups = "scorer"
     ) -> builtins.list[ScoreAggregate]:
         """Count, mean, least, greatest, median and deviation of each scorer's current scores, by name and id.
 
         One scorer under two names is two groups. Raises `InvalidValue` for more than 500 groups: filter then.
         """
-        grouping = aggregates.GROUPINGS[valid.word("group_by", group_by, words.SCORE_GROUPS)]
-        given = checks.filters(where)
+        grouping = statements.GROUPINGS[valid.word("group_by", group_by, models.SCORE_GROUPS)]
+        given = filters(where)
         if given.pop("current") is None:
             raise InvalidValue("where.history", "must be 'current': superseded scores count in no aggregate")
-        found = self._reading(lambda unit: aggregates.of(unit, grouping, given))
-        if len(found) > words.GROUPS:
-            raise InvalidValue("where", f"more than {words.GROUPS} groups: narrow the filter", limit=words.GROUPS)
+        found = self._reading(lambda unit: statements.of(unit, grouping, given))
+        if len(found) > models.GROUPS:
+            raise InvalidValue("where", f"more than {models.GROUPS} groups: narrow the filter", limit=models.GROUPS)
         return found
 
 
@@ -82,7 +190,7 @@ def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
             if (has_its_id or not own_id) and _told(known) == _told(row, is_stored=False):
                 return Score.of(known)
             if has_its_id:
-                raise AlreadyExists(words.SCORE, row["id"], problem="already exists with other content")
+                raise AlreadyExists(models.SCORE, row["id"], problem="already exists with other content")
             unit.change(sql.SUPERSEDE, {"id": known["id"], "superseded_at": at})
         stored = unit.find(Score.of, sql.ADD, row)
         if stored is not None:
@@ -91,7 +199,7 @@ def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
 
 def _told(row: Values, *, is_stored: bool = True) -> Any:
     """Return what two scores have in common that are the same: all but their ids and times."""
-    values = [row[name] for name in checks.VALUES]
+    values = [row[name] for name in VALUES]
     if not is_stored:
         values = [None if text is None else codec.decode(text) for text in values]
-    return [row[name] for name in checks.CONTENT], [codec.canonical(value) for value in values]
+    return [row[name] for name in CONTENT], [codec.canonical(value) for value in values]

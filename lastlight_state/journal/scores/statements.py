@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+from math import sqrt
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, prepared
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import AnyOf, Statement, bind, number, padded, prepared, size_for
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.journal.models import GROUPS, SCORED_RUNS, SCORES
+from lastlight_state.journal.records import ScoreAggregate
 from lastlight_state.journal.rows import ScoreRow
-from lastlight_state.journal.shown import ScoreSummaryRow
-from lastlight_state.journal.tables import SCORES
-from lastlight_state.journal.words import SCORED_RUNS
+from lastlight_state.journal.shown import FiguresRow, ScoreSummaryRow
 
 _c = SCORES.c
 _LARGE = ("meta", "input", "output", "expected")
@@ -53,3 +59,115 @@ LIST = Listing(
     most=SCORED_RUNS,
     row=ScoreSummaryRow,
 )
+
+
+# Figures over scores, in one statement that both databases run alike.
+#
+# The deviation is computed from the distances to the mean: the difference of two sums of squares would lose all digits
+# of scores that are close together. Postgres raises an error for a float that overflows or underflows, in its own
+# ``avg`` too, which squares what it is given. So a group with huge scores is scaled by a power of two, which changes
+# no digit, and what is too small to be squared counts as 0.
+
+#: What makes a group, in the order of the result.
+GROUPINGS = {"scorer": ("scorer_name", "scorer_id"), "scorer_and_run": ("scorer_name", "scorer_id", "run_id")}
+
+#: Exponents of two by which a group is divided whose largest score is beyond a limit.
+_SCALES = ((1e190, 800), (1e70, 400))
+#: Scores that count as 0 beside such a score.
+_SMALL_SCORE = 1e-60
+#: Distances to the mean whose square counts as 0.
+_SMALL_DISTANCE = 1e-150
+
+
+def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[ScoreAggregate]:
+    """The figures of each group of current scores that pass the filters, one group more than there may be."""
+    chosen = {name: value for name, value in given.items() if value is not None}
+    run_ids = chosen.pop("run_ids", None)
+    if run_ids is not None and not run_ids:
+        return []
+    size = 0 if run_ids is None else size_for(len(run_ids))
+    statement = _statement(grouping, frozenset(chosen), size)
+    return [_figures(row) for row in unit.rows(statement, {**chosen, **padded("run_ids", run_ids or (), size)})]
+
+
+@lru_cache(maxsize=256)
+def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) -> Statement[FiguresRow]:
+    """Return the statement for these filters, and for ``runs`` run ids (0 for all runs)."""
+    conditions = [_c.superseded_at.is_(None), *(FILTERS[name] for name in sorted(filters))]
+    if runs:
+        conditions.append(AnyOf("run_ids", _c.run_id, runs).condition)
+    group = [_c[name] for name in grouping]
+    scores = _scaled(group, conditions)
+    scored = _with_means(scores, grouping)
+    by = [scored.c[name] for name in grouping]
+    middle = scored.c.place.in_([_half(scored.c.total + number(1)), _half(scored.c.total + number(2))])
+    figures = (
+        sa.func.max(scored.c.total).label("count"),
+        sa.func.min(scored.c.score).label("min"),
+        sa.func.max(scored.c.score).label("max"),
+        sa.func.max(scored.c.exponent).label("exponent"),
+        sa.func.max(scored.c.mean).label("mean"),
+        sa.func.avg(sa.case((middle, scored.c.scaled))).label("p50"),
+        sa.func.avg(_square(scored.c.scaled - scored.c.mean)).label("variance"),
+    )
+    return prepared(sa.select(*by, *figures).group_by(*by).order_by(*by).limit(number(GROUPS + 1)), FiguresRow)
+
+
+def _scaled(group: list[Any], conditions: list[Any]) -> sa.Subquery:
+    """The scores, the place and the scale of each in its group, and its scaled value."""
+    largest = sa.func.max(sa.func.abs(_c.score)).over(partition_by=group)
+    exponent = sa.case(*((largest > _real(limit), number(two)) for limit, two in _SCALES), else_=number(0))
+    scores = (
+        sa.select(
+            *group,
+            _c.score,
+            sa.func.row_number().over(partition_by=group, order_by=_c.score).label("place"),
+            sa.func.count().over(partition_by=group).label("total"),
+            exponent.label("exponent"),
+        )
+        .where(*conditions)
+        .subquery()
+    )
+    scaled = sa.case(
+        (scores.c.exponent == number(0), scores.c.score),
+        (sa.func.abs(scores.c.score) < _real(_SMALL_SCORE), _real(0.0)),
+        *((scores.c.exponent == number(two), scores.c.score / _real(2.0**two)) for _, two in _SCALES),
+    )
+    return sa.select(*scores.c, scaled.label("scaled")).subquery()
+
+
+def _with_means(scores: sa.Subquery, grouping: tuple[str, ...]) -> sa.Subquery:
+    group = [scores.c[name] for name in grouping]
+    return sa.select(*scores.c, sa.func.avg(scores.c.scaled).over(partition_by=group).label("mean")).subquery()
+
+
+def _square(distance: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
+    return sa.case((sa.func.abs(distance) < _real(_SMALL_DISTANCE), _real(0.0)), else_=distance * distance)
+
+
+def _half(value: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    """Half of a whole number, rounded down."""
+    return value // number(2)
+
+
+def _real(value: float) -> sa.ColumnElement[float]:
+    """A float written into the SQL."""
+    return sa.literal_column(f"{value:.17e}" if value else "0e0", sa.Double)
+
+
+def _figures(row: FiguresRow) -> ScoreAggregate:
+    scale = 2.0 ** row["exponent"]
+    least, greatest = row["min"], row["max"]
+    return ScoreAggregate.of(
+        {
+            "scorer_id": row["scorer_id"],
+            "scorer_name": row["scorer_name"],
+            "run_id": row.get("run_id"),
+            "count": row["count"],
+            "mean": min(max(row["mean"] * scale, least), greatest),
+            "min": least,
+            "max": greatest,
+            "p50": min(max(row["p50"] * scale, least), greatest),
+            "stddev": sqrt(row["variance"]) * scale,
+        }
+    )

@@ -10,29 +10,103 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.arrivals import Arrivals, arrivals, refuse_in_transaction
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
-from lastlight_state.db.statements import Row
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists
-from lastlight_state.journal import words
+from lastlight_state.db.news.watch import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, InvalidValue
+from lastlight_state.journal import models
 from lastlight_state.journal.arguments import ANY, AnyType, SignalFilter
-from lastlight_state.journal.kernel.streams import Numbered
-from lastlight_state.journal.kernel.watching import Key, watch_for
+from lastlight_state.journal.kernel import Key, Numbered, watch_for
+from lastlight_state.journal.models import SIGNALS
 from lastlight_state.journal.records import Signal, SignalSent
 from lastlight_state.journal.rows import RunSignalRow
 from lastlight_state.journal.shown import SentRow
-from lastlight_state.journal.signals import checks, statements as sql
-from lastlight_state.journal.signals.checks import SignalDraft
-from lastlight_state.journal.tables import SIGNALS
+from lastlight_state.journal.signals import statements as sql
+
+# What a caller says about signals, checked and as statements name it.
 
 _MOST = limits_of(SIGNALS)
+
+
+class SignalDraft(TypedDict):
+    """The row of a signal to store, which has no number yet."""
+
+    run_id: str
+    signal_name: str
+    correlation_id: str | None
+    received_at: datetime
+    received_by: str | None
+    signal_id: str | None
+    payload: str
+
+
+def signal(
+    run_id: str,
+    name: Any,
+    payload: Any,
+    correlation_id: Any,
+    at: datetime | None,
+    received_by: str | None,
+    signal_id: str | None,
+    now: datetime,
+) -> SignalDraft:
+    """Return the parameters of a signal."""
+    return {
+        "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
+        "signal_name": trimmed_name("signal_name", name),
+        "correlation_id": trimmed_correlation("correlation_id", correlation_id),
+        "received_at": now if at is None else aware_utc("at", at),
+        "received_by": valid.optional("received_by", received_by, _MOST.received_by),
+        "signal_id": valid.optional("signal_id", signal_id, _MOST.signal_id),
+        "payload": codec.encode("payload", payload, max_bytes=_MOST.payload),
+    }
+
+
+def trimmed_name(where: str, name: Any) -> str:
+    """The name of a signal without blanks around it."""
+    return valid.identifier(where, name.strip() if isinstance(name, str) else name, _MOST.signal_name)
+
+
+def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
+    """A correlation id without blanks around it; a blank one is None."""
+    found: str | None = valid.optional(
+        where,
+        (correlation_id.strip() or None) if isinstance(correlation_id, str) else correlation_id,
+        _MOST.correlation_id,
+    )
+    return found
+
+
+def filters(run_id: str, where: SignalFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:
+    """The filters of a list, by name."""
+    asked = SignalFilter() if where is None else valid.group("where", where, SignalFilter)
+    if after_seq is not None and page_token is not None:
+        raise InvalidValue("page_token", "must not be given together with after_seq")
+    name = asked.signal_name
+    return {
+        "run_id": valid.sought("run_id", run_id),
+        "signal_name": None if name is None else trimmed_name("where.signal_name", name),
+        **correlation("where.correlation_id", asked.correlation_id),
+        "received_after": None
+        if asked.received_after is None
+        else aware_utc("where.received_after", asked.received_after),
+        "after_seq": None if after_seq is None else valid.number("after_seq", after_seq, least=-1),
+    }
+
+
+def correlation(where: str, correlation_id: Any) -> Row:
+    """The filter by a correlation id: one of the three, or none."""
+    if correlation_id is ANY:
+        return {}
+    found = trimmed_correlation(where, correlation_id)
+    return {"uncorrelated": {}} if found is None else {"correlation_id": found}
 
 
 class Signals(Numbered):
@@ -58,7 +132,7 @@ class Signals(Numbered):
         the same. Name and correlation id are trimmed, here and in every filter; a blank correlation id is None.
         Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64 KiB.
         """
-        row = checks.signal(run_id, signal_name, payload, correlation_id, at, received_by, signal_id, self._now())
+        row = signal(run_id, signal_name, payload, correlation_id, at, received_by, signal_id, self._now())
         if at is None and signal_id is None:
             return self._append(run_id, self._chained, lambda unit: _send(unit, row))
         return self._append(run_id, self._writing, lambda unit: _send_once(unit, row), repeatable=True)
@@ -108,8 +182,8 @@ class Signals(Numbered):
     ) -> Signal | None:
         given = {
             "run_id": valid.sought("run_id", run_id),
-            "signal_name": checks.trimmed_name("signal_name", signal_name),
-            **checks.correlation("correlation_id", correlation_id),
+            "signal_name": trimmed_name("signal_name", signal_name),
+            **correlation("correlation_id", correlation_id),
             **({} if received_after is None else {"received_after": aware_utc("received_after", received_after)}),
         }
         names = frozenset(given)
@@ -138,7 +212,7 @@ class Signals(Numbered):
     def get(self, run_id: str, seq: int) -> Signal:
         """The signal of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(Signal.of, sql.GET, values, kind=words.SIGNAL, key=(run_id, seq))
+        return self._one(Signal.of, sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
 
     def find(self, run_id: str, signal_id: str) -> Signal | None:
         """The signal with this key, or None."""
@@ -156,17 +230,17 @@ class Signals(Numbered):
         *,
         where: SignalFilter | None = None,
         after_seq: int | None = None,
-        limit: int = words.PAGE,
-        order: words.Order = "oldest_first",
+        limit: int = models.PAGE,
+        order: models.Order = "oldest_first",
         page_token: str | None = None,
     ) -> Page[Signal]:
         """A page of a run's signals in the order of their arrival, taken or not. An unknown run has none."""
-        listing = sql.LISTS[valid.word("order", order, words.ORDERS)]
-        return self._page(listing, Signal.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
+        listing = sql.LISTS[valid.word("order", order, models.ORDERS)]
+        return self._page(listing, Signal.of, filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: SignalFilter | None = None) -> int:
         """Return how many signals pass these filters."""
-        given = checks.filters(run_id, where, None)
+        given = filters(run_id, where, None)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
 
     def _arrivals(
@@ -202,7 +276,7 @@ def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
         stored = unit.row(sql.FIND, row)
         if stored is not None and _told(stored) != _told(row, given=True):
             problem = "already exists with other content"
-            raise AlreadyExists(words.SIGNAL, row["signal_id"], problem=problem, seq=stored["seq"])
+            raise AlreadyExists(models.SIGNAL, row["signal_id"], problem=problem, seq=stored["seq"])
     else:
         known = unit.rows(sql.REPLAYED[row["correlation_id"] is not None], row)
         equal = (one for one in known if _told(one) == _told(row, given=True))

@@ -6,12 +6,12 @@ from functools import cache
 
 import sqlalchemy as sa
 
-from lastlight_state.db.indexes import through
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement, bind, number, prepared
-from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.schema.indexes import through
+from lastlight_state.journal.kernel import Stream
+from lastlight_state.journal.models import SIGNALS
 from lastlight_state.journal.rows import RunSignalRow
-from lastlight_state.journal.tables import SIGNALS
 
 _c = SIGNALS.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)

@@ -15,14 +15,51 @@ from typing import Any, Self
 from lastlight_state.db import valid
 from lastlight_state.db.gate import guarded
 from lastlight_state.db.repository import Context
-from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.errors import BackendBusy, NestedTransaction, UnsavedEvents
+from lastlight_state.journal import models
 from lastlight_state.journal.arguments import NewEvent, WriterOptions
+from lastlight_state.journal.models import EVENTS
 from lastlight_state.journal.records import WriterStats
-from lastlight_state.journal.writer import checks
 from lastlight_state.journal.writer.core import Core, Listener
 from lastlight_state.journal.writer.mirrors import Mirror
 from lastlight_state.journal.writer.queue import Entry
+
+# What a caller says about a queued writer.
+
+_MOST = limits_of(EVENTS)
+
+
+def check_options(given: Any) -> WriterOptions:
+    """The options, each in its range."""
+    found = valid.group("options", given, WriterOptions)
+    valid.number("options.max_queued", found.max_queued, least=1)
+    valid.number("options.max_queued_bytes", found.max_queued_bytes, least=1)
+    valid.number("options.max_batch", found.max_batch, least=1, most=models.BATCH)
+    valid.seconds("options.linger", found.linger)
+    valid.seconds("options.full_timeout", found.full_timeout)
+    valid.word("options.when_full", found.when_full, models.WHEN_FULL)
+    return found
+
+
+def check_timeout(value: Any) -> float | None:
+    """Seconds, or None to wait without end."""
+    return None if value is None else valid.seconds("timeout", value)
+
+
+def callables(where: str, given: Any) -> list[Callable[..., Any]]:
+    """Functions, or objects that can be called."""
+    found = valid.several(where, given)
+    for i, one in enumerate(found):
+        valid.callback(f"{where}[{i}]", one)
+    return found
+
+
+def check_types(given: Any) -> frozenset[str]:
+    """Types of events; empty for all."""
+    return frozenset(valid.identifier("types", one, _MOST.type) for one in valid.several("types", given))
+
 
 #: Seconds in which a writer that is closed stores what is queued.
 CLOSE_SECONDS = 30.0
@@ -64,7 +101,7 @@ class PendingEvent:
         Raises the error for which it was given up, `BackendBusy` when the time is over, `StoreClosed` where the writer
         was closed before, and `MisuseError` inside a transaction's block.
         """
-        entry, seconds = self._entry, checks.timeout(timeout)
+        entry, seconds = self._entry, check_timeout(timeout)
         if not entry.is_decided:
             self._refuse_waiting()
             self._core.saver.hurry()
@@ -82,7 +119,7 @@ class JournalWriter:
 
     def __init__(self, context: Context, options: WriterOptions, mirrors: Collection[Mirror]) -> None:
         self._scope = context.scope
-        self._core = Core(context, checks.options(options), checks.callables("mirrors", mirrors))
+        self._core = Core(context, check_options(options), callables("mirrors", mirrors))
         self._core.saver.owner = self
 
     @guarded
@@ -131,7 +168,7 @@ class JournalWriter:
         queued where one whole attempt has failed or the time is over (they are tried again, and a later flush may
         succeed), and with the errors of listeners. Raises `MisuseError` inside a transaction's block.
         """
-        seconds = checks.timeout(timeout)
+        seconds = check_timeout(timeout)
         self._refuse_waiting()
         self._core.queue.refuse_if_over()
         flush = self._core.flush()
@@ -144,7 +181,7 @@ class JournalWriter:
 
         Raises `UnsavedEvents` like `flush`; then the events that it hands back as waiting are not stored any more.
         """
-        seconds = checks.timeout(timeout)
+        seconds = check_timeout(timeout)
         core = self._core
         if core.is_over:
             return
@@ -164,7 +201,7 @@ class JournalWriter:
         It is called in the thread that appends, before ``append`` returns; listeners in the order of their
         subscription. What it raises harms nothing, and is reported by `flush`.
         """
-        self._core.subscribe(valid.callback("listener", listener), checks.types(types))
+        self._core.subscribe(valid.callback("listener", listener), check_types(types))
 
     def unsubscribe(self, listener: Listener) -> None:
         """Call it no more. One that is not subscribed is no error."""

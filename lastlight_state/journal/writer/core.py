@@ -8,18 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
 from lastlight_state.db.repository import Context
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import BackendBusy, MisuseError, StoreClosed
 from lastlight_state.ids import new_id
 from lastlight_state.journal.arguments import NewEvent, WriterOptions
 from lastlight_state.journal.events import checks as event_checks
+from lastlight_state.journal.models import EVENTS
 from lastlight_state.journal.records import QueuedEvent, WriterStats
-from lastlight_state.journal.tables import EVENTS
 from lastlight_state.journal.writer.mirrors import Mirror, Mirrors
 from lastlight_state.journal.writer.queue import Entry, Queue
-from lastlight_state.journal.writer.saver import Batches, Saver
-from lastlight_state.journal.writer.unreported import Unreported, event_of
+from lastlight_state.journal.writer.saver import Batches, Saver, Unreported, event_of
 
 _MOST = limits_of(EVENTS)
 

@@ -3,13 +3,144 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from lastlight_state import codec
-from lastlight_state.db.told import message_of
+from lastlight_state.clock import iso_text
+from lastlight_state.codec import dump_line
+from lastlight_state.db import valid
+from lastlight_state.db.gate import guarded
+from lastlight_state.db.news.listeners import message_of
+from lastlight_state.errors import InvalidValue, UnsafePath
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.cursor import read_tail
+from lastlight_state.files.jsonl.reader import Line, LineKind
+from lastlight_state.files.jsonl.writer import LineWriter, SyncWord
+from lastlight_state.journal.events import Events
 from lastlight_state.journal.records import Appended, Event
 from lastlight_state.journal.writer.queue import Entry
+
+# LineFileMirror: the events of each run in a line file of its own, for people and programs that read files.
+#
+# A file may lag behind the table and never leads: what it lacks is appended before the next events, or by `catch_up`.
+# The mirror remembers nothing; where a file ends is read from the file.
+
+SUFFIX = ".jsonl"
+
+
+class LineFileMirror:
+    """Writes ``<directory>/<run_id>.jsonl``: a line for each stored event, in the order of their numbers.
+
+    Give it to a writer as one of its ``mirrors``. Several mirrors of one directory may write a line twice; its ``seq``
+    tells. Events that were pruned before they came into the file are missing there. A file that was written by
+    something else is left alone.
+    """
+
+    def __init__(self, events: Events, directory: str | Path, *, sync: SyncWord = "os") -> None:
+        if not isinstance(events, Events):
+            raise InvalidValue("events", f"expected store.journal.events, got {type(events).__name__}")
+        if not isinstance(directory, str | Path):
+            raise InvalidValue("directory", f"expected a path, got {type(directory).__name__}")
+        self._events = events
+        self._sync: SyncWord = sync
+        #: Where the files are.
+        self.directory = files.real(Path(directory))
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        """Append these events to the files of their runs, and before them what the files lack."""
+        problems: list[Exception] = []
+        for run_id, of_run in groupby(sorted(events, key=_place), key=lambda event: event.run_id):
+            try:
+                self._append(run_id, list(of_run))
+            except Exception as error:  # noqa: BLE001 - the files of other runs are not to lag because of it
+                problems.append(error)
+        if problems:
+            raise problems[0]
+
+    @guarded
+    def catch_up(self, run_id: str) -> int:
+        """Append what the file of the run lacks, also events that no writer queued; how many lines that were.
+
+        Raises `UnsafePath` for a run whose id is no file name.
+        """
+        return self._append(valid.sought("run_id", run_id), [])
+
+    def path_of(self, run_id: str) -> Path:
+        """The file of a run, whether it is there or not. Raises `UnsafePath` for an id that is no file name."""
+        name = valid.sought("run_id", run_id) + SUFFIX
+        problem = files.component_problem(name) or ("begins with a dot" if name.startswith(".") else None)
+        if problem:
+            raise UnsafePath("run_id", problem)
+        return self.directory / name
+
+    def _append(self, run_id: str, events: Sequence[Event]) -> int:
+        path = self.path_of(run_id)
+        last = _last_seq(path, run_id)
+        written = 0
+        for page in self._missing(run_id, last, events):
+            with LineWriter(path, sync=self._sync, base=files.ROOT) as writer:
+                writer.append([_line(event) for event in page])
+            written += len(page)
+        return written
+
+    def _missing(self, run_id: str, last: int | None, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+        """What the file lacks behind ``last``: these events where they follow it, else what is stored."""
+        after = -1 if last is None else last
+        behind = [event for event in events if event.seq > after]
+        if behind and behind[-1].seq - after == len(behind):
+            yield behind
+        elif behind or not events:
+            read = partial(self._events.list, run_id, limit=valid.PAGE_LIMIT)
+            yield from _pages(read, last)
+
+
+def _pages(read: Callable[..., Any], last: int | None) -> Iterator[Sequence[Event]]:
+    page = read(after_seq=last)
+    while page.items:
+        yield page.items
+        if page.next_page_token is None:
+            return
+        page = read(page_token=page.next_page_token)
+
+
+def _place(event: Event) -> tuple[str, int]:
+    return event.run_id, event.seq
+
+
+def _line(event: Event) -> bytes:
+    names = ("run_id", "seq", "type", "payload", "occurred_at", "node_id", "event_id")
+    values = {name: getattr(event, name) for name in names}
+    return dump_line({**values, "occurred_at": iso_text(event.occurred_at)})
+
+
+def _last_seq(path: Path, run_id: str) -> int | None:
+    """The number in the last whole line; None for a file that is missing or empty.
+
+    Raises `InvalidValue` where that line is no event of the run.
+    """
+    try:
+        descriptor = files.open_to_read(path, base=files.ROOT)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise files.failure(error, path) from error
+    kind = LineKind(Line, lambda value: type(value.get("seq")) is int and value.get("run_id") == run_id)
+    try:
+        found = read_tail(descriptor, path, kind, n=1, before=os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+    if not found.lines:
+        return None
+    value = found.lines[-1].value
+    if not kind.accepts(value):
+        raise InvalidValue("path", f"{path.name} must end with an event of its run")
+    return int(value["seq"])
+
 
 #: Gets the events of a batch after its commit, in the order in which they were appended.
 Mirror: TypeAlias = Callable[[Sequence[Event]], Any]

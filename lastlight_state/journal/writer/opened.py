@@ -14,13 +14,13 @@ from weakref import WeakSet
 from lastlight_state.db.gate import guarded
 from lastlight_state.db.repository import Context
 from lastlight_state.db.runs import TERMINAL_TOPIC
-from lastlight_state.db.scope import StoreScope
+from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.errors import MisuseError, ReadOnlyTransaction, StateError, UnsavedEvents
+from lastlight_state.files.jsonl import files
 from lastlight_state.journal.arguments import WriterOptions
 from lastlight_state.journal.writer import NO_OPTIONS, JournalWriter
 from lastlight_state.journal.writer.core import Core
 from lastlight_state.journal.writer.mirrors import Mirror
-from lastlight_state.jsonl import forks
 
 #: Seconds for which the end of a run waits for its events.
 BOUNDARY_SECONDS = 30.0
@@ -70,7 +70,7 @@ class Opened:
                 self._is_attached = True
         self._writers.add(writer)
         _every_writer.add(writer)
-        forks.renew_after_fork(writer._core)
+        files.renew_after_fork(writer._core)
         return writer
 
     def close(self) -> None:

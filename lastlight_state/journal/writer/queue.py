@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting
 from lastlight_state.errors import StateError
 from lastlight_state.journal.events.checks import EventDraft
 
@@ -119,14 +119,14 @@ class Queue:
 
         Raises `BackendBusy` where the call runs for a coroutine that was cancelled.
         """
-        gate = patience.closed_gate()
+        gate = waiting.closed_gate()
         end = None if seconds is None else time.monotonic() + seconds
-        with self.waking(partial(patience.wake, gate)):
+        with self.waking(partial(waiting.wake, gate)):
             while not until():
                 left = LOOK_SECONDS if end is None else end - time.monotonic()
                 if left <= 0:
                     return False
-                patience.wait(gate, min(left, LOOK_SECONDS))
+                waiting.wait(gate, min(left, LOOK_SECONDS))
             return True
 
     @contextmanager

@@ -6,22 +6,77 @@ when there is nothing to do for a while, and begins again with the next event.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 
-from lastlight_state.backends import patience
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable
+from lastlight_state import codec
+from lastlight_state.backends import waiting
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, UnsavedEvents
 from lastlight_state.journal.arguments import WriterOptions
-from lastlight_state.journal.events import appending, statements as sql
-from lastlight_state.journal.events.appending import Draft
-from lastlight_state.journal.kernel.streams import Numbered
-from lastlight_state.journal.records import Appended
+from lastlight_state.journal.events import statements, statements as sql
+from lastlight_state.journal.events.statements import Draft
+from lastlight_state.journal.kernel import Numbered
+from lastlight_state.journal.records import Appended, QueuedEvent
 from lastlight_state.journal.writer.mirrors import Mirrors
 from lastlight_state.journal.writer.queue import Entry, Queue
-from lastlight_state.journal.writer.unreported import Unreported
+
+# What went wrong in a writer and was not reported yet. Each error is reported once, also after an interruption.
+
+_log = logging.getLogger("lastlight_state.journal")
+
+
+class Unreported:
+    """Events that were given up, and errors of listeners: the first ``most`` of each. All of them are logged."""
+
+    def __init__(self, most: int) -> None:
+        self.failed = 0
+        self._most = most
+        self._number = count()
+        self._failures: dict[int, tuple[QueuedEvent, Exception]] = {}
+        self._listener_errors: dict[int, Exception] = {}
+
+    def give_up(self, entry: Entry, error: Exception) -> None:
+        """Note an event that cannot be stored."""
+        self.failed += 1
+        row = entry.row
+        _log.error("event %r of run %r cannot be stored: %s", row["event_id"], row["run_id"], error)
+        if len(self._failures) < self._most:
+            self._failures[next(self._number)] = event_of(entry), error
+
+    def listener_failed(self, listener: Callable[..., object], error: Exception) -> None:
+        """Note what a listener raised."""
+        _log.error("a listener of events failed: %r", listener, exc_info=error)
+        if len(self._listener_errors) < self._most:
+            self._listener_errors[next(self._number)] = error
+
+    def report(self, waiting: Sequence[Entry], cause: Exception | None) -> None:
+        """Raise `UnsavedEvents` with everything that is not reported, and these entries that are not stored yet."""
+        failures, errors = list(self._failures.items()), list(self._listener_errors.items())
+        if not (failures or errors or waiting):
+            return
+        unsaved = UnsavedEvents(
+            f"events given up: {len(failures)}, still queued: {len(waiting)}, failed listeners: {len(errors)}",
+            failures=tuple(failure for _, failure in failures),
+            waiting=tuple(event_of(entry) for entry in waiting),
+            listener_errors=tuple(error for _, error in errors),
+        )
+        first = next((error for _, (_, error) in failures), cause) or next((error for _, error in errors), None)
+        for number, _ in failures:
+            self._failures.pop(number, None)
+        for number, _ in errors:
+            self._listener_errors.pop(number, None)
+        raise unsaved from first
+
+
+def event_of(entry: Entry) -> QueuedEvent:
+    """The event of an entry, for callers."""
+    return QueuedEvent.of({**entry.row, "payload": codec.decode(entry.row["payload"])})
+
 
 #: Seconds without an event after which the thread ends.
 IDLE_SECONDS = 2.0
@@ -47,7 +102,7 @@ class Batches(Numbered):
         def work(unit: Unit) -> list[Appended]:
             drafts = [Draft(entry.row, is_fresh=not (entry.is_keyed or doubts[-1])) for entry in batch]
             doubts.append(True)  # for when it is run again
-            return appending.append(unit, drafts)
+            return statements.append(unit, drafts)
 
         if len(batch) > 1:
             outcomes = self._writing(work, repeatable=True)
@@ -77,7 +132,7 @@ class Saver:
         self._mirrors = mirrors
         self._unreported = unreported
         self._working: dict[str, int] = {}
-        self._gate = patience.closed_gate()
+        self._gate = waiting.closed_gate()
         #: How many entries are worth waking the thread for.
         self._wanted = _NEVER
         self._pause = 0.0
@@ -99,19 +154,19 @@ class Saver:
         if not self._working:
             self._start()
         elif len(self._queue) >= self._wanted:
-            patience.wake(self._gate)
+            waiting.wake(self._gate)
 
     def hurry(self) -> None:
         """Somebody waits: store what is there now, without waiting for more or for a better time."""
         self._is_hurried = True
-        patience.wake(self._gate)
+        waiting.wake(self._gate)
         if not self._working:
             self._start()
 
     def end(self) -> None:
         """Let the thread end after what it is at."""
         self.is_over = True
-        patience.wake(self._gate)
+        waiting.wake(self._gate)
 
     def after_fork(self) -> None:
         """In a child process, which has no such thread."""

@@ -19,12 +19,12 @@ from lastlight_state.backends.base import Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.jsonl.files import make_directory, sync_directory, translated
-from lastlight_state.mailbox.face import MODES
-from lastlight_state.maintenance.backup import databases, line_copies, mailbox_copies, manifests, restoring
-from lastlight_state.maintenance.backup.records import LINES, MAILBOXES, Manifest
+from lastlight_state.files.jsonl.files import make_directory, sync_directory, translated
+from lastlight_state.files.mailbox.face import MODES
+from lastlight_state.maintenance.backup import copies, restoring
+from lastlight_state.maintenance.backup.restoring import LINES, MAILBOXES, Manifest
 from lastlight_state.maintenance.copy import Copy
-from lastlight_state.maintenance.copy.target import opened
+from lastlight_state.maintenance.copy.transfer import opened
 from lastlight_state.migrations import read_state
 from lastlight_state.migrations.verification import refuse
 
@@ -58,19 +58,19 @@ class Backup(Repository):
             left_out = self._copy_database(made / DATABASE)
             if with_logs:
                 for inside, root in zip(LINES, self._settings.line_directories, strict=True):
-                    for path, problem in line_copies.copy_all(root, made / inside):
+                    for path, problem in copies.copy_all(root, made / inside):
                         left_out[f"{inside}/{path}"] = problem
-                left_out.update(mailbox_copies.copy_all(self._settings, made / MAILBOXES))
+                left_out.update(copies.mailbox_copy_copy_all(self._settings, made / MAILBOXES))
             manifest = Manifest(
                 created_at=self._now(),
                 library_version=version("lastlight-state"),
                 source=self._backend.location,
                 revision=read_state(self._backend).revision,
                 database=DATABASE,
-                files=tuple(manifests.described(made)),
+                files=tuple(restoring.described(made)),
                 left_out=left_out,
             )
-            manifests.write(made, manifest)
+            restoring.write(made, manifest)
         return manifest
 
     def verify(self, folder: str | Path) -> Manifest:
@@ -80,8 +80,8 @@ class Backup(Repository):
         """
         place = Path(folder)
         with translated(place):
-            manifest = manifests.read(place)
-            manifests.compare(place, manifest)
+            manifest = restoring.read(place)
+            restoring.compare(place, manifest)
         return manifest
 
     def restore(
@@ -138,11 +138,11 @@ class Backup(Repository):
     def _copy_database(self, path: Path) -> dict[str, str]:
         """Copy it to a file. Returns the columns of other programs that the file has not, if there are such."""
         left: tuple[str, ...] = ()
-        if not self._reading(lambda unit: databases.snapshot(unit, path)):
+        if not self._reading(lambda unit: copies.snapshot(unit, path)):
             left = Copy(self._context).run(path, migrate=True, leave_columns=None).left_columns
         if self._backend.disturbed:
             raise Conflict("another process wrote to the file meanwhile", code="source_changed")
-        found = databases.damages(path)
+        found = copies.damages(path)
         if found:
             raise Conflict(f"the database is damaged: {found[0]}", code="damaged_backup", problems=found)
         return dict.fromkeys(left, "a column that this library does not know")

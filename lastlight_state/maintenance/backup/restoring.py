@@ -2,19 +2,132 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from datetime import datetime
+from pathlib import Path, PurePosixPath
 
-from lastlight_state.errors import AlreadyExists
-from lastlight_state.jsonl.files import make_directory, sync_directory, translated
-from lastlight_state.mailbox.folder import INBOUND_DB, INBOX, OUTBOX
-from lastlight_state.maintenance.backup.line_copies import make_private
-from lastlight_state.maintenance.backup.records import LINES, MAILBOXES, Manifest
+from lastlight_state import codec
+from lastlight_state.db.rows.records import Record
+from lastlight_state.errors import AlreadyExists, Conflict, NotFound
+from lastlight_state.files.jsonl.files import make_directory, sync_directory, translated
+from lastlight_state.files.mailbox.folder import INBOUND_DB, INBOX, OUTBOX
+from lastlight_state.maintenance.backup.copies import make_private
+
+# Records of backups.
+
+#: The folders of a backup that hold line files, those of agents and those of runs, and the one with mailboxes.
+LINES = ("logs/agent-sessions", "logs/sessions")
+MAILBOXES = "mailboxes"
+
+
+class BackedFile(Record):
+    """A file of a backup: its path inside the backup, its bytes, and their SHA-256 as 64 hex digits."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class Manifest(Record):
+    """What a backup holds: kept in it as ``manifest.json``, and written last.
+
+    ``source`` is the location of the database without its password, ``revision`` its schema, None for a file that
+    has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names what is no
+    part of it, each with the reason: of mailboxes what is damaged or cannot be opened, among line files what is no
+    regular file, and of both what lies too deep and files whose name is not UTF-8, with its other bytes spelled with
+    backslashes; of Postgres also ``table.column`` of those that other programs added to tables of this library.
+    """
+
+    format: int = 1
+    created_at: datetime
+    library_version: str
+    source: str
+    revision: str | None
+    database: str
+    files: tuple[BackedFile, ...]
+    left_out: Mapping[str, str] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+
+# The manifest of a backup: written, read, and compared with the files that it names.
+
+NAME = "manifest.json"
+#: The manifest's greatest size.
+_MOST_BYTES = 64 * 1024 * 1024
+_FORMAT = 1
+
+
+def described(folder: Path) -> Iterator[BackedFile]:
+    """Every file of a backup that has no manifest yet, in the order of their paths."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield _described(folder, path)
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest and bring it to disk, after everything else is there."""
+    text = codec.encode("manifest", manifest.model_dump(mode="json"), max_bytes=_MOST_BYTES)
+    with (folder / NAME).open("xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a backup. Raises `NotFound`, and `Conflict` ``damaged_backup`` for one that cannot be read."""
+    path = folder / NAME
+    if not path.is_file():
+        raise NotFound("backup", str(folder))
+    if path.stat().st_size > _MOST_BYTES:
+        raise damaged(NAME, "is too large")
+    try:
+        found = Manifest.model_validate(codec.decode(path.read_bytes()))
+    except ValueError as error:
+        raise damaged(NAME, "cannot be read") from error
+    if found.format != _FORMAT:
+        raise damaged(NAME, f"has the format {found.format}, which this version does not know")
+    names = [file.path for file in found.files]
+    for name in (found.database, *names):
+        parts = PurePosixPath(name)
+        if parts.is_absolute() or ".." in parts.parts:
+            raise damaged(NAME, f"names a file outside the backup: {name!r}")
+    if found.database not in names:
+        raise damaged(NAME, "does not list its database")
+    return found
+
+
+def compare(folder: Path, manifest: Manifest) -> None:
+    """Raise `Conflict` ``damaged_backup`` for the first file that is missing, or is not as it was written."""
+    for file in manifest.files:
+        path = folder / file.path
+        if path.is_symlink() or not path.is_file():
+            raise damaged(file.path, "is missing")
+        if _described(folder, path) != file:
+            raise damaged(file.path, "is not as it was written")
+
+
+def damaged(path: str, problem: str) -> Conflict:
+    """The error for a backup that must not be restored."""
+    return Conflict(f"the backup is damaged: {path} {problem}", code="damaged_backup", path=path)
+
+
+def _described(folder: Path, path: Path) -> BackedFile:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = file.tell()
+    return BackedFile(path=path.relative_to(folder).as_posix(), size_bytes=size, sha256=digest)
+
 
 _CHUNK = 1024 * 1024
 #: The modes of directories and of files.

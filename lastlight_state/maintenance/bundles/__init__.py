@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from functools import partial
 from os import fspath
@@ -10,17 +11,16 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.db import valid
+from lastlight_state.db.news.listeners import storable
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.told import storable
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.bundles import logs, redaction, repeating, selection
-from lastlight_state.maintenance.bundles.archive import new_file
+from lastlight_state.maintenance.bundles import lines, selection, writing
+from lastlight_state.maintenance.bundles.archive import OpenBundle, new_file, opened
 from lastlight_state.maintenance.bundles.loading import Loading, refuse_newer
-from lastlight_state.maintenance.bundles.opened import OpenBundle, opened
 from lastlight_state.maintenance.bundles.records import (
     KINDS,
     ON_CONFLICT,
@@ -34,6 +34,34 @@ from lastlight_state.maintenance.bundles.records import (
 from lastlight_state.maintenance.bundles.writing import written
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts, steps
+from lastlight_state.receipts.models import State
+
+# A load under new ids that was cut off after its commit: the same load again finishes it, and makes no second copy.
+#
+# Its receipt has the digest of the bundle and the seed from which the new ids are made, so that the names of the log
+# files that are missing can be told again.
+
+#: The receipts of loads that have not ended.
+_UNFINISHED: tuple[State, ...] = ("running", "interrupted")
+#: How many of them are looked at, the newest first.
+_LOOK = 500
+
+
+def digest(bundle: Bundle) -> str:
+    """What identifies a bundle: the SHA-256 of its manifest, which has the digest of each part."""
+    return hashlib.sha256(codec.canonical(bundle.model_dump(mode="json"))).hexdigest()
+
+
+def cut_off(receipts: Receipts, bundle: Bundle) -> Receipt | None:
+    """The receipt of a load of this bundle under new ids that stored its rows and did not end."""
+    found = digest(bundle)
+    for state in _UNFINISHED:
+        for one in receipts.list(kind="bundle", state=state, limit=_LOOK).items:
+            if one.counts:
+                receipt = receipts.get(one.id)
+                if receipt.policy.get("on_conflict") == "new_ids" and receipt.policy.get("digest") == found:
+                    return receipt
+    return None
 
 
 class Bundles(Repository):
@@ -147,14 +175,14 @@ class Bundles(Repository):
             else:
                 receipt = self._receipts.resume(cut_off.id, owner=work.owner())
             with work.interruptible(self._receipts, lambda: receipt, again="the same command"):
-                with logs.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
+                with lines.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
                     try:
                         if not loading.is_stored:
                             receipt = storing.settled(partial(self._stored, receipt, loading))
                     except (Conflict, InvalidValue, CorruptData) as error:
                         receipt = work.refused(self._receipts, receipt, error)
                         raise
-                    logs.put(files)
+                    lines.put(files)
                 rows = receipt.counts
                 receipt = self._receipts.finish(receipt)
         return planned.model_copy(update={"rows": rows, "receipt": receipt})
@@ -169,10 +197,10 @@ class Bundles(Repository):
 
     def _cut_off(self, found: OpenBundle, on_conflict: OnConflict) -> Receipt | None:
         """The receipt of the load that this one finishes."""
-        return repeating.cut_off(self._receipts, found.bundle) if on_conflict == "new_ids" else None
+        return cut_off(self._receipts, found.bundle) if on_conflict == "new_ids" else None
 
     def _begun(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:
-        policy |= {"id": loading.id, "seed": loading.seed, "digest": repeating.digest(found.bundle)}
+        policy |= {"id": loading.id, "seed": loading.seed, "digest": digest(found.bundle)}
         return self._receipts.begin("bundle", scope=_scope(found), policy=policy, owner=work.owner(), actor=actor)
 
     def _loading(
@@ -186,7 +214,7 @@ class Bundles(Repository):
     ) -> Loading:
         refuse_newer(found.bundle.revision)
         if not valid.flag("allow_redacted", allow_redacted):
-            redaction.refuse(found.bundle)
+            writing.refuse(found.bundle)
         allowed = valid.flag("allow_unknown_words", allow_unknown_words)
         return Loading(found, self._known(), on_conflict, self._now(), allow_unknown_words=allowed, cut_off=cut_off)
 

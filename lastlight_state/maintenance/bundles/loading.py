@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.classes import KnownClasses, numbers_of
+from lastlight_state.conversations.kernel.storing import KnownClasses, numbers_of
 from lastlight_state.conversations.tables import (
     BRANCHES,
     CHANGES,
@@ -26,22 +26,21 @@ from lastlight_state.conversations.tables import (
     VECTORS,
 )
 from lastlight_state.db import reconcile
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import placing
-from lastlight_state.maintenance.bundles import arriving, lines, logs, selection
-from lastlight_state.maintenance.bundles.checks import References, refuse_taken_keys, refuse_unknown_words
-from lastlight_state.maintenance.bundles.opened import OpenBundle, damaged
+from lastlight_state.maintenance.bundles import arriving, lines, selection
+from lastlight_state.maintenance.bundles.archive import OpenBundle, damaged
+from lastlight_state.maintenance.bundles.arriving import References, Renaming, refuse_taken_keys, refuse_unknown_words
 from lastlight_state.maintenance.bundles.records import OnConflict
-from lastlight_state.maintenance.bundles.renaming import Renaming
-from lastlight_state.maintenance.copy.subjects import DEPTHS, subjects
+from lastlight_state.maintenance.copy.tables import DEPTHS, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
 from lastlight_state.maintenance.run_tables import RUN_TABLES
 from lastlight_state.migrations.scripts import revisions, was_never_released
-from lastlight_state.outputs import naming
-from lastlight_state.outputs.catalog.registry import ALL, Registered
-from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.outputs import column_types
+from lastlight_state.outputs.catalog.definitions import ALL, Registered
+from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.receipts import Receipt
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
@@ -93,11 +92,11 @@ class Loading:
         series = "run" if self.kind == "run" else "talk"
         return self._id if self._renaming is None else self._renaming.id(series, self._id)
 
-    def missing_logs(self, settings: Settings) -> list[logs.Missing]:
+    def missing_logs(self, settings: Settings) -> list[lines.Missing]:
         """The logs that are not there. Raises for a log that is no part of such a bundle."""
         self._refuse_other_logs()
         renamed = (lambda name: name) if self._renaming is None else self._renaming.log
-        return logs.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
+        return lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
     def counted(self, view: Unit) -> Counter[str]:
         """How many rows `store` would add, by table. Raises for a bundle that it cannot add.
@@ -217,7 +216,7 @@ class Loading:
         naming = (EXECUTIONS.c.session_id, SESSIONS.c.agent_session_id) if self._bundle.logs else ()
         named = {row.get(column.name) for column in naming for row in self._rows_of(column.table)} - {None}
         for part in self._bundle.logs:
-            if logs.session_of(part.name) not in named:
+            if lines.session_of(part.name) not in named:
                 raise damaged(part.name, f"does not belong to the {self.kind} {self._id!r:.80}")
 
     def _refuse_unnamed(self, found: object, allowed: Collection[str]) -> None:
@@ -280,8 +279,8 @@ def _handle(row: lines.Row) -> sa.Table:
         values: Any = dict(row)
         found = Registered.of(values)
         for name in (found.table_name, *(column.name for column in found.columns)):
-            naming.any_table_name("name", name)
-        if naming.is_reserved(found.table_name):
+            column_types.any_table_name("name", name)
+        if column_types.is_reserved(found.table_name):
             raise damaged(part, f"must not make the table {found.table_name}")
         table = found.handle().table
     except (InvalidValue, TypeError, KeyError, sa.exc.ArgumentError) as error:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.db.valid import words
 from lastlight_state.receipts import Receipt
 

@@ -27,18 +27,66 @@ from lastlight_state.conversations.tables import (
     VECTORS,
 )
 from lastlight_state.conversations.words import SESSION
-from lastlight_state.db import keyed, reconcile
-from lastlight_state.db.statements import Family, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db import reconcile
+from lastlight_state.db.lists import filters
+from lastlight_state.db.lists.filters import family, rows
+from lastlight_state.db.rows.statements import Family, prepared
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.maintenance import unknown_columns
-from lastlight_state.maintenance.bundles import around, lines
-from lastlight_state.maintenance.copy.subjects import Subject, batches, subjects
+from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.copy import tables
+from lastlight_state.maintenance.copy.tables import Subject, batches, subjects
 from lastlight_state.maintenance.copy.transfer import output_tables
 from lastlight_state.maintenance.run_tables import RUN_TABLES
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+
+# What belongs to the messages of a session beside its orders: deliveries, inboxes, memberships and chunks of text.
+#
+# A chunk belongs to what its document is, and without a document to what has its id: a message, a branch or the
+# session.
+
+_d, _v, _n = DELIVERIES.c, VECTORS.c, NAMESPACES.c
+
+#: The tables of these rows.
+AROUND_TABLES = (INBOXES, DELIVERIES, MEMBERS, NAMESPACES, VECTORS)
+
+_DELIVERED = family(lambda keys: sa.select(_d.message_id).where(_d.owner.in_(keys)))
+_OWNERS = family(lambda keys: sa.select(_d.owner).where(_d.message_id.in_(keys)).distinct())
+#: By namespaces, of which there are few, because the indexes of chunks begin with them.
+_CHUNKS = NAMESPACES.join(VECTORS, _v.namespace == _n.namespace)
+
+
+def _about(keys: Any) -> sa.ColumnElement[bool]:
+    return sa.or_(_v.document_id.in_(keys), sa.and_(_v.document_id.is_(None), _v.id.in_(keys)))
+
+
+_SPACES = family(lambda keys: sa.select(_n.namespace).select_from(_CHUNKS).where(_about(keys)).distinct())
+#: The chunks of these messages, branches and sessions.
+CHUNKS = family(
+    lambda keys: sa.select(*_v).select_from(_CHUNKS).where(_about(keys)).order_by(*Subject(VECTORS).sorting)
+)
+
+
+def delivered(unit: Unit, owners: Iterable[str]) -> set[str]:
+    """Return the messages in the inboxes of these owners."""
+    return _around_values(unit, _DELIVERED, owners)
+
+
+def inboxes(unit: Unit, owners: Iterable[str], messages: Iterable[str]) -> set[str]:
+    """Return the inboxes of these owners, and those in which these messages are."""
+    return _around_values(unit, _OWNERS, messages) | set(owners)
+
+
+def namespaces(unit: Unit, keys: Iterable[str]) -> set[str]:
+    """Return the namespaces with chunks of these messages, branches and sessions."""
+    return _around_values(unit, _SPACES, keys)
+
+
+def _around_values(unit: Unit, statements: Family, keys: Iterable[str]) -> set[str]:
+    return {value for row in rows(unit, statements, keys) for value in row.values()}
+
 
 #: Makes of a row the one that is written.
 Marking = Callable[[lines.Row], lines.Row]
@@ -50,14 +98,14 @@ _INVOCATION_KINDS, _SOURCE_KINDS = METADATA.tables["invocation_kinds"], METADATA
 
 _e, _s, _b, _p = EXECUTIONS.c, SESSIONS.c, BRANCHES.c, PROGRESSIONS.c
 _CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class), MessageTypeRow)
-_RUN_THERE = keyed.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
-_AGENT_SESSIONS = keyed.family(lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys)))
-_SESSION = keyed.family(
+_RUN_THERE = filters.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
+_AGENT_SESSIONS = filters.family(lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys)))
+_SESSION = filters.family(
     lambda keys: sa.select(_s.id, _s.agent_session_id).where(_s.id.in_(keys)), references.LockedPlace
 )
 
 
-class ForkOf(keyed.IdRow):
+class ForkOf(filters.IdRow):
     """A branch, its session, and the branch that it was forked from."""
 
     parent_branch_id: str | None
@@ -65,19 +113,19 @@ class ForkOf(keyed.IdRow):
 
 
 _HEAD = (_b.id, _b.parent_branch_id, _b.session_id)
-_OWN = keyed.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)), ForkOf)
-_AMONG = keyed.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)), ForkOf)
+_OWN = filters.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)), ForkOf)
+_AMONG = filters.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)), ForkOf)
 _WORDS = {
-    table.c.word: keyed.family(lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys)))
+    table.c.word: filters.family(lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys)))
     for table, column in ((_INVOCATION_KINDS, _s.invocation_kind), (_SOURCE_KINDS, _s.source_kind))
 }
 _ORDERS = (
-    keyed.family(lambda keys: sa.select(_s.progression_id.label("key")).where(_s.id.in_(keys))),
-    keyed.family(lambda keys: sa.select(_b.progression_id.label("key")).where(_b.id.in_(keys))),
+    filters.family(lambda keys: sa.select(_s.progression_id.label("key")).where(_s.id.in_(keys))),
+    filters.family(lambda keys: sa.select(_b.progression_id.label("key")).where(_b.id.in_(keys))),
 )
 _POINTED = (
-    keyed.family(lambda keys: sa.select(_s.first_msg_id.label("key"), _s.last_msg_id).where(_s.id.in_(keys))),
-    keyed.family(lambda keys: sa.select(_b.system_msg_id.label("key")).where(_b.id.in_(keys))),
+    filters.family(lambda keys: sa.select(_s.first_msg_id.label("key"), _s.last_msg_id).where(_s.id.in_(keys))),
+    filters.family(lambda keys: sa.select(_b.system_msg_id.label("key")).where(_b.id.in_(keys))),
 )
 #: The tables of a bundle, by its kind; those of a run with output tables beside.
 TABLES = {
@@ -94,7 +142,7 @@ TABLES = {
             CHANGES,
             _INVOCATION_KINDS,
             _SOURCE_KINDS,
-            *around.TABLES,
+            *AROUND_TABLES,
         )
     ),
 }
@@ -119,7 +167,7 @@ def rows_of(
 ) -> Iterator[bytes]:
     """Return the lines of the rows that these statements find, read as they are asked for. ``marked`` changes rows."""
     names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
-    for chunk in keyed.chunks(keys):
+    for chunk in filters.chunks(keys):
         statement, values = reading.of(chunk)
         compiled = statement.on(unit.backend)
         stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.shown)
@@ -146,7 +194,7 @@ def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> Non
 
 def left_columns(unit: Unit, kind: str) -> list[str]:
     """Return columns with values that other programs added to the tables of this kind. No bundle has them."""
-    return unknown_columns.filled(unit, [METADATA.tables[name] for name in sorted(TABLES[kind])])
+    return tables.filled(unit, [METADATA.tables[name] for name in sorted(TABLES[kind])])
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
@@ -177,7 +225,7 @@ def _run(unit: Unit, run_id: str) -> Selection:
 
 
 def _session(unit: Unit, session_id: str) -> Selection:
-    found = list(keyed.rows(unit, _SESSION, {session_id}))
+    found = list(filters.rows(unit, _SESSION, {session_id}))
     if not found:
         raise NotFound(SESSION, session_id)
     branches, sessions = _family_of(unit, session_id)
@@ -185,7 +233,7 @@ def _session(unit: Unit, session_id: str) -> Selection:
     messages = {link["message_id"] for order in orders for link in references.links(unit, order)}
     messages |= _values(unit, _POINTED[0], sessions) | _values(unit, _POINTED[1], branches.keys())
     owners = {session_id, *(branch for branch, owner in branches.items() if owner == session_id)}
-    messages |= around.delivered(unit, owners)
+    messages |= delivered(unit, owners)
     keys: dict[sa.Column[Any], set[str]] = {
         _s.id: sessions,
         _b.id: set(branches),
@@ -195,13 +243,13 @@ def _session(unit: Unit, session_id: str) -> Selection:
         TRANSITIONS.c.session_id: sessions,
         CHANGES.c.session_id: sessions,
         **{word: _values(unit, family, sessions) for word, family in _WORDS.items()},
-        INBOXES.c.owner: around.inboxes(unit, owners, messages),
+        INBOXES.c.owner: inboxes(unit, owners, messages),
         DELIVERIES.c.message_id: messages,
         MEMBERS.c.member: owners,
-        NAMESPACES.c.namespace: around.namespaces(unit, messages | owners),
+        NAMESPACES.c.namespace: namespaces(unit, messages | owners),
     }
     found_by = {column.table.name: (_reading(column), values) for column, values in keys.items()}
-    found_by[VECTORS.name] = (around.CHUNKS, messages | owners)
+    found_by[VECTORS.name] = (CHUNKS, messages | owners)
     others = {"sessions": sessions - {session_id}, "branches": branches.keys() - owners}
     return Selection(
         [(one, found_by[one.name][0], sorted(found_by[one.name][1])) for one in subjects(()) if one.name in found_by],
@@ -213,14 +261,14 @@ def _session(unit: Unit, session_id: str) -> Selection:
 def _family_of(unit: Unit, session_id: str) -> tuple[dict[str, str], set[str]]:
     """Return the session's branches and those they were forked from, each with its session, and all these sessions."""
     found: dict[str, str] = {}
-    looked = list(keyed.rows(unit, _OWN, {session_id}))
+    looked = list(filters.rows(unit, _OWN, {session_id}))
     while looked:
         found |= {row["id"]: row["session_id"] for row in looked}
         named = {row["parent_branch_id"] for row in looked if row["parent_branch_id"] is not None}
         parents = named - found.keys()
-        looked = list(keyed.rows(unit, _AMONG, parents))
+        looked = list(filters.rows(unit, _AMONG, parents))
     return found, {session_id, *found.values()}
 
 
 def _values(unit: Unit, family: Family, keys: Any) -> set[str]:
-    return {value for row in keyed.rows(unit, family, keys) for value in row.values() if value is not None}
+    return {value for row in filters.rows(unit, family, keys) for value in row.values() if value is not None}

@@ -2,15 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, BinaryIO
 
-from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.bundles import logs, redaction, selection
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import (
+    BRANCHES,
+    CHANGES,
+    MESSAGES,
+    NAMESPACES,
+    PROGRESSIONS,
+    SESSIONS,
+    TRANSITIONS,
+    VECTORS,
+)
+from lastlight_state.db.schema.declarations import is_personal
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import Conflict
+from lastlight_state.journal.models import EVENTS, FRAMES, SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
+from lastlight_state.maintenance.bundles import lines, selection
 from lastlight_state.maintenance.bundles.archive import FORMAT, Archive
-from lastlight_state.maintenance.bundles.records import Bundle, tables_of
-from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.maintenance.bundles.lines import Row
+from lastlight_state.maintenance.bundles.records import REDACTIONS, Bundle, tables_of
+from lastlight_state.maintenance.copy.tables import Subject, is_json
+from lastlight_state.outputs.models import HISTORY, INPUTS, REGISTRY
 from lastlight_state.settings import Settings
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS, RUNS, TRANSITIONS as MOVES
+
+# What a bundle leaves out on request: columns with a mark in place of their values, whole tables, and logs.
+
+_a, _e, _q, _r, _s = APPROVALS.c, EXECUTIONS.c, REQUESTS.c, RUNS.c, SESSIONS.c
+
+#: The name that leaves out the personal columns of a table. What is added to one of these tables is left out, too.
+_OF_TABLE: dict[sa.Table, str] = {
+    RUNS: "context",
+    INPUTS: "inputs",
+    **dict.fromkeys((EVENTS, SIGNALS, TOOL_CALLS), "events"),
+    **dict.fromkeys((APPROVALS, REQUESTS), "questions"),
+    SCORES: "scores",
+    **dict.fromkeys((EXECUTIONS, NODES, SANDBOXES, MOVES), "metadata"),
+    **dict.fromkeys((SESSIONS, BRANCHES, PROGRESSIONS, MESSAGES, TRANSITIONS), "metadata"),
+}
+#: Columns with a name of their own. An embedding tells of the text that it was made from.
+_OWN: dict[str, tuple[sa.Column[Any], ...]] = {
+    "scratch": (_r.scratch,),
+    "content": (MESSAGES.c.content, MESSAGES.c.embedding),
+    "output_text": (_e.output_text,),
+    "errors": (_r.error, _r.error_detail, _e.error, _e.error_detail, TOOL_CALLS.c.error, MOVES.c.detail),
+    "metadata": (BRANCHES.c.node_metadata, CHANGES.c.details),
+}
+#: What every bundle has: who did something, names, reasons and labels of operators, and phases with their summaries.
+_STAYS: frozenset[sa.Column[Any]] = frozenset({
+    *(_r.triggered_by, _e.triggered_by, _r.cancel_requested_by, INPUTS.c.created_by, SIGNALS.c.received_by),
+    *(_a.requested_by, _a.responded_by, _a.consumed_by, _q.answered_by, MOVES.c.actor, TRANSITIONS.c.actor),
+    *(_s.name, BRANCHES.c.name, PROGRESSIONS.c.name),
+    *(_r.cancel_reason, _s.hold_reason, NODES.c.label, _r.phase_history),
+})  # fmt: skip
+
+
+def _columns_of(name: str) -> tuple[sa.Column[Any], ...]:
+    own = {column for columns in _OWN.values() for column in columns}
+    tables = [table for table, whose in _OF_TABLE.items() if whose == name]
+    found = [column for table in tables for column in table.columns if _is_content(column) and column not in own]
+    return *found, *_OWN.get(name, ())
+
+
+def _is_content(column: sa.Column[Any]) -> bool:
+    """True for what was said; names of people stay, so that rows can be told apart."""
+    return is_personal(column) and not column.info.get("person") and column not in _STAYS
+
+
+#: The columns that each name leaves out.
+_COLUMNS = {name: columns for name in sorted(REDACTIONS) if (columns := _columns_of(name))}
+#: The tables without which a bundle comes: a mark would be no value of an output's model, no chunk of a text, and no
+#: frame from which the next one can be told.
+_TABLES: dict[str, tuple[sa.Table, ...]] = {
+    "content": (NAMESPACES, VECTORS),
+    "outputs": (HISTORY,),
+    "events": (FRAMES,),
+}
+_MARK, _MARK_JSON = "[redacted]", {"lastlight_redacted": True}
+
+
+def is_left_out(subject: Subject, names: Collection[str]) -> bool:
+    """Whether a table has no rows in a bundle without these."""
+    if subject.is_output:
+        return "outputs" in names
+    return any(subject.table in _TABLES.get(name, ()) for name in names)
+
+
+def marking(table: sa.Table, names: Collection[str]) -> Callable[[Row], Row] | None:
+    """Puts the mark into the rows of a table, None if it has none of these columns."""
+    columns = [column for name in sorted(names) for column in _COLUMNS.get(name, ()) if column.table is table]
+    marks = {column.name: _mark(column) for column in columns}
+    if not marks:
+        return None
+    return lambda row: {**row, **{name: mark for name, mark in marks.items() if row[name] is not None}}
+
+
+def refuse(bundle: Bundle) -> None:
+    """Raise `Conflict` for a bundle without something, since what is loaded of it is not what was exported."""
+    if bundle.redacted:
+        raise Conflict(
+            f"the bundle is redacted: it comes without {', '.join(bundle.redacted)}",
+            code="redacted_bundle",
+            redacted=list(bundle.redacted),
+        )
+
+
+def _mark(column: sa.Column[Any]) -> Any:
+    if is_json(column):
+        return _MARK_JSON
+    return _MARK if isinstance(column.type, sa.Text) else None
 
 
 def written(
@@ -30,8 +134,8 @@ def written(
     kind, key, revision = named
     with Archive(file) as archive:
         _add_rows(archive, unit, chosen, redact)
-        for name, path in logs.found(settings, chosen.logs) if settings is not None and "logs" not in redact else ():
-            archive.add_bytes(name, logs.content(path))
+        for name, path in lines.found(settings, chosen.logs) if settings is not None and "logs" not in redact else ():
+            archive.add_bytes(name, lines.content(path))
         bundle = Bundle(
             format=FORMAT,
             kind=kind,
@@ -50,8 +154,8 @@ def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection, redact:
     """The rows of every table, and of the registry those of the output tables among them."""
     outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
     for subject, reading, keys in chosen.rows:
-        if not redaction.is_left_out(subject, redact):
-            marked = redaction.marking(subject.table, redact)
+        if not is_left_out(subject, redact):
+            marked = marking(subject.table, redact)
             archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(unit, subject, reading, keys, marked))
     used = sorted(outputs & tables_of(archive.parts).keys())
     if used:

@@ -8,23 +8,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from lastlight_state.backends.base import Mode
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.scope import StoreScope, TransactionScope
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.scope import StoreScope, TransactionScope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.maintenance import unknown_columns, work
-from lastlight_state.maintenance.copy import contents, target as targets
-from lastlight_state.maintenance.copy.differences import differing
-from lastlight_state.maintenance.copy.records import CopiedTable, CopyPlan, CopyProgress, CopyReport
-from lastlight_state.maintenance.copy.subjects import Subject, subjects
+from lastlight_state.maintenance import work
+from lastlight_state.maintenance.copy import contents, tables as copy_tables, transfer as targets
+from lastlight_state.maintenance.copy.contents import MOST_NAMED, forms, shown
+from lastlight_state.maintenance.copy.tables import CopiedTable, CopyPlan, CopyProgress, CopyReport, Subject, subjects
 from lastlight_state.maintenance.copy.transfer import Place, Transfer, make_tables, numbers, output_tables
 from lastlight_state.migrations import read_state, verify
 from lastlight_state.receipts import Receipt, Receipts
+
+# Which rows of two tables differ, found by reading both in the order of their keys.
+
+Form = tuple[list[Any], bytes | str]
+
+
+def differing(source: Unit, target: Unit, subject: Subject, *, without: str) -> list[str]:
+    """The first keys of rows that are not equal in both, or not in both. The row of the key ``without`` is left out."""
+    found: list[str] = []
+    for key in _differing(forms(source, subject), forms(target, subject)):
+        if key != [without]:
+            found.append(shown(key))
+        if len(found) == MOST_NAMED:
+            break
+    return found
+
+
+def _differing(mine: Iterator[Form], theirs: Iterator[Form]) -> Iterator[list[Any]]:
+    left, right = next(mine, None), next(theirs, None)
+    while left is not None and right is not None:
+        if left != right:
+            yield min(left[0], right[0])
+        step = left[0], right[0]
+        if step[0] <= step[1]:
+            left = next(mine, None)
+        if step[1] <= step[0]:
+            right = next(theirs, None)
+    for rest in (left, right):
+        if rest is not None:
+            yield rest[0]
+    for key, _ in chain(mine, theirs):
+        yield key
+
 
 #: The most rows of one batch.
 MOST_ROWS = 100_000
@@ -142,7 +175,7 @@ class Copy(Repository):
     ) -> tuple[CopyPlan, list[Subject], dict[str, int | None]]:
         """The plan, the tables in order, and `numbers`, which a role may lack the right to read."""
         copied, problems = _copied_tables(source)
-        left = unknown_columns.filled(source, [one.table for one in copied if not one.is_output])
+        left = copy_tables.filled(source, [one.table for one in copied if not one.is_output])
         problems += _unnamed(left, leave_columns)
         given = numbers(source, copied)
         target = context.scope.backend

@@ -7,15 +7,26 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.maintenance.doctor import contents, files, logs, permissions, reach, rows, server
-from lastlight_state.maintenance.doctor.check import Check, Look, Snapshot, found
-from lastlight_state.maintenance.doctor.records import Finding, Report, SkippedCheck
+from lastlight_state.maintenance.doctor import contents, files, logs, rows, server
+from lastlight_state.maintenance.doctor.check import Check, Finding, Look, Report, SkippedCheck, Snapshot, found
 
 #: Every check by its id, in the order in which they run.
 CHECKS = {
     check.id: check
     for check in sorted(
-        (check for part in (reach, server, files, permissions, rows, logs, contents) for check in part.CHECKS),
+        (
+            check
+            for checks in (
+                server.REACH_CHECKS,
+                server.CHECKS,
+                files.CHECKS,
+                server.PERMISSION_CHECKS,
+                rows.CHECKS,
+                logs.CHECKS,
+                contents.CHECKS,
+            )
+            for check in checks
+        ),
         key=lambda check: check.id,
     )
 }
@@ -64,7 +75,7 @@ class Doctor(Repository):
         """Run a check; why it failed, if it did."""
         work = check.rows
         try:
-            if check.id == reach.REACH:  # it has run already
+            if check.id == server.REACH:  # it has run already
                 return None
             if check.files is not None:
                 findings += check.files(look)
@@ -85,11 +96,11 @@ def _asked(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:
 
 def _reachable(look: Look, findings: list[Finding]) -> bool:
     """Whether there is a database to look at; if not, the finding says why."""
-    looked: Callable[[Look], Iterable[Finding]] | None = CHECKS[reach.REACH].files
+    looked: Callable[[Look], Iterable[Finding]] | None = CHECKS[server.REACH].files
     try:
         findings += looked(look) if looked is not None else ()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what stands in the way
-        findings.append(found(reach.REACH, "error", look.backend.location, str(error), [type(error).__name__]))
+        findings.append(found(server.REACH, "error", look.backend.location, str(error), [type(error).__name__]))
     return not findings
 
 
@@ -97,6 +108,6 @@ def _reason(check: Check, look: Look, reachable: bool, late: bool) -> str | None
     """Why a check is not run, if so."""
     if check.deep and not look.deep:
         return "only in a deep examination"
-    if not reachable and (check.rows is not None or check.id == reach.SCHEMA):
+    if not reachable and (check.rows is not None or check.id == server.SCHEMA):
         return "the database cannot be read: see DOC-01" if look.backend.exists else "there is no database to look at"
     return "the time limit was reached" if late else None

@@ -13,13 +13,51 @@ import sqlalchemy as sa
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Measures
 from lastlight_state.db import reconcile
-from lastlight_state.db.iterating import pages_of
-from lastlight_state.db.records import Page, Record
-from lastlight_state.db.statements import number, prepared
-from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.db.lists.pages import pages_of
+from lastlight_state.db.rows.records import Page, Record
+from lastlight_state.db.rows.statements import number, prepared
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.settings import Settings
+
+# Records of examinations.
+
+
+class Finding(Record):
+    """Something that is wrong, or worth to know.
+
+    ``severity`` is ``error``, ``warning`` or ``info``. ``subject`` is a table, file or setting. ``count`` says how many
+    there are (at most 10,000 are counted), ``samples`` names the first 20. ``remedy`` is the command to run, None where
+    no command mends it.
+    """
+
+    check: str
+    severity: str
+    subject: str
+    message: str
+    count: int = 1
+    samples: tuple[str, ...] = ()
+    remedy: str | None = None
+
+
+class SkippedCheck(Record):
+    """A check that did not run, and why."""
+
+    check: str
+    reason: str
+
+
+class Report(Record):
+    """What an examination found, the worst first, which checks ran, and which did not."""
+
+    findings: tuple[Finding, ...]
+    checks_run: tuple[str, ...]
+    checks_skipped: tuple[SkippedCheck, ...]
+
+    def worst(self) -> str | None:
+        """The severity of the worst finding, or None."""
+        return self.findings[0].severity if self.findings else None
+
 
 RecordT = TypeVar("RecordT", bound=Record)
 

@@ -16,11 +16,10 @@ from lastlight_state.conversations.tables import (
     NAMESPACES,
     VECTORS,
 )
-from lastlight_state.db.columns import form_of
-from lastlight_state.db.declarations import facts_of, shaped, vocabularies
-from lastlight_state.db.statements import Row, bind, constant, number, prepared
-from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Look, Snapshot, found, named
-from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.db.rows.statements import Row, bind, constant, number, prepared
+from lastlight_state.db.schema.columns import form_of
+from lastlight_state.db.schema.declarations import facts_of, shaped, vocabularies
+from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Finding, Look, Snapshot, found, named
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.workflows.tables import RUNS
 

@@ -7,19 +7,18 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.agent_log import paths
-from lastlight_state.agent_log.tree import PROJECTS
 from lastlight_state.conversations.tables import SESSIONS as TALKS
-from lastlight_state.db import keyed
-from lastlight_state.db.statements import Family, Statement, constant, number, prepared
-from lastlight_state.maintenance import log_names
-from lastlight_state.maintenance.doctor import chats, talks
-from lastlight_state.maintenance.doctor.check import MOST, Look, Snapshot, found, named, of_faults
+from lastlight_state.db.lists import filters
+from lastlight_state.db.rows.statements import Family, Statement, constant, number, prepared
+from lastlight_state.files.agent_log import paths
+from lastlight_state.files.agent_log.tree import PROJECTS
+from lastlight_state.maintenance import run_tables
+from lastlight_state.maintenance.doctor import domains, talks
+from lastlight_state.maintenance.doctor.check import MOST, Finding, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files
-from lastlight_state.maintenance.doctor.records import Finding
-from lastlight_state.maintenance.prune.files.agents import AgentLogs
-from lastlight_state.maintenance.prune.kinds.runs import pointers
-from lastlight_state.receipts.tables import TOMBSTONES
+from lastlight_state.maintenance.prune.files import AgentLogs
+from lastlight_state.maintenance.prune.kinds import pointers
+from lastlight_state.receipts.models import TOMBSTONES
 from lastlight_state.workflows.tables import EXECUTIONS
 
 POINTERS, LOGS = "DOC-09", "DOC-10"
@@ -64,7 +63,7 @@ _TALKS = prepared(
 
 
 #: Those of these agents' sessions whose logs were pruned.
-_PRUNED = keyed.family(
+_PRUNED = filters.family(
     lambda keys: sa.select(TOMBSTONES.c.id.label("key")).where(
         TOMBSTONES.c.kind == constant(AgentLogs.record), TOMBSTONES.c.id.in_(keys)
     )
@@ -112,7 +111,7 @@ def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[s
     """Return the rows that name a log which is not there, but for logs that were pruned."""
     lacking = [row for row in snapshot.unit.rows(naming) if row[column] not in logs]
     looked = {row[column] for row in lacking} if TOMBSTONES.name in snapshot.tables else set()
-    pruned = {row["key"] for row in keyed.rows(snapshot.unit, _PRUNED, looked)}
+    pruned = {row["key"] for row in filters.rows(snapshot.unit, _PRUNED, looked)}
     return [named(row) for row in lacking if row[column] not in pruned]
 
 
@@ -142,7 +141,7 @@ def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
     lost = _lost(snapshot, _NAMED, "session_id", logs) if is_all else []
     if lost:
         yield found(LOGS, "warning", "executions", "the log of their session is not there", lost)
-    strangers = sorted(logs.keys() - log_names.named(unit, logs, log_names.NAMING.keys() & snapshot.tables).keys())
+    strangers = sorted(logs.keys() - run_tables.named(unit, logs, run_tables.NAMING.keys() & snapshot.tables).keys())
     if strangers:
         message = "no execution and no session knows these logs"
         yield found(LOGS, "info", "line files", message, [logs[name][0] for name in strangers])
@@ -150,5 +149,5 @@ def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 CHECKS = (
     of_faults(POINTERS, (), _pointers, talks.pointers, _named_logs),
-    of_faults(LOGS, (), _logs, chats.unsafe_names),
+    of_faults(LOGS, (), _logs, domains.unsafe_names),
 )

@@ -8,19 +8,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
-from lastlight_state.db.statements import among, bind, constant, number, prepared
-from lastlight_state.journal.tables import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance.counters.counted import COUNTERS, Counter
-from lastlight_state.maintenance.doctor import chats, crons, mailboxes, talks, threads
-from lastlight_state.maintenance.doctor.check import Check, Fault, Look, Snapshot, found, named, of_faults
-from lastlight_state.maintenance.doctor.records import Finding
-from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
-from lastlight_state.messaging.tables import MESSAGES, SESSIONS
+from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
+from lastlight_state.journal.models import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
+from lastlight_state.maintenance.counters import COUNTERS, Counter
+from lastlight_state.maintenance.doctor import domains, talks
+from lastlight_state.maintenance.doctor.check import Check, Fault, Finding, Look, Snapshot, found, named, of_faults
+from lastlight_state.maintenance.prune.kinds import RUNS_KIND
+from lastlight_state.messaging.models import MESSAGES, SESSIONS
 from lastlight_state.migrations import read_state
-from lastlight_state.receipts import words as receipt_words
-from lastlight_state.receipts.tables import PERMITS, RECEIPTS
+from lastlight_state.receipts import models as receipt_words
+from lastlight_state.receipts.models import PERMITS, RECEIPTS
+from lastlight_state.workflows.kernel.claims import LEASE_END
 from lastlight_state.workflows.kernel.executions import OVERSTATED
-from lastlight_state.workflows.kernel.leases import LEASE_END
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LEASES, REQUESTS, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import LIVE, TERMINAL
 
@@ -149,7 +148,7 @@ _STUCK = [
         "pending past its time: `human_requests.expire_due` ends it",
         sa.select(REQUESTS.c.id).where(REQUESTS.c.status == _PENDING, REQUESTS.c.expires_at < _NOW),
     ),
-    *crons.STUCKS,
+    *domains.STUCKS,
 ]
 
 _running = RUNS.c.status == constant("running")
@@ -249,9 +248,9 @@ def _left(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 CHECKS = (
-    of_faults(ORPHANS, [*_ORPHANS, crons.UNKNOWN], talks.orphans),
-    of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES, *threads.SEQUENCES], mailboxes.numbers),
-    of_faults(STUCK, [*_STUCK, *talks.STUCKS], talks.silent, crons.stuck, chats.idle, mailboxes.claims),
-    of_faults(AGREEMENT, [*_AGREEMENT, *_LEASES, *chats.AGREEMENTS, *talks.AGREEMENTS]),
+    of_faults(ORPHANS, [*_ORPHANS, domains.UNKNOWN], talks.orphans),
+    of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES, *domains.SEQUENCES], domains.numbers),
+    of_faults(STUCK, [*_STUCK, *talks.STUCKS], talks.silent, domains.stuck, domains.idle, domains.claims),
+    of_faults(AGREEMENT, [*_AGREEMENT, *_LEASES, *domains.AGREEMENTS, *talks.AGREEMENTS]),
     Check(LEFT, rows=_left),
 )

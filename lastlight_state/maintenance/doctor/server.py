@@ -2,10 +2,185 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shlex
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
-from lastlight_state.maintenance.doctor.check import Check, Look, Snapshot, found
-from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.mailbox.face import MODES
+from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_name
+from lastlight_state.maintenance.doctor.check import MOST, Check, Finding, Look, Snapshot, found
+from lastlight_state.migrations import check as plan_of, read_state
+from lastlight_state.migrations.state import UNRELEASED
+from lastlight_state.migrations.verification import LOG_LOST, remedy
+
+# DOC-01 and DOC-02: whether the database can be reached, and whether its schema is what its revision makes.
+
+REACH, SCHEMA = "DOC-01", "DOC-02"
+
+_BACKUP = "lastlight-state backup DIR"
+_MEANING = {
+    "empty": "nothing is migrated yet",
+    "behind": "the schema is behind",
+    "ahead": "the schema is newer than this version, which may work on it",
+    "incompatible": "the schema is newer than this version, which may not work on it: upgrade lastlight-state",
+    "unversioned": "there are tables named like ours, but no version of ours beside them",
+    "unreleased": UNRELEASED,
+    "foreign": "the version in the version table is not a revision of lastlight-state",
+}
+
+
+def _reach(look: Look) -> Iterator[Finding]:
+    """Raises what stands in the way; the caller makes a finding of it."""
+    if not look.backend.exists:
+        message = "there is no database: `lastlight-state migrate` makes one"
+        yield found(REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate")
+    elif look.backend.lost_log(lacks_tables=False):
+        yield found(REACH, "error", look.backend.location, LOG_LOST, [look.backend.location], _BACKUP)
+    else:
+        read_state(look.backend)
+
+
+def _schema(look: Look) -> Iterator[Finding]:
+    plan = plan_of(look.backend)
+    state = plan.state.state
+    lost = look.backend.lost_log(lacks_tables=state in ("empty", "unversioned") or bool(plan.differences))
+    if lost:
+        yield found(SCHEMA, "error", "database", LOG_LOST, [look.backend.location], _BACKUP)
+    if state != "current":
+        mending = remedy(look.backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
+        severity = "warning" if state == "ahead" else "error"
+        helps = mending if not lost and (plan.actual or state in ("empty", "behind")) else None
+        yield found(SCHEMA, severity, "schema", _MEANING[state], [plan.state.revision or "-"], helps)
+    if plan.differences:
+        message = "the schema is not as its revision makes it"
+        yield found(SCHEMA, "error", "schema", message, map(str, plan.differences), "lastlight-state check")
+
+
+REACH_CHECKS = (Check(REACH, files=_reach), Check(SCHEMA, files=_schema))
+
+
+# DOC-05: who owns the database file, line files and mailboxes, what others may do with them, and links among them.
+
+PERMISSIONS = "DOC-05"
+
+_OTHERS = 0o077
+_SHARED = "group"
+_FAULTS = _LINK, _OWNER, _FOLDER, _FILE = "link", "owner", "folder", "file"
+
+
+@dataclass(frozen=True)
+class _Area:
+    """Paths under one rule: the modes of folders and of files, and their owner, None where any user may own them."""
+
+    subject: str
+    paths: Iterable[Path]
+    modes: tuple[int, int]
+    owner: int | None
+
+    def faults(self, path: Path) -> Iterator[str]:
+        """What is wrong with what is at the path. Nothing, if that is missing, or not to be seen."""
+        status = _status(path)
+        if status is None:
+            return
+        if stat.S_ISLNK(status.st_mode):
+            yield _LINK
+            return
+        if self.owner not in (None, status.st_uid):
+            yield _OWNER
+        fault, mode = (_FOLDER, self.modes[0]) if stat.S_ISDIR(status.st_mode) else (_FILE, self.modes[1])
+        if status.st_mode & _OTHERS & ~mode:
+            yield fault
+
+    def finding(self, fault: str, samples: list[str]) -> Finding:
+        """The finding for the paths with this fault."""
+        folders, files = self.modes
+        message, helps = {
+            _LINK: ("links stand where files and folders should, and none is followed", None),
+            _OWNER: (
+                f"another user than number {self.owner} owns them, and decides who may use them",
+                ("chown", str(self.owner)),
+            ),
+            _FOLDER: (f"others may use these folders: their modes should be {folders:04o}", ("chmod", f"{folders:o}")),
+            _FILE: (f"others may use these files: their modes should be {files:04o}", ("chmod", f"{files:o}")),
+        }[fault]
+        remedy = None if helps is None else shlex.join([*helps, samples[0]])
+        return found(PERMISSIONS, "warning", self.subject, message, samples, remedy)
+
+
+def _permissions(look: Look) -> Iterator[Finding]:
+    for area in _areas(look):
+        paths: dict[str, list[str]] = {fault: [] for fault in _FAULTS}
+        for path in area.paths:
+            for fault in area.faults(path):
+                if len(paths[fault]) < MOST:
+                    paths[fault].append(str(path))
+        yield from (area.finding(fault, samples) for fault, samples in paths.items() if samples)
+
+
+def _areas(look: Look) -> Iterator[_Area]:
+    owner, private = _owner(look), MODES["private"]
+    mode = look.settings.mailbox_mode
+    yield _Area("database", _database(look), private, owner)
+    lines = (path for root in look.settings.line_directories for path in _tree(root))
+    yield _Area("line files", lines, private, owner)
+    mailboxes = _mailboxes(look.settings.mailboxes)
+    yield _Area("mailboxes", mailboxes, MODES[mode], None if mode == _SHARED else owner)
+
+
+def _owner(look: Look) -> int:
+    """The user who should own everything: the one who looks, or whose files root looks at."""
+    user = os.geteuid()
+    for path in () if user else (*look.backend.files[:1], look.settings.state_dir):
+        with suppress(OSError):
+            return path.stat().st_uid
+    return user
+
+
+def _database(look: Look) -> Iterator[Path]:
+    """The file that a link of the operator's leads to, and what SQLite keeps beside it."""
+    yield from map(files.real, look.backend.files[:1])
+    yield from look.backend.files[1:]
+
+
+def _mailboxes(root: Path) -> Iterator[Path]:
+    """The folders of groups, and whole mailboxes in them. What else a group has is left alone."""
+    if root.is_dir():
+        yield files.real(root)
+    for group in _folders(root):
+        yield group
+        for session in [] if group.is_symlink() else _folders(group):
+            if any(os.path.lexists(session / name) for name in (INBOUND_DB, OUTBOUND_DB)):
+                yield from [session] if session.is_symlink() else _tree(session)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder that may be groups or sessions, with links to folders."""
+    _, names, _ = next(os.walk(folder), ("", [], []))
+    return [folder / name for name in sorted(names) if is_name(name)]
+
+
+def _tree(root: Path) -> Iterator[Path]:
+    """A folder and all that is below it. The folder may be reached through a link; below it none is followed."""
+    root = files.real(root)
+    yield root
+    for folder, folders, names in os.walk(root):
+        yield from (Path(folder, name) for name in (*folders, *names))
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """What is at the path, which may be a link; None if that is missing, or not to be seen."""
+    with suppress(OSError):
+        return path.lstat()
+    return None
+
+
+PERMISSION_CHECKS = (Check(PERMISSIONS, files=_permissions),)
+
 
 SETTINGS, GROWTH, INTEGRITY = "DOC-03", "DOC-06", "DOC-07"
 

@@ -22,9 +22,8 @@ from lastlight_state.conversations.tables import (
     SESSIONS,
     TRANSITIONS,
 )
-from lastlight_state.db.statements import bind, constant, number, prepared
-from lastlight_state.maintenance.doctor.check import MOST, Fault, Look, Snapshot, found
-from lastlight_state.maintenance.doctor.records import Finding
+from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.maintenance.doctor.check import MOST, Fault, Finding, Look, Snapshot, found
 from lastlight_state.maintenance.prune.sweeps.orphans import LEAST_DAYS
 from lastlight_state.workflows.tables import RUNS
 

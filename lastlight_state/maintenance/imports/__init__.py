@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -10,20 +11,117 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.kernel.classes import KnownClasses
+from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.db import valid
+from lastlight_state.db.news.listeners import message_of, storable
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.told import storable
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import (
+    BackendError,
+    BackendUnavailable,
+    ClaimLost,
+    Conflict,
+    InvalidValue,
+    MisuseError,
+    SchemaError,
+    StateError,
+)
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.imports import ledger
+from lastlight_state.maintenance.imports import pieces
 from lastlight_state.maintenance.imports.kinds import KINDS
-from lastlight_state.maintenance.imports.pieces import STORED, Into, Kind, Look, Part, Place, Read, Server
-from lastlight_state.maintenance.imports.records import ImportReport, SourceKind
+from lastlight_state.maintenance.imports.pieces import (
+    STORED,
+    FailedUnit,
+    ImportConflict,
+    ImportReport,
+    Into,
+    Kind,
+    Look,
+    Part,
+    Place,
+    Read,
+    Server,
+    SourceKind,
+)
 from lastlight_state.maintenance.imports.servers import place_of
-from lastlight_state.maintenance.imports.tally import Outcome, Tally
 from lastlight_state.receipts import Receipt, Receipts, steps
+
+# Counts what an import does, or would do.
+
+#: How many units that failed a report names, and how many things that were kept.
+NAMED = 500
+
+_UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
+
+
+class Outcome(NamedTuple):
+    """What came of a unit: its outcome, the rows by table, what was noticed, and what was changed here, too."""
+
+    outcome: str
+    rows: Counter[str]
+    noticed: Counter[str]
+    kept: Sequence[str] = ()
+
+
+class Tally:
+    """What was done so far."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.failures: list[FailedUnit] = []
+        self.conflicts: list[ImportConflict] = []
+
+    def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
+        """Treat a unit, and count what came of it."""
+        if part.read is None:
+            name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
+            self.counts[name] += part.left or 1
+            return
+        try:
+            done = treat(part.read)
+            self.counts = self.with_(done)
+            named = [ImportConflict(unit=part.key, kept=one) for one in done.kept]
+            self.conflicts += named[: NAMED - len(self.conflicts)]
+        except (ClaimLost, BackendError, MisuseError, SchemaError):
+            raise
+        except RecursionError:
+            self._fail(part, InvalidValue("unit", "is nested too deeply"))
+        except (StateError, OSError) as error:
+            self._fail(part, error)
+
+    def _fail(self, part: Part, error: Exception) -> None:
+        self.counts[f"{_UNITS}failed"] += 1
+        if len(self.failures) < NAMED:
+            code = getattr(error, "code", "os_error")
+            self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
+
+    @property
+    def stored(self) -> int:
+        """How many units were stored, or would be."""
+        return sum(self.counts[_UNITS + outcome] for outcome in STORED)
+
+    def with_(self, done: Outcome) -> Counter[str]:
+        """The counts, had this been done too."""
+        outcome, rows, noticed, _ = done
+        found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
+        return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
+
+    def report(self, kind: str, receipt: Receipt | None) -> ImportReport:
+        """As a record."""
+        units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
+        return ImportReport(
+            kind=kind,
+            units=units,
+            rows=rows,
+            noticed=noticed,
+            failures=tuple(self.failures),
+            receipt=receipt,
+            conflicts=tuple(self.conflicts),
+        )
+
+    def _under(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return ((name.removeprefix(prefix), n) for name, n in self.counts.items() if name.startswith(prefix))
+
 
 _SIGN_OF_LIFE = timedelta(minutes=1)
 
@@ -152,7 +250,7 @@ class Imports(Repository):
             done = Outcome(*piece.compared(look), piece.kept)
             if done[0] in STORED:
                 piece.store(view, done[0])
-                ledger.note(look, piece, done[0], receipt.id, self._now())
+                pieces.note(look, piece, done[0], receipt.id, self._now())
                 steps.step(view, receipt, counts=tally.with_(done), cursor=None, at=self._now())
             return done
 

@@ -8,15 +8,43 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lastlight_state import codec
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.cells import Unreadable
-from lastlight_state.db.unit import Unit
+from lastlight_state.backends.facts import Unreadable
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict, InvalidValue, StateError
 from lastlight_state.maintenance.imports.pieces import Into, Part, Piece
+
+# Bytes of a source file that is copied: read in blocks, and known by their digest.
+
+_BLOCK = 1024 * 1024
+
+
+def blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """The next bytes of a file, as many as there are of them."""
+    while block := file.read(min(size, _BLOCK)):
+        size -= len(block)
+        yield block
+
+
+def range_digest(file: BinaryIO, size: int) -> str:
+    """SHA-256 of the next bytes of a file, in hex."""
+    seen = hashlib.sha256()
+    for block in blocks(file, size):
+        seen.update(block)
+    return seen.hexdigest()
+
+
+def copy(file: BinaryIO, to: BinaryIO, begin: int, size: int, expected: str) -> None:
+    """Write the bytes from ``begin`` up to ``size``. Raises `Conflict` ``damaged_source`` if the file has changed."""
+    if range_digest(file, size) != expected:
+        raise Conflict("the source was changed while it was read: import it again", code="damaged_source")
+    file.seek(begin)
+    to.writelines(blocks(file, size - begin))
+
 
 Row = dict[str, Any]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from lastlight_state.maintenance.imports import (
-    homes,
     log_trees,
-    mailbox_trees,
+    mailbox_pieces,
     node_databases,
     run_folders,
     session_databases,
@@ -19,9 +18,9 @@ _ALL = (
     node_databases.KIND,
     workflow_databases.KIND,
     teams.KIND,
-    homes.KIND,
+    log_trees.HOME_KIND,
     log_trees.KIND,
-    mailbox_trees.KIND,
+    mailbox_pieces.KIND,
 )
 #: The kinds by their names.
 KINDS = {kind.name: kind for kind in _ALL}

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 from lastlight_state import codec
 from lastlight_state.conversations.arguments import BranchTree, NewMessage, Reason
-from lastlight_state.conversations.branches import making
+from lastlight_state.conversations.branches import statements
 from lastlight_state.conversations.kernel import statuses, storing
 from lastlight_state.conversations.sessions import checks as session_checks
 from lastlight_state.conversations.tables import MESSAGES
-from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.drafts import Change, Draft
 
@@ -128,7 +128,7 @@ def fitting(draft: Draft, now: datetime) -> Draft:
 
     def branch(one: BranchTree) -> BranchTree:
         given = replace(one.branch, system=message(one.branch.system))
-        check = partial(making.row_of, "-", now=now)
+        check = partial(statements.row_of, "-", now=now)
         return BranchTree(_fitting(given, check, noticed), [message(some) for some in one.messages])
 
     draft = _with_fitting_reasons(draft, noticed)

@@ -10,16 +10,217 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
-from lastlight_state.agent_log import paths, raw_files
-from lastlight_state.agent_log.tree import PROJECTS, LogTree
-from lastlight_state.errors import Conflict, InvalidValue, UnsafePath
-from lastlight_state.maintenance.imports.log_copies import CopyPiece
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, key_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, StateError, UnsafePath
+from lastlight_state.files.agent_log import paths as agent_log_paths, raw
+from lastlight_state.files.agent_log.tree import PROJECTS, LogTree
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.run_log import paths, storage
+from lastlight_state.files.run_log.tree import RunTree
+from lastlight_state.maintenance.imports import foreign, pieces
+from lastlight_state.maintenance.imports.foreign import is_sqlite, opened, readable
+from lastlight_state.maintenance.imports.lenient import as_text
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Look, Part, Piece, key_of
+from lastlight_state.maintenance.imports.run_logs import INDEX, TABLE, LogPiece, indexed, single
+
+# Imported line files: how one is compared with the file that is stored, and copied byte for byte.
+
+#: The kind of what is imported, and the name under which it is counted.
+_RECORD, _COUNTED = "agent_log", "agent_logs"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_APPEND = os.O_RDWR | os.O_APPEND
+
+
+class CopyPiece:
+    """A file as it is at one moment: what is appended to it later is left for the next import."""
+
+    kept: Sequence[str] = ()
+
+    def __init__(self, key: str, source: Path, target: Path) -> None:
+        self._source, self._path = source, target
+        self.target = (_RECORD, key)
+        self._there: int | None = None
+        with _opened(source) as file:
+            found = os.fstat(file.fileno())
+            self._size, self._changed = found.st_size, found.st_mtime_ns
+            self.digest = foreign.range_digest(file, self._size)
+
+    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+        """What happens with it. A file that is stored and goes on with more lines is kept.
+
+        Raises `AlreadyExists` for a file that is stored with other bytes.
+        """
+        self._there = self._common()
+        is_known = pieces.known(look) == self.digest
+        if self._there is not None and self._there >= self._size:
+            return ("unchanged", Counter(), Counter()) if is_known else ("imported", Counter(), Counter(kept=1))
+        return "imported" if self._there is None else "grown", Counter({_COUNTED: 1}), Counter()
+
+    def store(self, _: Unit, outcome: str) -> None:
+        """Copy it, or append what is new. At every instant the path names nothing, or a beginning of the source."""
+        try:
+            with files.open_directory(self._path.parent, base=files.ROOT, create=True) as (held, changed):
+                self._clear(held)
+                if self._there is None:
+                    self._create(held)
+                elif self._there < self._size:
+                    self._append(self._there)
+                files.sync(held)
+            for directory in changed:
+                files.sync_directory(directory)
+        except OSError as error:
+            raise files.failure(error, self._path) from error
+
+    def _common(self) -> int | None:
+        """The size of the stored file; None if there is none."""
+        try:
+            with _opened(self._path) as there, _opened(self._source) as here:
+                size = os.fstat(there.fileno()).st_size
+                common = min(size, self._size)
+                if foreign.range_digest(there, common) != foreign.range_digest(here, common):
+                    raise AlreadyExists(*self.target, problem="is stored with other lines")
+                return size
+        except FileNotFoundError:
+            return None
+
+    @property
+    def _unfinished(self) -> str:
+        """The name that the file has until it is whole."""
+        return f".{hashlib.sha256(os.fsencode(self._path.name)).hexdigest()}.tmp"
+
+    def _clear(self, held: int) -> None:
+        """Remove that name. One that a killed import left may be a second name of a log: it is never written to."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._unfinished, dir_fd=held)
+
+    def _create(self, held: int) -> None:
+        """Make the file under another name, and give it its own if nobody has made it meanwhile."""
+        name = self._unfinished
+        try:
+            with os.fdopen(files.opened_file(self._path.with_name(name), _NEW, base=files.ROOT), "wb") as to:
+                self._write(to, 0)
+            os.link(name, self._path.name, src_dir_fd=held, dst_dir_fd=held)
+        except FileExistsError:
+            raise self._lost() from None
+        finally:
+            self._clear(held)
+
+    def _append(self, begin: int) -> None:
+        """Append what is new, while no writer of the log can append."""
+        with os.fdopen(files.opened_file(self._path, _APPEND, base=files.ROOT), "ab") as to:
+            files.acquire(to.fileno(), self._path, files.LOCK_TIMEOUT)
+            if os.fstat(to.fileno()).st_size != begin:
+                raise self._lost()
+            self._write(to, begin)
+
+    def _write(self, to: BinaryIO, begin: int) -> None:
+        with _opened(self._source) as file:
+            foreign.copy(file, to, begin, self._size, self.digest)
+        to.flush()
+        os.utime(to.fileno(), ns=(self._changed, self._changed))
+        os.fsync(to.fileno())
+
+    def _lost(self) -> Conflict:
+        return Conflict(f"{self.target[1]!r:.200} was written meanwhile", code="unique")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A regular file to read from. No link is followed: raises `UnsafePath`, OSError."""
+    try:
+        descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
+    except OSError:
+        if path.is_symlink():
+            raise UnsafePath(str(path), "a symbolic link") from None
+        raise
+    with os.fdopen(descriptor, "rb") as found:
+        yield found
+
+
+# Reads the home of another program: logs of runs, and snapshots of sessions in both its layouts. Writes nothing there.
+#
+# ::
+#
+#     sessions/YYYY/MM/DD/<run id>.jsonl     one run
+#     sessions/state/<session id>.json       the snapshot of a session, in the older layout
+#     sessions/state.db                      the same in the later layout, but for the messages
+#     sessions/messages/<session id>.jsonl   the messages of a snapshot in the later layout
+
+_LOGS = (paths.LOG_SUFFIX, paths.LOG_SUFFIX + storage.SUFFIX)
+
+
+def home_found_at(path: Path) -> bool:
+    """Whether this is such a home, or the ``sessions`` in it."""
+    tree = _home_tree(path)
+    return next(tree.days(), None) is not None or bool(_home_names(tree.states)) or is_sqlite(tree.sessions / INDEX)
+
+
+def home_parts(path: Path) -> Generator[Part]:
+    """The logs, the oldest first, and then the snapshots. A snapshot of the older layout gives way to a later one."""
+    tree = _home_tree(path)
+    for _, folder in reversed(list(tree.days())):
+        for name in _home_names(folder, _LOGS):
+            file = folder / name
+            yield Part(_text(os.path.relpath(file, tree.sessions)), partial(LogPiece, file))
+    newer: set[str] = set()
+    index = tree.sessions / INDEX
+    if os.path.lexists(index):
+        yield from _indexed(tree, index, newer)
+    for name in _home_names(tree.states, (paths.STATE_SUFFIX,)):
+        key = f"{paths.STATE}/{_text(name.removesuffix(paths.STATE_SUFFIX))}"
+        yield Part(key, None if key in newer else partial(single, tree.states / name))
+
+
+def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
+    """The snapshots of the later layout. A database that cannot be read to its end is one unit, which fails."""
+    try:
+        if index.is_symlink():
+            raise UnsafePath(str(index), "a symbolic link")
+        with readable(INDEX), opened(index, follow=False) as source:
+            for row in source.rows(TABLE, "ORDER BY session_id"):
+                key = f"{paths.STATE}/{as_text(row.get('session_id'))}"
+                seen.add(key)
+                yield Part(key, partial(indexed, tree, source, row))
+    except StateError as error:
+        yield Part(INDEX, partial(_refused, error))
+
+
+def _refused(error: StateError, _: Into) -> Piece:
+    raise error
+
+
+def _home_tree(path: Path) -> RunTree:
+    """The files of a home. The folder ``sessions`` itself may be named."""
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - "..", and no link
+    is_inner = path.name == paths.SESSIONS and not (path / paths.SESSIONS).is_dir()
+    return RunTree(path.parent if is_inner else path)
+
+
+def _home_names(folder: Path, endings: tuple[str, ...] = (paths.STATE_SUFFIX,)) -> list[str]:
+    """The names in a folder that end so, in their order; none if it is missing, or a link."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return sorted(one.name for one in folder.iterdir() if one.name.endswith(endings))
+
+
+def _text(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+#: The kind of source.
+HOME_KIND = Kind(
+    "codelia", "sessions/YYYY/MM/DD, sessions/state/*.json or sessions/state.db", home_found_at, home_parts
+)
+
 
 #: Folders that may hold the logs, below the path that is given.
 _PLACES = ("", "agent-sessions")
@@ -40,8 +241,8 @@ def parts(path: Path) -> Generator[Part]:
     yield from (Part("", None) for _ in range(others))
     for slug in slugs:
         for name in _names(tree.projects / slug):
-            if name.endswith(paths.LOG_SUFFIX):
-                is_log = _is_agent(name) or paths.session_of(name) is not None
+            if name.endswith(agent_log_paths.LOG_SUFFIX):
+                is_log = _is_agent(name) or agent_log_paths.session_of(name) is not None
                 yield _part(tree, (slug, name)) if is_log else Part("", None)
             else:
                 yield from _companions(tree, slug, name)
@@ -50,8 +251,10 @@ def parts(path: Path) -> Generator[Part]:
 def _companions(tree: LogTree, slug: str, session_id: str) -> Generator[Part]:
     """The files in the folder of a session; one without such files is left out."""
     folder = tree.projects / slug / session_id
-    found = [(paths.SUBAGENTS, name) for name in _names(folder / paths.SUBAGENTS) if _is_agent(name)]
-    found += [(paths.RAW, name) for name in _names(folder / paths.RAW) if _is_raw(name)]
+    found = [
+        (agent_log_paths.SUBAGENTS, name) for name in _names(folder / agent_log_paths.SUBAGENTS) if _is_agent(name)
+    ]
+    found += [(agent_log_paths.RAW, name) for name in _names(folder / agent_log_paths.RAW) if _is_raw(name)]
     yield from (_part(tree, (slug, session_id, *one)) for one in found)
     if not found:
         yield Part("", None)
@@ -73,10 +276,10 @@ def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:
     """Where a file belongs. Raises `UnsafePath` for names under which nothing is written."""
     if inner:
         return tree.path_to_write(slug, name).with_suffix("").joinpath(*inner)
-    session_id = name.removesuffix(paths.LOG_SUFFIX)
+    session_id = name.removesuffix(agent_log_paths.LOG_SUFFIX)
     if not _is_agent(name):
         return tree.path_to_write(slug, session_id)
-    if not paths.is_safe_id(session_id):
+    if not agent_log_paths.is_safe_id(session_id):
         raise UnsafePath("name", "must be 1 to 200 of A-Z a-z 0-9 _ -")
     return tree.directory_to_write(slug) / name
 
@@ -95,11 +298,11 @@ def _names(folder: Path) -> list[str]:
 
 
 def _is_agent(name: str) -> bool:
-    return name.startswith(paths.AGENT_PREFIX) and name.endswith(paths.LOG_SUFFIX)
+    return name.startswith(agent_log_paths.AGENT_PREFIX) and name.endswith(agent_log_paths.LOG_SUFFIX)
 
 
 def _is_raw(name: str) -> bool:
-    return name.endswith(raw_files.SUFFIX) and raw_files.is_digest(name.removesuffix(raw_files.SUFFIX))
+    return name.endswith(raw.SUFFIX) and raw.is_digest(name.removesuffix(raw.SUFFIX))
 
 
 #: The kind of source.

@@ -2,25 +2,136 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict, StateError
-from lastlight_state.jsonl import files as line_files, places
-from lastlight_state.mailbox import models
-from lastlight_state.mailbox.face import MODES, Mailboxes, fill
-from lastlight_state.mailbox.folder import HEARTBEAT, INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, creation, removal
-from lastlight_state.mailbox.kernel import meta, shape
-from lastlight_state.mailbox.words import MAILBOX
-from lastlight_state.maintenance.imports import foreign, ledger, mailbox_sources as sources
-from lastlight_state.maintenance.imports.mailbox_files import Attachments
-from lastlight_state.maintenance.imports.pieces import Into, Look
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, Conflict, StateError, UnsafePath
+from lastlight_state.files.jsonl import files, files as line_files
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.face import MODES, Mailboxes, fill
+from lastlight_state.files.mailbox.folder import HEARTBEAT, INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, creation
+from lastlight_state.files.mailbox.kernel import files as kernel_files, readings
+from lastlight_state.files.mailbox.models import MAILBOX
+from lastlight_state.maintenance.imports import foreign, mailbox_sources as sources, pieces
+from lastlight_state.maintenance.imports.pieces import Into, Kind, Look, Part, Piece, key_of
+
+# Attachments of another program's mailbox: found with their digests, and copied byte for byte.
+#
+# Its agent may write what it likes into these folders. Each directory is opened relative to the one above, no link is
+# followed, and nothing but regular files is read.
+
+_BOXES = (INBOX, OUTBOX)
+#: What a mailbox consists of. Everything else in its folder is left.
+_OURS = frozenset(
+    [HEARTBEAT, *_BOXES]
+    + [name + ending for name in (INBOUND_DB, OUTBOUND_DB) for ending in ("", "-journal", "-wal", "-shm")]
+)
+#: What the system says of links, folders, FIFOs and sockets where a file is expected, and of files for folders.
+_ODD = (errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.ENOTDIR)
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+
+
+class Copied(NamedTuple):
+    """An attachment as it was found: its box, the folder of its message, its name; bytes, digest, time of change."""
+
+    names: tuple[str, str, str]
+    size: int
+    digest: str
+    changed: int
+
+
+class Attachments:
+    """The attachments of a session. ``others`` counts what stands in its folder and is no part of a mailbox.
+
+    Raises `UnsafePath` for a link in place of a box, and OSError for what may not be read.
+    """
+
+    def __init__(self, session: Path) -> None:
+        self._session = session
+        self.others = sum(name not in _OURS and not _is_empty(session / name) for name in os.listdir(session))  # noqa: PTH208
+        self.found = [self._seen(*names) for names in self._files()]
+
+    def copy(self, into: Path, directory_mode: int, file_mode: int) -> None:
+        """Copy them into the folder of a session that nobody uses yet. Raises `Conflict` where one has changed."""
+        folders = [into / box for box in _BOXES]
+        folders += dict.fromkeys(into.joinpath(*one.names[:2]) for one in self.found)
+        for folder in folders:
+            folder.mkdir(mode=files.PRIVATE_DIRECTORY)
+            folder.chmod(directory_mode)
+        for one in self.found:
+            with self._opened(one.names) as file, _made(into.joinpath(*one.names), file_mode) as to:
+                foreign.copy(file, to, 0, one.size, one.digest)
+                to.flush()
+                os.utime(to.fileno(), ns=(one.changed, one.changed))
+                os.fsync(to.fileno())
+        for folder in folders:
+            line_files.sync_directory(folder)
+
+    def _files(self) -> Iterator[tuple[str, str, str]]:
+        for box in _BOXES:
+            for message in self._listed(box):
+                for name in self._listed(box, message):
+                    if self._is_file(box, message, name):
+                        yield box, message, name
+
+    def _listed(self, *names: str) -> list[str]:
+        """The names in a folder, in their order; none if it is missing, or of a message and no folder."""
+        path = self._session.joinpath(*names)
+        try:
+            held = files.listable(path, base=self._session)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            if error.errno not in _ODD:
+                raise
+            if len(names) == 1:
+                raise UnsafePath(str(path), "no folder, or a symbolic link") from error
+            self.others += 1
+            return []
+        try:
+            return sorted(os.listdir(held))  # noqa: PTH208 - of a descriptor
+        finally:
+            os.close(held)
+
+    def _is_file(self, *names: str) -> bool:
+        try:
+            self._opened(names).close()
+        except OSError as error:
+            if error.errno not in _ODD:
+                raise
+            self.others += 1
+            return False
+        return True
+
+    def _seen(self, *names: str) -> Copied:
+        with self._opened(names) as file:
+            status = os.fstat(file.fileno())
+            digest = foreign.range_digest(file, status.st_size)
+        return Copied((names[0], names[1], names[2]), status.st_size, digest, status.st_mtime_ns)
+
+    def _opened(self, names: tuple[str, ...]) -> BinaryIO:
+        path = self._session.joinpath(*names)
+        return os.fdopen(files.opened_file(path, os.O_RDONLY, base=self._session), "rb")
+
+
+def _made(path: Path, mode: int) -> BinaryIO:
+    file = os.fdopen(os.open(path, _NEW, files.PRIVATE_FILE), "wb")
+    os.fchmod(file.fileno(), mode)
+    return file
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether it is an empty folder, as mounts into an agent's folder leave them."""
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+
 
 #: Under what a copied mailbox notes the digest of its source, and how mailboxes are counted.
 _IMPORTED, _COUNTED = "imported", "mailboxes"
@@ -49,7 +160,7 @@ class CopyPiece:
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Return what happens with it. Raises `AlreadyExists` if another mailbox is here or the source has changed."""
-        known, self._is_there = ledger.known(look), os.path.lexists(self._there.path)
+        known, self._is_there = pieces.known(look), os.path.lexists(self._there.path)
         noticed = self._contents.noticed + Counter(other_files=self._attachments.others)
         if not self._is_there:
             rows = self._contents.rows + Counter(attachments=len(self._attachments.found))
@@ -64,7 +175,7 @@ class CopyPiece:
     def store(self, _: Unit, __: str) -> None:
         """Copy it under another name, compare the copy with the source, give it its name, and adopt it."""
         if not self._is_there:
-            removal.remove_leftovers(self._there.path.parent, self._into.now)
+            creation.remove_leftovers(self._there.path.parent, self._into.now)
             creation.appear(self._there, self._furnish)
         _ensure(self._there, self._into)
 
@@ -90,7 +201,7 @@ class CopyPiece:
             raise Conflict("the source was changed while it was read: import it again", code="damaged_source")
 
     def _keep_heartbeat(self, made: Path, file_mode: int) -> None:
-        with suppress(OSError), os.fdopen(places.opened_file(self._source / HEARTBEAT, os.O_RDONLY), "rb") as beaten:
+        with suppress(OSError), os.fdopen(files.opened_file(self._source / HEARTBEAT, os.O_RDONLY), "rb") as beaten:
             changed = os.fstat(beaten.fileno()).st_mtime_ns
             (made / HEARTBEAT).touch(mode=file_mode)
             os.utime(made / HEARTBEAT, ns=(changed, changed))
@@ -109,7 +220,7 @@ class AdoptedPiece:
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Return what happens with it. Raises `InvalidValue` for files that cannot be completed."""
         with sources.opened(self._there.path, sources.SHARED) as files:
-            if ledger.known(look) == self.digest and self._is_whole(files):
+            if pieces.known(look) == self.digest and self._is_whole(files):
                 return "unchanged", Counter(), Counter()
             return "imported", Counter({_COUNTED: 1}), sources.contents(files).noticed
 
@@ -121,7 +232,7 @@ class AdoptedPiece:
         if OUTBOUND_DB not in files or not all((self._there.path / box).is_dir() for box in (INBOX, OUTBOX)):
             return False
         with foreign.readable(INBOUND_DB):
-            return shape.is_complete(files[INBOUND_DB].unit, models.INBOUND)
+            return kernel_files.is_complete(files[INBOUND_DB].unit, models.INBOUND)
 
 
 def _ensure(place: Place, into: Into) -> None:
@@ -131,9 +242,85 @@ def _ensure(place: Place, into: Into) -> None:
 def _noted(place: Place) -> str | None:
     """The digest of the source that a mailbox is a copy of; None if it is none, or cannot be read."""
     with suppress(StateError), foreign.opened(place.inbound, sources.SHARED, follow=False) as file:
-        return meta.find(file.unit, models.INBOUND, _IMPORTED)
+        return readings.find(file.unit, models.INBOUND, _IMPORTED)
     return None
 
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(ascii(value).encode()).hexdigest()  # names of files may be no UTF-8
+
+
+# Finds the mailboxes of another program: a folder for each session, below one for each group of agents.
+#
+# ::
+#
+#     v2-sessions/<agent group>/<session>/inbound.db     what its host writes
+#     v2-sessions/<agent group>/<session>/outbound.db    what its agent writes
+#     v2-sessions/<agent group>/<session>/inbox/         attachments, and outbox/
+
+#: Where the folders of groups may be, below the path that is given.
+_PLACES = ("", "v2-sessions", "data/v2-sessions")
+#: How the names of folders begin that are no session: those of a whole group, and of mailboxes being made.
+_HIDDEN = "."
+
+
+def found_at(path: Path) -> bool:
+    """Whether there is the folder of a session at this path or below."""
+    return _is_session(path) or _root(path) is not None
+
+
+def parts(path: Path) -> Generator[Part]:
+    """The sessions, by group. Other folders are left out."""
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - "..", and no link
+    if _is_session(path):
+        yield _part(path.parent.parent, path.parent.name, path.name)
+        return
+    root = _root(path)
+    if root is None:
+        raise Conflict(f"{str(path)!r:.200} has no folder with {INBOUND_DB}", code="unknown_source")
+    for group in _folders(root):
+        if (root / group).is_symlink():
+            yield Part(key_of((group,)), partial(_failed, UnsafePath(str(root / group), "a symbolic link")))
+            continue
+        try:
+            sessions = _folders(root / group)
+        except OSError as error:
+            yield Part(key_of((group,)), partial(_failed, error))
+            continue
+        for session in sessions:
+            yield _part(root, group, session) if _is_session(root / group / session) else Part("", None)
+
+
+def _part(root: Path, group: str, session: str) -> Part:
+    return Part(key_of((group, session)), partial(piece, root, group, session))
+
+
+def _failed(error: Exception, _: Into) -> Piece:
+    raise error
+
+
+def _root(path: Path) -> Path | None:
+    """The folder of the groups."""
+    return next((path / name for name in _PLACES if any(_sessions(path / name))), None)
+
+
+def _sessions(root: Path) -> Iterator[Path]:
+    """The folders of sessions. Groups that may not be read are passed over."""
+    for group in _folders(root):
+        with suppress(OSError):
+            yield from (root / group / name for name in _folders(root / group) if _is_session(root / group / name))
+
+
+def _is_session(folder: Path) -> bool:
+    return os.path.lexists(folder / INBOUND_DB)
+
+
+def _folders(path: Path) -> list[str]:
+    """The folders in a folder, in the order of their names; none if it is missing or no folder."""
+    if not path.is_dir():
+        return []
+    return sorted(one.name for one in path.iterdir() if not one.name.startswith(_HIDDEN) and one.is_dir())
+
+
+#: The kind of source.
+KIND = Kind("nanoclaw", f"<agent group>/<session>/{INBOUND_DB}", found_at, parts)

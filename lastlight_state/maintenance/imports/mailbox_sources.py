@@ -17,10 +17,10 @@ from lastlight_state import codec
 from lastlight_state.backends.base import Options
 from lastlight_state.db import reconcile
 from lastlight_state.errors import InvalidValue, UnsafePath
-from lastlight_state.mailbox import models
-from lastlight_state.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_regular
-from lastlight_state.mailbox.kernel import shape, verification
-from lastlight_state.mailbox.kernel.readings import Both, Look
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_regular
+from lastlight_state.files.mailbox.kernel import files, pair
+from lastlight_state.files.mailbox.kernel.readings import Both, Look
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.foreign import Foreign, damaged, quoted, readable
 
@@ -119,7 +119,7 @@ def _shape(name: str, file: Foreign) -> Shape:
 
 def _refuse_differing(name: str, file: Foreign, messages: sa.Table) -> None:
     declared = DECLARED[name]
-    for table, there in sorted(shape.present(file.unit, declared).items()):
+    for table, there in sorted(files.present(file.unit, declared).items()):
         for difference in reconcile.differences(declared.tables[table], there, file.unit.backend.dialect):
             raise InvalidValue(name, str(difference))
         for column in reconcile.missing(declared.tables[table], there) if table == messages.name else ():
@@ -140,7 +140,7 @@ def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
         )
     ours = files[INBOUND_DB].unit
     look = Look(files[OUTBOUND_DB].unit if OUTBOUND_DB in files else ours)
-    found["findings"] = sum(1 for _ in verification.findings(Both(models.INBOUND, ours, look)))
+    found["findings"] = sum(1 for _ in pair.findings(Both(models.INBOUND, ours, look)))
     return +found
 
 

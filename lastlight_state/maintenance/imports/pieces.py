@@ -5,15 +5,73 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
-from lastlight_state.conversations.kernel.classes import KnownClasses
-from lastlight_state.db.unit import Unit
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.conversations import words
+from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists
+from lastlight_state.receipts import Receipt
+from lastlight_state.receipts.models import LEDGER, TOMBSTONES
 from lastlight_state.settings import Settings
+
+# Records of imports.
+
+#: What is imported from.
+SourceKind = Literal[
+    "lionagi-runs",
+    "lionagi-db",
+    "smithers-db",
+    "lastlight-db",
+    "lionagi-teams",
+    "codelia",
+    "lastlight-logs",
+    "nanoclaw",
+]
+
+
+class FailedUnit(Record):
+    """A part of a source that was not imported: its name there, a code, and the reason. Nothing of it is stored."""
+
+    unit: str
+    code: str
+    reason: str
+
+
+class ImportConflict(Record):
+    """Something of a unit that differs from its source, and was kept because it was changed or has ended here."""
+
+    unit: str
+    kept: str
+
+
+class ImportReport(Record):
+    """What an import did, or would do: ``receipt`` is None for a plan, which writes nothing.
+
+    ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``,
+    ``ignored`` and ``failed``. ``rows`` counts what was added, by table or kind of file. ``noticed`` counts what a
+    source says and no row does.
+    ``failures`` are the first 500 units that failed. ``conflicts`` are the first 500 things that differ from the source
+    and stay as they are here; ``noticed`` counts them all.
+    """
+
+    kind: str
+    units: Mapping[str, int]
+    rows: Mapping[str, int]
+    noticed: Mapping[str, int]
+    failures: tuple[FailedUnit, ...]
+    receipt: Receipt | None
+    conflicts: tuple[ImportConflict, ...] = ()
+
 
 #: The outcomes after which a unit is stored and noted.
 STORED = ("imported", "grown")
@@ -129,3 +187,68 @@ def key_of(names: tuple[str, ...]) -> str:
         digest = hashlib.sha256(data).hexdigest()[:32]
         return f"{data[:_KEPT].decode('utf-8', 'ignore')} {digest}"
     return data.decode("utf-8", "backslashreplace")
+
+
+# What is known of earlier imports: the ledger of units, and the tombstones of what was pruned.
+
+_l, _t = LEDGER.c, TOMBSTONES.c
+_CHANGED = ("target_kind", "target_id", "digest", "outcome", "receipt_id", "imported_at")
+
+_of_unit = (_l.source_kind == bind("source_kind", _l.source_kind), _l.source_key == bind("source_key", _l.source_key))
+_IMPORTED = prepared(sa.select(_l.digest).where(*_of_unit))
+_TARGET = prepared(sa.select(_l.target_id).where(*_of_unit))
+_BURIED = prepared(sa.select(_t.id).where(_t.kind == bind("kind", _t.kind), _t.id == bind("id", _t.id)))
+_new = insert(LEDGER).values({column.name: bind(column.name, column) for column in LEDGER.columns})
+_NOTE = prepared(
+    _new.on_conflict_do_update(
+        index_elements=[_l.source_kind, _l.source_key], set_={name: _new.excluded[name] for name in _CHANGED}
+    )
+)
+
+
+def outcome(look: Look, piece: Piece, *, is_stored: bool) -> str:
+    """``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises `AlreadyExists` for what was stored otherwise."""
+    kind, target_id = piece.target
+    before = known(look)
+    if not is_stored:
+        buried = look.view.value(_BURIED, {"kind": kind, "id": target_id}) is not None
+        return "pruned" if buried and not look.revives else "imported"
+    if before is None:
+        raise AlreadyExists(kind, target_id, problem="is stored, and was not imported from such a source")
+    return "unchanged" if before == piece.digest else "grown"
+
+
+def known(look: Look) -> str | None:
+    """The digest of the unit at its last import, None if it was never imported."""
+    return look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
+
+
+def known_target(look: Look) -> str | None:
+    """The id of what the unit became at its last import, None if it was never imported."""
+    return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
+
+
+def revision(look: Look, message_id: str) -> int | None:
+    """Return the revision that the last import gave to a message, None if none has revised it."""
+    noted = look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": _message_key(message_id)})
+    return None if noted is None else int(noted)
+
+
+def note_revision(look: Look, message_id: str, revision: int, at: datetime) -> None:
+    """Keep which revision an import gave to a message."""
+    source = {"source_kind": look.kind, "source_key": _message_key(message_id)}
+    target = {"target_kind": words.MESSAGE, "target_id": message_id}
+    done = {"digest": str(revision), "outcome": "grown", "receipt_id": look.receipt_id, "imported_at": at}
+    look.view.change(_NOTE, {**source, **target, **done})
+
+
+def _message_key(message_id: str) -> str:
+    return f"messages/{message_id}"
+
+
+def note(look: Look, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:
+    """Keep that the unit was stored."""
+    kind, target_id = piece.target
+    source = {"source_kind": look.kind, "source_key": look.key, "target_kind": kind, "target_id": target_id}
+    done = {"digest": piece.digest, "outcome": outcome, "receipt_id": receipt_id, "imported_at": at}
+    look.view.change(_NOTE, {**source, **done})

@@ -11,12 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db.statements import Statement, bind, exactly, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Statement, bind, exactly, prepared
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import placing
-from lastlight_state.maintenance.copy.subjects import is_json
-from lastlight_state.maintenance.imports import ledger
+from lastlight_state.maintenance.copy.tables import is_json
+from lastlight_state.maintenance.imports import pieces
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
 
 Row = Mapping[str, Any]
@@ -75,8 +75,8 @@ class RowPiece:
         """Its outcome, the rows that are added, and what is noticed."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
         is_stored = any(placing.beside(look.view, head))
-        gone = self.draft.stays_gone and ledger.known(look) == self.digest
-        found = ledger.outcome(look, self, is_stored=is_stored or gone)
+        gone = self.draft.stays_gone and pieces.known(look) == self.digest
+        found = pieces.outcome(look, self, is_stored=is_stored or gone)
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self.draft.noticed)

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from lastlight_state.clock import of_file, to_millis
 from lastlight_state.codec import load_line
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, InvalidValue, UnsafePath
-from lastlight_state.jsonl import files, places
-from lastlight_state.maintenance.imports import ledger, ranges
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import (
+    AlreadyExists,
+    BackendUnavailable,
+    Conflict,
+    InvalidValue,
+    PayloadTooLarge,
+    UnsafePath,
+)
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.run_log import RunLog, SessionState, paths, storage
+from lastlight_state.files.run_log.states import check, files as states_files, refuse_backwards
+from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
+from lastlight_state.maintenance.imports import foreign, pieces
+from lastlight_state.maintenance.imports.foreign import Foreign, Row
+from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import Into, Look
-from lastlight_state.run_log import locks, paths, words
-from lastlight_state.run_log.tree import RunFile, RunTree, open_run
 
 #: The most bytes of a first line.
 _LINE = 64 * 1024 * 1024
@@ -40,7 +53,7 @@ class LogPiece:
     def __init__(self, source: Path, into: Into) -> None:
         tree = target_tree(source, into)
         self._source = _run_file(source)
-        self.target = (words.RUN, paths.checked_id("run_id", self._source.run_id))
+        self.target = (paths.RUN, paths.checked_id("run_id", self._source.run_id))
         folder = tree.sessions.joinpath(*source.parent.parts[-3:])
         self._stored = [self._source._replace(path=folder / name) for name in self._source.names]
         self._lock = tree.lock_path(self._source.run_id)
@@ -49,17 +62,17 @@ class LogPiece:
             self._size, self._changed = os.fstat(file.fileno()).st_size, source.stat().st_mtime_ns
             _refuse_other_run(file.readline(_LINE), self._source.run_id)
             file.seek(0)
-            self.digest = ranges.digest(file, self._size)
+            self.digest = foreign.range_digest(file, self._size)
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """What happens with it. Raises `AlreadyExists` for a log that is stored with other bytes."""
-        before, stored = ledger.known(look), self._found()
+        before, stored = pieces.known(look), self._found()
         outcome = "imported"
         if stored is not None:
             with _opened(stored) as there, _opened(self._source) as here:
                 self._there = os.fstat(there.fileno()).st_size
                 common = min(self._there, self._size)
-                if ranges.digest(there, common) != ranges.digest(here, common):
+                if foreign.range_digest(there, common) != foreign.range_digest(here, common):
                     raise AlreadyExists(*self.target, problem="is stored with other lines")
             if self._there < self._size:
                 if stored.is_packed:
@@ -71,7 +84,7 @@ class LogPiece:
 
     def store(self, _: Unit, outcome: str) -> None:
         """Copy it, or append what is new. At every instant the path names nothing, or a beginning of the source."""
-        held = locks.try_acquire(self._lock, sync=True)
+        held = storage.try_acquire(self._lock, sync=True)
         if held is None:
             raise Conflict(f"run {self.target[1]!r} is being written", run_id=self.target[1])
         with held:
@@ -88,12 +101,12 @@ class LogPiece:
     def _copy(self, begin: int) -> None:
         path = self._stored[0].path
         try:
-            with places.directory(path.parent, base=places.ROOT, create=True) as (held, changed):
+            with files.open_directory(path.parent, base=files.ROOT, create=True) as (held, changed):
                 if begin:
                     self._write(path, _APPEND, begin)
                 else:
                     self._create(held, path)
-                places.sync(held)
+                files.sync(held)
                 for directory in changed:
                     files.sync_directory(directory)
         except OSError as error:
@@ -111,9 +124,9 @@ class LogPiece:
             raise
 
     def _write(self, path: Path, flags: int, begin: int) -> None:
-        descriptor = places.opened_file(path, flags, base=places.ROOT)
+        descriptor = files.opened_file(path, flags, base=files.ROOT)
         with os.fdopen(descriptor, "wb") as to, _opened(self._source) as file:
-            ranges.copy(file, to, begin, self._size, self.digest)
+            foreign.copy(file, to, begin, self._size, self.digest)
             to.flush()
             os.utime(to.fileno(), ns=(self._changed, self._changed))
             os.fsync(to.fileno())
@@ -144,3 +157,131 @@ def _refuse_other_run(line: bytes, run_id: str) -> None:
         value = load_line(line)
         if isinstance(value, dict) and value.get("run_id", run_id) != run_id:
             raise InvalidValue("run_id", "must be the name of the file")
+
+
+# Imported snapshots of sessions: how one is read in either layout, compared with the stored one, and put.
+
+#: The database of the later layout, its table, and the folder of the messages.
+INDEX, TABLE, MESSAGES = "state.db", "session_state", "messages"
+#: What changes with every save, or only grows.
+_MOVES_ON = ("updated_at", "run_id", "invoke_seq", "messages")
+#: The columns of the later layout that say what the messages and the field ``meta`` say, too.
+_DERIVED = ("message_count", "last_user_message", "workspace_root")
+_FIELDS = ("schema_version", "session_id", "updated_at", "run_id", "invoke_seq")
+
+_READ = (*_FIELDS, "meta_json", *_DERIVED)
+
+
+class StatePiece:
+    """The snapshot of a session. One that tells no time is of when its source was changed."""
+
+    kept: Sequence[str] = ()
+
+    def __init__(self, given: SessionState, tree: RunTree, noticed: Counter[str], changed: datetime) -> None:
+        noticed["updated_at_approximate"] += given.updated_at is None
+        self._at = given.updated_at or to_millis(changed)
+        state = given.model_copy(update={"updated_at": self._at})
+        check(state)
+        self._state, self._tree, self._noticed = state, tree, noticed
+        self._based_on: datetime | None = None  # when the stored one was saved, once it was compared
+        self.target = (paths.WORD_STATE, state.session_id)
+        self.digest = hashlib.sha256(states_files.encoded(state)).hexdigest()
+
+    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+        """Return what happens with it.
+
+        Raises `StaleVersion` for one that is older than the stored one, and `AlreadyExists` where the stored one says
+        what this one does not.
+        """
+        before = pieces.known(look)
+        if before == self.digest and os.path.lexists(self._path):
+            return "unchanged", Counter(), self._noticed
+        stored = states_files.load(self._path, self._state.session_id)
+        self._based_on = None if stored is None else stored.updated_at
+        outcome = "imported" if stored is None or stored.to_json() == self._state.to_json() else "grown"
+        if stored is not None:
+            refuse_backwards(self._state, stored)
+            if not self._continues(stored, before):
+                raise AlreadyExists(*self.target, problem="is stored with other messages or fields")
+        return outcome, Counter(session_states=1), self._noticed
+
+    def store(self, _: Unit, __: str) -> None:
+        """Put it, with the time of its last change. Raises `StaleVersion` for one that was saved meanwhile."""
+        RunLog(self._tree.root).states.put(self._state, based_on=self._based_on)
+        os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
+
+    def _continues(self, stored: SessionState, before: str | None) -> bool:
+        """Whether the stored one is as it was imported, or this one has all that it has.
+
+        One that a killed import put is not in the ledger.
+        """
+        if before == hashlib.sha256(states_files.encoded(stored)).hexdigest():
+            return True
+        kept, given = stored.to_json(), self._state.to_json()
+        is_longer = self._state.messages[: len(stored.messages)] == stored.messages
+        others = kept.keys() - set(_MOVES_ON)
+        return is_longer and all(kept[name] in (None, given.get(name)) for name in others)
+
+    @property
+    def _path(self) -> Path:
+        return self._tree.state_path(self._state.session_id)
+
+
+def single(file: Path, into: Into) -> StatePiece:
+    """A snapshot of the older layout: one file."""
+    tree, noticed = target_tree(file, into), Counter[str]()
+    session_id = paths.checked_id("session_id", file.name.removesuffix(paths.STATE_SUFFIX))
+    data, changed = _read(file)
+    state = states_files.state_of(decoded(paths.STATE, data, noticed if into.lenient else None), session_id)
+    return StatePiece(state, tree, noticed, changed)
+
+
+def indexed(home: RunTree, source: Foreign, row: Row, into: Into) -> StatePiece:
+    """A snapshot of the later layout: a row, and a file of messages, which is missing where there are none."""
+    messages_folder = home.sessions / MESSAGES
+    tree, noticed = target_tree(messages_folder, into), Counter[str]()
+    session_id = paths.checked_id("session_id", row["session_id"])
+    adapts = noticed if into.lenient else None
+    value = {name: row[name] for name in _FIELDS if row.get(name) is not None}
+    noticed.update(f"{name}_left" for name, told in row.items() if name not in _READ and told is not None)
+    if row.get("meta_json") is not None:
+        value["meta"] = decoded("meta_json", row["meta_json"], adapts)
+    try:
+        data, changed = _read(messages_folder / f"{session_id}{paths.LOG_SUFFIX}")
+    except FileNotFoundError:
+        index = home.sessions / INDEX
+        data, changed = b"", _changed(index.stat())
+    value["messages"] = _messages(data, noticed, adapts)
+    source.confirm()
+    return StatePiece(states_files.state_of(value, session_id), tree, noticed, changed)
+
+
+def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -> list[Any]:
+    """The messages of whole lines. What stands behind the last one is left out and counted, if it is not whole."""
+    lines = [line for line in data.split(b"\n") if line.strip()]
+    found = []
+    for i, line in enumerate(lines):
+        try:
+            found.append(decoded(f"{MESSAGES}[{i}]", line, adapts))
+        except InvalidValue:
+            if i + 1 < len(lines) or data.endswith(b"\n"):
+                raise
+            noticed["message_torn"] += 1
+    return found
+
+
+def _read(file: Path) -> tuple[bytes, datetime]:
+    """The bytes of a file, and when it was changed. No link is followed. Raises `FileNotFoundError`."""
+    if file.is_symlink():
+        raise UnsafePath(file.name, "a symbolic link")
+    descriptor = files.opened_file(file, os.O_RDONLY, base=files.ROOT)
+    with os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(opened.fileno())
+        if found.st_size > states_files.MAX_BYTES:
+            raise PayloadTooLarge(file.name, limit=states_files.MAX_BYTES, actual=found.st_size)
+        return opened.read(), _changed(found)
+
+
+def _changed(status: os.stat_result) -> datetime:
+    """Return when a file was changed, in whole seconds."""
+    return of_file(status.st_mtime_ns // 1_000_000_000 * 1_000_000_000)

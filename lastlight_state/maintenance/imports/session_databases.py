@@ -28,7 +28,7 @@ from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text, 
 from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
 from lastlight_state.maintenance.imports.run_folders import moment_of
-from lastlight_state.maintenance.imports.session_cells import Cells
+from lastlight_state.maintenance.imports.session_histories import Cells
 from lastlight_state.maintenance.imports.session_trees import piece_of
 
 #: The tables, and the columns that each has in every version.

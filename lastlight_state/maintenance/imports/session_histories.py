@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import Reason
+from lastlight_state.conversations.runtime import SOURCE
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.drafts import Change
 from lastlight_state.maintenance.imports.foreign import Row
-from lastlight_state.maintenance.imports.lenient import ADAPTED
+from lastlight_state.maintenance.imports.lenient import ADAPTED, decoded, with_text
 from lastlight_state.maintenance.imports.run_folders import known_status, moment_of
-from lastlight_state.maintenance.imports.session_cells import Cells
+
+# Cells of the third original system's rows: JSON that is decoded, and what stands in columns without a field here.
+
+#: How columns that hold JSON are called, beside those that end so.
+_JSON = {"metadata", "node_metadata", "content", "payload"}
+_JSON_SUFFIXES = ("_json", "_refs")
+
+
+class Cells:
+    """Reads the cells of one session, and counts in ``noticed`` what has no place here.
+
+    With ``lenient``, a cell that holds no JSON is kept as text.
+    """
+
+    def __init__(self, *, lenient: bool) -> None:
+        self.noticed: Counter[str] = Counter()
+        self._adapts = self.noticed if lenient else None
+
+    def json(self, where: str, row: Row, column: str, texts: Row) -> Any:
+        """Return the value of a JSON column, None for NULL. A text that is kept goes to ``texts``."""
+        if row.get(column) is None:
+            return None
+        try:
+            return decoded(f"{where}.{column}", row[column], self._adapts)
+        except InvalidValue:
+            if self._adapts is None:
+                raise
+            texts.update(with_text(texts, column, row[column], self._adapts))
+            return None
+
+    def rest(self, where: str, row: Row, placed: Collection[str], texts: Row) -> Row:
+        """Return the ``extra`` of a row: ``texts``, and the columns that are not among ``placed``, under `SOURCE`."""
+        found = {name: self._plain(where, row, name, texts) for name in row if name not in placed}
+        told = {name: value for name, value in found.items() if value is not None}
+        return {**texts, **({SOURCE: told} if told else {})}
+
+    def _plain(self, where: str, row: Row, name: str, texts: Row) -> Any:
+        is_json = name in _JSON or name.endswith(_JSON_SUFFIXES)
+        return self.json(where, row, name, texts) if is_json and isinstance(row[name], str) else row[name]
+
 
 #: The columns without which a history cannot be read.
 _CHANGED = {"status", "previous_status", "created_at"}

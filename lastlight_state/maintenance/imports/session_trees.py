@@ -8,24 +8,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from lastlight_state.conversations import checks, words
+from lastlight_state.conversations import checks, sessions as session_sql, words
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.kernel.feeds import news
-from lastlight_state.conversations.sessions import statements as session_sql
 from lastlight_state.conversations.sessions.checks import SessionDraft
 from lastlight_state.conversations.shown import MessageDraft, WholeSessionRow
 from lastlight_state.conversations.trees.plans import Plan, plan_of
 from lastlight_state.conversations.trees.saving import Following, Saving
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.statements import Row, Values
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Row, Values
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
-from lastlight_state.maintenance.imports import comparing, following, ledger, statements as sql
-from lastlight_state.maintenance.imports.bases import DIFFERS, Base
+from lastlight_state.maintenance.imports import comparing, drafts as sql, pieces
 from lastlight_state.maintenance.imports.comparing import Compared
-from lastlight_state.maintenance.imports.drafts import Change, Draft
+from lastlight_state.maintenance.imports.drafts import DIFFERS, Base, Change, Draft
 from lastlight_state.maintenance.imports.lenient import fitting
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Read
 
@@ -40,7 +38,7 @@ def _piece(read: Callable[[bool], Draft], into: Into) -> SessionPiece:
     return SessionPiece(fitting(draft, into.now) if into.lenient else draft, into)
 
 
-def _checked(where: str, change: Change) -> following.Checked:
+def _checked(where: str, change: Change) -> comparing.Checked:
     return change, statuses.reason(where, change.why, change.status)
 
 
@@ -111,8 +109,8 @@ class SessionPiece:
         """Return the outcome of the session, the rows that are added, and what is noticed."""
         self.digest, self.kept, self._look = self._draft.digest, (), look
         self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
-        found = ledger.outcome(look, self, is_stored=self._stored is not None)
-        self._base = Base.of(ledger.known(look)) if self._stored is not None else Base("")
+        found = pieces.outcome(look, self, is_stored=self._stored is not None)
+        self._base = Base.of(pieces.known(look)) if self._stored is not None else Base("")
         if found == "grown" and self._base.digest == self.digest:
             found = "unchanged"
         if found not in STORED:
@@ -134,9 +132,9 @@ class SessionPiece:
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
         """Find which fields follow; the names of those that do not."""
         session_id = self.plan.session["id"]
-        pointers = following.marks(self._draft.pool, self._found.pool)
-        self._changes = following.differences(stored, self.plan.session, pointers)
-        self._branch_changes = following.branch_differences(view, session_id, self.plan.branches)
+        pointers = comparing.marks(self._draft.pool, self._found.pool)
+        self._changes = comparing.differences(stored, self.plan.session, pointers)
+        self._branch_changes = comparing.branch_differences(view, session_id, self.plan.branches)
         if stored["version"] == self._base.version:
             return []
         told = {"session": self._changes, **{f"branch {one}": row for one, row in self._branch_changes.items()}}
@@ -203,19 +201,19 @@ class SessionPiece:
         session_id, at = session["id"], self._draft.updated_at
         changes = self._changes
         if is_new:
-            changes = following.marks(self._draft.pool, self._found.pool)
-        following.change(view, listeners, session_id, changes, at)
-        following.change_branches(view, listeners, session_id, self._branch_changes, at)
+            changes = comparing.marks(self._draft.pool, self._found.pool)
+        comparing.change(view, listeners, session_id, changes, at)
+        comparing.change_branches(view, listeners, session_id, self._branch_changes, at)
         pending = self._pending(view)
         kept = ("started_at", "ended_at", "ended_at_is_approximate", *(["last_message_at"] if is_new else ()))
         ids = self._free_ids(view, pending)
         columns: Values = session
-        following.tell(view, listeners, session_id, pending, ids, {name: columns[name] for name in kept})
-        following.tell_branches(view, listeners, session_id, self._ends)
+        comparing.tell(view, listeners, session_id, pending, ids, {name: columns[name] for name in kept})
+        comparing.tell_branches(view, listeners, session_id, self._ends)
         if self._stored is not None:
             view.change(sql.TOUCH, {"session_id": session_id, "at": max(at, self._stored["updated_at"])})
 
-    def _pending(self, view: Unit) -> list[following.Checked]:
+    def _pending(self, view: Unit) -> list[comparing.Checked]:
         """Return the changes of the session's status that are still to be written."""
         if self._stored is None:
             return self._history
@@ -232,7 +230,7 @@ class SessionPiece:
             pending = [*pending, (Change(session["status"], at, Reason()), session["why"])]
         return pending
 
-    def _free_ids(self, view: Unit, pending: Sequence[following.Checked]) -> list[str | None]:
+    def _free_ids(self, view: Unit, pending: Sequence[comparing.Checked]) -> list[str | None]:
         """Return the ids of changes as their source has them; None for those that are taken here."""
         taken = _changes_there(view, pending)
         return [None if one.id in taken else one.id for one, _ in pending]
@@ -252,10 +250,10 @@ class SessionPiece:
             {**versions, **differs},
         ).text()
         for message_id, seen in self._found.revised.items():
-            ledger.note_revision(self._look, message_id, seen + 1, self._into.now)
+            pieces.note_revision(self._look, message_id, seen + 1, self._into.now)
 
 
-def _changes_there(view: Unit, changes: Iterable[following.Checked]) -> set[str]:
+def _changes_there(view: Unit, changes: Iterable[comparing.Checked]) -> set[str]:
     """Return the ids of changes under which one is stored here, of whichever session."""
     ids = _ids(one.id for one, _ in changes if one.id is not None)
     return {row["id"] for row in view.rows(sql.CHANGES_THERE, {"ids": ids})}

@@ -15,17 +15,17 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewMessage
-from lastlight_state.conversations.exchange import sending, statements as exchange
+from lastlight_state.conversations.exchange import statements, statements as exchange
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.rows import ExchangeDeliveryRow
 from lastlight_state.conversations.shown import MessageDraft, WholeMessageRow
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
-from lastlight_state.db.indexes import AmongFew
-from lastlight_state.db.listed import as_list, listed
-from lastlight_state.db.statements import bind, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.schema.indexes import AmongFew
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.maintenance.imports import comparing, ledger
+from lastlight_state.maintenance.imports import comparing, pieces
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
 
 
@@ -153,15 +153,15 @@ class TeamPiece:
 
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
-        team, is_same = self._team, ledger.known_target(look) == self._team.id
+        team, is_same = self._team, pieces.known_target(look) == self._team.id
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
         if not is_same and (stored or team.id in look.planned["teams"]):
             raise AlreadyExists("team", team.id, problem="is stored, and was not imported from such a source")
-        found = ledger.outcome(look, self, is_stored=is_same)
+        found = pieces.outcome(look, self, is_stored=is_same)
         if found not in STORED and not look.revives:
             return found, Counter(), Counter()
         look.planned["teams"][team.id] = team.digest
-        before = self._imported_before(ledger.known(look)) if is_same and not look.revives else frozenset()
+        before = self._imported_before(pieces.known(look)) if is_same and not look.revives else frozenset()
         rows, left = self._added(look, stored, before)
         if found not in STORED and not rows.total():
             return found, Counter(), Counter()
@@ -194,7 +194,7 @@ class TeamPiece:
         for at in range(0, len(bodies), words.BATCH):
             storing.put_all(view, known, bodies[at : at + words.BATCH], self._into.now, seen=self._found.revised)
         for one, seen in self._found.revised.items():
-            ledger.note_revision(self._look, one, seen + 1, self._into.now)
+            pieces.note_revision(self._look, one, seen + 1, self._into.now)
         for one in self._joining:
             view.change(_JOIN, {"channel": team.id, "member": one, "joined_at": team.began})
         if self._sent:
@@ -232,7 +232,7 @@ class TeamPiece:
                 if stored is None and body["id"] in before and is_told:
                     left += 1
                 elif stored is None:
-                    placed = sending.delivery(owner, 0, body, body["created_at"])
+                    placed = statements.delivery(owner, 0, body, body["created_at"])
                     self._sent.append({**placed, "acked_at": read, "acked_by": reader})
                 elif read is not None and stored["acked_at"] is None:
                     self._read.append({"owner": owner, "ord": stored["ord"], "acked_at": read, "acked_by": owner})
@@ -241,7 +241,7 @@ class TeamPiece:
     def _placed(self, view: Unit) -> list[ExchangeDeliveryRow]:
         """Return the new deliveries at the ends of their inboxes, which are locked in the order of their owners."""
         counts = Counter(row["owner"] for row in self._sent)
-        owners = [{"id": one, "count": counts[one]} for one in sending.ordered(counts)]
+        owners = [{"id": one, "count": counts[one]} for one in statements.ordered(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})
         free = {row["owner"]: row["next_ord"] - counts[row["owner"]] for row in ends}
         placed: list[ExchangeDeliveryRow] = []

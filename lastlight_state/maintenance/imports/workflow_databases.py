@@ -3,21 +3,119 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.db.base import VERSION_TABLE
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.errors import Conflict, InvalidValue
+import sqlalchemy as sa
+
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.schema.base import VERSION_TABLE
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import Conflict, InvalidValue, StaleVersion
+from lastlight_state.maintenance import placing
 from lastlight_state.maintenance.imports import foreign, servers, workflow_rows
-from lastlight_state.maintenance.imports.aside import Aside
-from lastlight_state.maintenance.imports.chat_pieces import ChatPiece, retired
-from lastlight_state.maintenance.imports.foreign import Foreign, Row, digest, unit_name
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece, Place
-from lastlight_state.maintenance.imports.row_pieces import RowDraft, RowPiece
-from lastlight_state.messaging.tables import SESSIONS as CHATS
+from lastlight_state.maintenance.imports.cells import Aside
+from lastlight_state.maintenance.imports.foreign import Foreign, Row as ForeignRow, digest, unit_name
+from lastlight_state.maintenance.imports.pieces import STORED, Into, Kind, Look, Part, Piece, Place
+from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece
+from lastlight_state.messaging import models
+from lastlight_state.messaging.models import MESSAGES, SESSIONS, SESSIONS as CHATS, is_active
+from lastlight_state.messaging.rows import MessagingMessageRow
+
+# Chat sessions of the first original system: how one with its messages is compared with what is stored, and stored.
+
+_s, _m = SESSIONS.c, MESSAGES.c
+
+#: What a message says, whatever its number.
+_TOLD = ("role", "content", "timestamp", "platform_message_id")
+
+_MESSAGES = prepared(
+    sa.select(*_m).where(_m.session_id == bind("session_id", _m.session_id)).order_by(_m.session_id, _m.id),
+    MessagingMessageRow,
+)
+_METADATA = prepared(sa.select(_s.metadata).where(_s.id == bind("id", _s.id)))
+_RIVAL = prepared(
+    sa.select(_s.id).where(
+        is_active(),
+        *(_s[name] == bind(name, _s[name]) for name in ("platform", "channel_id", "user_id")),
+        sa.func.coalesce(_s.thread_id, sa.literal_column("''")) == bind("thread", _s.thread_id),
+        _s.id != bind("id", _s.id),
+    )
+)
+_SAY = prepared(
+    sa.insert(MESSAGES).values({column.name: bind(column.name, column) for column in _m if column.name != "id"})
+)
+_more = sa.bindparam("more", type_=_s.message_count.type)
+_COUNT = prepared(
+    sa.update(SESSIONS)
+    .where(_s.id == bind("session_id", _s.id))
+    .values(message_count=sa.func.coalesce(_s.message_count, 0) + _more)
+)
+
+
+class ChatPiece(RowPiece):
+    """A chat session that was read and checked, with its messages in their order.
+
+    Its messages keep their numbers where nobody here has them, and all come after those that are stored of it.
+    """
+
+    def __init__(self, draft: RowDraft, messages: Sequence[Row], growths: Mapping[str, Growth], into: Into) -> None:
+        super().__init__(draft, growths, into)
+        self._messages, self._new = messages, messages
+        self._keeps_numbers = True
+
+    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+        """Its outcome, the rows that are added, and what is noticed."""
+        [session] = self.draft.given["messaging_sessions"]
+        rival = {**session, "thread": session["thread_id"] or ""}
+        is_rival = bool(session["active"]) and look.view.row(_RIVAL, rival) is not None
+        if "metadata" in session:  # what was said here since is kept beside it
+            stored = look.view.value(_METADATA, {"id": session["id"]})
+            session = {**session, "metadata": {**(stored or {}), **session["metadata"]}}
+        self._given = {"messaging_sessions": [retired(session) if is_rival else session]}
+        found, rows, noticed = super().compared(look)
+        if found not in STORED:
+            return found, rows, noticed
+        noticed["active_retired"] += bool(is_rival) and found == "imported"
+        known = look.view.rows(_MESSAGES, {"session_id": session["id"]})
+        self._new = self._not_stored(known)
+        self._keeps_numbers = not any(placing.beside(look.view, {"messaging_messages": self._new}))
+        return found, rows + Counter(messaging_messages=len(self._new)), noticed
+
+    def _not_stored(self, stored: Sequence[Row]) -> Sequence[Row]:
+        """The messages that follow those which are stored."""
+        for here, there in zip(stored, self._messages, strict=False):
+            if any(here[name] != there[name] for name in _TOLD):
+                raise StaleVersion(
+                    models.SESSION, self.target[1], expected=f"message {there['id']}", found=f"message {here['id']}"
+                )
+        return self._messages[len(stored) :]
+
+    def store(self, view: Unit, outcome: str) -> None:
+        """Add what is new of it."""
+        super().store(view, outcome)
+        if not self._new:
+            return
+        if self._keeps_numbers and self._in_order(view):
+            placing.place(view, {"messaging_messages": self._new})
+        else:
+            view.insert(MESSAGES, _SAY, [{name: row[name] for name in ("session_id", *_TOLD)} for row in self._new])
+        if outcome == "grown":
+            view.change(_COUNT, {"session_id": self.target[1], "more": len(self._new)})
+
+    def _in_order(self, view: Unit) -> bool:
+        stored = view.rows(_MESSAGES, {"session_id": self.target[1]})
+        return not stored or bool(stored[-1]["id"] < self._new[0]["id"])
+
+
+def retired(session: Row) -> dict[str, Any]:
+    """The session as one that ended because another has its place."""
+    ended = {"deactivated_at": session["last_activity_at"], "deactivated_reason": "duplicate"}
+    return {**session, "active": False, **ended}
+
 
 #: What a unit becomes, by the table of its first row.
 _KINDS = {
@@ -40,7 +138,7 @@ _READ = {*workflow_rows.TABLES, "__drizzle_migrations"}
 #: The order of sessions in which, of the active ones in one place, the last is the one that stays active.
 _BY_ACTIVITY = "ORDER BY last_activity_at, created_at, id"
 #: The rows of a unit as they stand in the source, by table.
-Found = dict[str, list[Row]]
+Found = dict[str, list[ForeignRow]]
 _PLACE = ("platform", "channel_id", "thread_id", "user_id")
 
 
@@ -119,7 +217,7 @@ def _chats(source: Foreign) -> Iterator[Part]:
         yield Part(unit_name("messaging_messages", missing), _without_session)
 
 
-def _place(row: Row) -> tuple[Any, ...]:
+def _place(row: ForeignRow) -> tuple[Any, ...]:
     return tuple(row[name] or "" for name in _PLACE)
 
 
@@ -142,11 +240,11 @@ def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
     return RowPiece(draft, workflow_rows.GROWTHS, into)
 
 
-def _row(into: Into, noticed: Counter[str], table: str, found: Row) -> Row:
+def _row(into: Into, noticed: Counter[str], table: str, found: ForeignRow) -> ForeignRow:
     return workflow_rows.MADE[table](into.settings.limits, found, Aside(noticed, lenient=into.lenient))
 
 
-def _chat_piece(source: Foreign, row: Row, is_old: bool, into: Into) -> Piece:
+def _chat_piece(source: Foreign, row: ForeignRow, is_old: bool, into: Into) -> Piece:
     said = list(source.rows("messaging_messages", "WHERE session_id = ? ORDER BY id", [row["id"]]))
     source.confirm()
     limits, noticed = into.settings.limits, Counter(active_retired=int(is_old))

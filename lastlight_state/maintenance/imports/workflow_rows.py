@@ -4,23 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.runs import TERMINAL_TOPIC
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance.imports import cells, run_moves
-from lastlight_state.maintenance.imports.aside import Aside
-from lastlight_state.maintenance.imports.cells import Check
-from lastlight_state.maintenance.imports.row_pieces import Growth
-from lastlight_state.messaging import tables as chats, words as chat_words
-from lastlight_state.schedules import words as fires
-from lastlight_state.schedules.tables import FIRES, OVERRIDES as CRON_OVERRIDES
+from lastlight_state.maintenance.imports import cells
+from lastlight_state.maintenance.imports.cells import Aside, Check
+from lastlight_state.maintenance.imports.pieces import Into
+from lastlight_state.maintenance.imports.row_pieces import Growth, Row, change
+from lastlight_state.messaging import models as chat_words, models as chats
+from lastlight_state.schedules import models as fires
+from lastlight_state.schedules.models import FIRES, OVERRIDES as CRON_OVERRIDES
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import repos, words
+from lastlight_state.workflows.kernel import transitions
+from lastlight_state.workflows.kernel.rows import StatusRow
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, RUNS
+
+# How a run that was imported follows its source: its status changes as it does for every other run.
+
+_MOVES = {"running": transitions.RESUME, "paused": transitions.PAUSE, "queued": transitions.REQUEUE}
+#: The columns that a change to this status sets.
+_SETS: dict[str, tuple[str, ...]] = {
+    "running": (),
+    "paused": ("pause_reason", "wake_at", "waiting_for", "correlation_id"),
+    "queued": ("wake_at",),
+    **dict.fromkeys(words.TERMINAL, ("error", "error_detail")),
+}
+
+
+def is_open(stored: Row, row: Row) -> bool:
+    """Whether a run is as it was imported: live, and neither claimed nor gone on with here."""
+    begun = stored["phase_history"]
+    untouched = stored["claim_epoch"] == 0 and stored["updated_at"] <= row["updated_at"]
+    return stored["status"] not in words.TERMINAL and untouched and row["phase_history"][: len(begun)] == begun
+
+
+def move(view: Unit, into: Into, growth: Growth, stored: Row, row: Row, names: list[str]) -> None:
+    """Change these columns of a run; a change of its status is a transition."""
+    change(view, growth, RUNS, stored, row, [name for name in names if name != "status"])
+    if "status" not in names:
+        return
+    to = row["status"]
+    ended = to in words.TERMINAL
+    sets: dict[str, Any] = {name: row.get(name) for name in _SETS[to]}
+    at = (row["finished_at"] if ended else None) or row["updated_at"]
+    how = transitions.END if ended else _MOVES[to]
+    reason = row.get("status_reason") or "run.imported"
+    here: StatusRow = {"id": stored["id"], "status": stored["status"]}
+    moved = transitions.move(view, how, here, to, reason=reason, at=at, source="system", **sets)
+    if ended:
+        view.after_commit(lambda: into.listeners.notify(TERMINAL_TOPIC, moved))
+
 
 #: The tables, and the columns that each has in every version.
 TABLES = {
@@ -256,11 +297,11 @@ def _override_growth() -> Growth:
 #: How stored rows may follow their source. A run's context gets its error there, and restarts are counted apart here.
 GROWTHS = {
     "workflow_runs": Growth(
-        run_moves.is_open,
+        is_open,
         frozenset({"workflow_name", "trigger_id", "issue_number", "started_at"}),
         ("status", "updated_at", "claim_epoch"),
         frozenset({"context", "restart_count", "queued_at"}) | _WHOSE,
-        run_moves.move,
+        move,
     ),
     "executions": Growth(
         lambda stored, _: stored["finished_at"] is None and stored["success"] is None,

@@ -14,19 +14,17 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.prune import checks, filing, plans, sweeping
+from lastlight_state.maintenance.prune import batches, checks, sweeping
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.maintenance.prune.archiving import BUNDLES, Archiver
-from lastlight_state.maintenance.prune.arguments import PrunePolicy
+from lastlight_state.maintenance.prune.arguments import PrunePlan, PrunePolicy
 from lastlight_state.maintenance.prune.batches import Progress, batch, settled
-from lastlight_state.maintenance.prune.files import FILES
-from lastlight_state.maintenance.prune.files.tree import Tree
+from lastlight_state.maintenance.prune.files import FILES, Tree
 from lastlight_state.maintenance.prune.kinds import KINDS
-from lastlight_state.maintenance.prune.records import PrunePlan
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
 from lastlight_state.maintenance.prune.sweeps.sweep import Look
 from lastlight_state.maintenance.prune.walk import Range
@@ -48,8 +46,8 @@ class Prune(Repository):
         """
         terms = checks.terms(policy, self._now(), self._settings)
         if policy.kind in FILES:
-            return self._viewing(lambda unit: filing.planned(unit, self._settings, terms))
-        planned = sweeping.planned if policy.kind in SWEEPS else partial(plans.planned, settings=self._settings)
+            return self._viewing(lambda unit: sweeping.filing_planned(unit, self._settings, terms))
+        planned = sweeping.planned if policy.kind in SWEEPS else partial(batches.planned, settings=self._settings)
         return self._viewing(lambda unit: planned(unit, terms))
 
     def run(self, policy: PrunePolicy, *, actor: str | None = None) -> Receipt:
@@ -61,9 +59,9 @@ class Prune(Repository):
         """
         terms = checks.terms(policy, self._now(), self._settings)
         if policy.kind in FILES:
-            fixed = filing.begun(self._settings, terms)
+            fixed = sweeping.filing_begun(self._settings, terms)
         else:
-            begun = sweeping.begun if policy.kind in SWEEPS else plans.begun
+            begun = sweeping.begun if policy.kind in SWEEPS else batches.begun
             fixed = self._viewing(lambda unit: begun(unit, terms))
         receipt = self._receipts.begin("prune", scope=policy.kind, policy=fixed, owner=work.owner(), actor=actor)
         return self._carried_on(receipt, policy.time_limit)
@@ -81,7 +79,7 @@ class Prune(Repository):
         if known.kind != "prune":
             raise InvalidValue("receipt_id", f"must be the receipt of a prune, this one is of a {known.kind}")
         if known.scope in FILES:
-            filing.tree_of(self._settings, known.policy)
+            sweeping.tree_of(self._settings, known.policy)
         if known.policy.get("with_logs"):
             checks.refuse_without_logs(self._settings)
         return self._carried_on(self._receipts.resume(receipt_id, owner=work.owner()), time_limit)
@@ -140,23 +138,23 @@ class Prune(Repository):
 
     def _filed(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
         """Name the logs that go next in the receipt, remove them, and count them with the next ones."""
-        tree, cutoff = filing.tree_of(self._settings, receipt.policy), parse_time(receipt.policy["cutoff"])
+        tree, cutoff = sweeping.tree_of(self._settings, receipt.policy), parse_time(receipt.policy["cutoff"])
         with work.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
             receipt = self._filed_on(receipt, tree, cutoff)
-            for keys in filing.chunks(tree, tree.seen(cutoff), receipt.policy):
+            for keys in sweeping.chunks(tree, tree.seen(cutoff), receipt.policy):
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
-                going = self._reading(partial(filing.going, tree=tree, keys=keys, cutoff=cutoff, staying=Counter()))
-                receipt = self._receipts.step(receipt, counts=receipt.counts, cursor=filing.cursor(going))
+                going = self._reading(partial(sweeping.going, tree=tree, keys=keys, cutoff=cutoff, staying=Counter()))
+                receipt = self._receipts.step(receipt, counts=receipt.counts, cursor=sweeping.cursor(going))
                 receipt = self._filed_on(receipt, tree, cutoff)
             return self._receipts.finish(receipt)
 
     def _filed_on(self, receipt: Receipt, tree: Tree, cutoff: datetime) -> Receipt:
         """Remove the logs that the receipt names, unless somebody needs them now."""
-        going = filing.left(receipt)
+        going = sweeping.left(receipt)
         kept = self._reading(lambda unit: tree.protected(unit, list(going)))
-        gone = filing.removed(tree, going, kept, cutoff)
-        return self._writing(lambda unit: filing.counted(unit, receipt, tree, gone, self._now()))
+        gone = sweeping.removed(tree, going, kept, cutoff)
+        return self._writing(lambda unit: sweeping.counted(unit, receipt, tree, gone, self._now()))
 
     def _archiver(self, receipt: Receipt) -> Archiver | None:
         folder = receipt.policy.get("archive")

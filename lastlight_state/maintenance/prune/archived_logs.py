@@ -17,18 +17,18 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state.agent_log import paths, raw_files, removal
-from lastlight_state.agent_log.tree import PROJECTS
 from lastlight_state.conversations.tables import SESSIONS
-from lastlight_state.db.keyed import CountOf, family, rows
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.lists.filters import CountOf, family, rows
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import UnsafePath
-from lastlight_state.jsonl import places
-from lastlight_state.maintenance import log_names
-from lastlight_state.maintenance.backup.records import LINES
-from lastlight_state.maintenance.bundles import logs
-from lastlight_state.maintenance.bundles.opened import opened
-from lastlight_state.maintenance.prune.records import LINE_BYTES, LINE_FILES
+from lastlight_state.files.agent_log import paths, raw, repair
+from lastlight_state.files.agent_log.tree import PROJECTS
+from lastlight_state.files.jsonl import files
+from lastlight_state.maintenance import run_tables
+from lastlight_state.maintenance.backup.restoring import LINES
+from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.bundles.archive import opened
+from lastlight_state.maintenance.prune.arguments import LINE_BYTES, LINE_FILES
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS
 
@@ -76,7 +76,7 @@ class ArchivedLogs:
 
     def free(self, unit: Unit) -> set[Log]:
         """Return the logs that nothing names which is stored."""
-        used = log_names.named(unit, {log.session_id for log in self._logs})
+        used = run_tables.named(unit, {log.session_id for log in self._logs})
         return {log for log in self._logs if log.session_id not in used}
 
     def remove(self, free: Collection[Log], settings: Settings, cutoff: datetime) -> Counter[str]:
@@ -86,7 +86,7 @@ class ArchivedLogs:
         """
         for log in sorted(free):
             with suppress(UnsafePath):  # a link stands in its way: what is behind it is not ours to remove
-                removal.remove(log.path(settings), partial(self._may_go, log, cutoff))
+                repair.remove(log.path(settings), partial(self._may_go, log, cutoff))
         projects = _projects(settings)
         gone = [
             size for name, size in self._sizes.items() if Log.at(name) in free and not os.path.lexists(projects / name)
@@ -97,7 +97,7 @@ class ArchivedLogs:
         if not _is_old(file, cutoff):
             return False
         path = Path(log.slug, name)
-        return _is_unfinished(name) or raw_files.digest_of(file, path) in self._digests.get(str(path), ())
+        return _is_unfinished(name) or raw.digest_of(file, path) in self._digests.get(str(path), ())
 
 
 #: By the kind of record: the agents' sessions that records name, and how often.
@@ -131,19 +131,19 @@ def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
 
 def measured(unit: Unit, named: Counter[str], settings: Settings, cutoff: datetime) -> Counter[str]:
     """Return the logs that would go with the records that name them so often: nothing else names them."""
-    in_all = log_names.named(unit, named)
+    in_all = run_tables.named(unit, named)
     free = [session_id for session_id, often in named.items() if in_all[session_id] == often]
     return _counted([size for log in _there(settings, free) for size in _going(log, settings, cutoff)])
 
 
 def _there(settings: Settings, session_ids: Iterable[str]) -> list[Log]:
-    return sorted({Log.at(name.removeprefix(_BELOW)) for name, _ in logs.found(settings, session_ids)})
+    return sorted({Log.at(name.removeprefix(_BELOW)) for name, _ in lines.found(settings, session_ids)})
 
 
 def _going(log: Log, settings: Settings, cutoff: datetime) -> Iterator[int]:
     """Return the bytes of the files that would go with a log."""
     with suppress(UnsafePath):
-        judged = removal.judged(log.path(settings), partial(_would_go, cutoff)) or {}
+        judged = repair.judged(log.path(settings), partial(_would_go, cutoff)) or {}
         yield from (size for name, size in judged.items() if not _is_unfinished(name))
 
 
@@ -158,7 +158,7 @@ def _is_old(file: int, cutoff: datetime) -> bool:
 
 def _is_unfinished(name: str) -> bool:
     """True if this is what a writer left that died, which no bundle has."""
-    return name.endswith(logs.UNFINISHED)
+    return name.endswith(lines.UNFINISHED)
 
 
 def _has_a_place(name: str) -> bool:
@@ -178,4 +178,4 @@ def _counted(sizes: Collection[int]) -> Counter[str]:
 
 
 def _projects(settings: Settings) -> Path:
-    return places.real(settings.agent_sessions) / PROJECTS
+    return files.real(settings.agent_sessions) / PROJECTS

@@ -2,12 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
+from lastlight_state.clock import exact_iso_text
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import Row, Statement
+from lastlight_state.db.schema.columns import parse_time
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.db.valid import words
+
+# Places in an order of records by a time and a key, such as that of their ends; as receipts keep them.
+
+#: The time of a record, and its key.
+Place = tuple[datetime, str]
+
+
+class Ended(TypedDict):
+    """A record, and the time of its place."""
+
+    key: str
+    age: datetime
+
+
+#: Before every record.
+START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
+
+
+def written(place: Place) -> list[str]:
+    """A place as JSON."""
+    return [exact_iso_text(place[0]), place[1]]
+
+
+def read(value: list[str]) -> Place:
+    """A place that was `written`."""
+    moment, key = value
+    return parse_time(moment), key
+
+
+def bounded(unit: Unit, boundary: Statement[Ended], terms: Mapping[str, Any], **values: Any) -> Row:
+    """Return the terms with the place ``until`` which records may go: old enough, and not among the newest.
+
+    ``boundary`` finds the ``age`` and the ``key`` of the record before which ``kept`` others are newer.
+    """
+    until = read([terms["cutoff"], ""])
+    if terms["keep_n"]:
+        last_kept = unit.row(boundary, {"kept": terms["keep_n"] - 1, **values})
+        until = START if last_kept is None else min(until, (last_kept["age"], last_kept["key"]))
+    return {**terms, "until": written(until)}
+
+
+# Records of prunes.
+
+#: How the counts of plans and receipts name line files, and their bytes, beside the rows of tables.
+LINE_FILES, LINE_BYTES = "line_files", "line_bytes"
+
+
+class PrunePlan(Record):
+    """What a prune would remove at this moment: nothing is written to find out.
+
+    ``counts`` are rows by table, ``records`` the number of records (such as runs) and ``victims`` the ids of the first
+    20, in the order of their end. ``protected`` says how many records are old enough and stay, by the reason why.
+    ``counts`` has ``line_files`` and ``line_bytes``, too, where log files would go.
+    Of the kinds ``exchange``, ``changes`` and ``journal`` a record is an inbox, a feed or a run that loses its oldest
+    rows; of ``orphans`` it is an order or a message, the orders first.
+    """
+
+    kind: str
+    cutoff: datetime
+    records: int
+    counts: Mapping[str, int]
+    protected: Mapping[str, int]
+    victims: tuple[str, ...]
+
 
 #: Whether log files go with what is archived.
 WithLogs = Literal["no", "yes"]

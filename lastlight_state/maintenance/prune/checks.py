@@ -10,13 +10,11 @@ from typing import Any
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.jsonl.files import translated
+from lastlight_state.files.jsonl.files import translated
 from lastlight_state.maintenance.prune.archiving import BUNDLES
 from lastlight_state.maintenance.prune.arguments import WITH_LOGS, PrunePolicy
-from lastlight_state.maintenance.prune.files import FILES
-from lastlight_state.maintenance.prune.files.tree import Tree
-from lastlight_state.maintenance.prune.kinds import KINDS
-from lastlight_state.maintenance.prune.kinds.kind import Kind
+from lastlight_state.maintenance.prune.files import FILES, Tree
+from lastlight_state.maintenance.prune.kinds import KINDS, Kind
 from lastlight_state.maintenance.prune.sweeps import SWEEPS, orphans
 from lastlight_state.maintenance.prune.sweeps.sweep import Sweep
 from lastlight_state.settings import Settings

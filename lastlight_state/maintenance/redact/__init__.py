@@ -13,18 +13,17 @@ from lastlight_state.conversations.kernel.references import ORDERS, POINTED, lin
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import valid
-from lastlight_state.db.columns import parse_time
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.indexes import through
-from lastlight_state.db.keyed import IdRow, family, rows
+from lastlight_state.db.lists.filters import IdRow, family, rows
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.statements import bind, exactly, number, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import bind, exactly, number, prepared
+from lastlight_state.db.schema.columns import parse_time
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.schema.indexes import through
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import work
-from lastlight_state.maintenance.redact import chunks, messages
-from lastlight_state.maintenance.redact.arguments import RedactPolicy
-from lastlight_state.maintenance.redact.records import RedactPlan
+from lastlight_state.maintenance.redact import messages
+from lastlight_state.maintenance.redact.messages import RedactPlan, RedactPolicy
 from lastlight_state.receipts import Receipt, Receipts, steps
 
 _MOST = limits_of(MESSAGES)
@@ -169,7 +168,7 @@ def _planned(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
     while look:
         found, kept = _parted(unit, terms, look, locked=False)
         counts["messages"] += len(found)
-        counts["vectors"] += chunks.counted(unit, [row["id"] for row in found])
+        counts["vectors"] += messages.counted(unit, [row["id"] for row in found])
         protected += kept
         size += sum(row["bytes"] for row in found)
         look, after = _next(unit, terms, ids, after)
@@ -182,6 +181,6 @@ def _batch(unit: Unit, receipt: Receipt, terms: Terms, ids: list[str] | None, at
     look, after = _next(unit, terms, ids, receipt.cursor)
     found, _ = _parted(unit, terms, look, locked=True)
     messages.empty(unit, found, at)
-    removed = chunks.remove(unit, [row["id"] for row in found])
+    removed = messages.remove(unit, [row["id"] for row in found])
     counts = Counter(receipt.counts) + Counter(messages=len(found), vectors=removed)
     return steps.step(unit, receipt, counts=counts, cursor=after, at=at), bool(look)

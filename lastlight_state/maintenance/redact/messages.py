@@ -3,22 +3,137 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.backends.sql.scalars import bytes_of
+from lastlight_state.backends.sql.expressions import bytes_of
 from lastlight_state.clock import iso_text
 from lastlight_state.conversations.kernel.references import HOLDERS, OWNERS, POINTING, PROTECTIONS
-from lastlight_state.conversations.tables import MESSAGES, SESSIONS
-from lastlight_state.db import columns
-from lastlight_state.db.declarations import contents, emptied
-from lastlight_state.db.keyed import IdRow, KeyRow, family, rows
-from lastlight_state.db.statements import Values, bind, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.conversations.tables import BRANCHES, MESSAGES, NAMESPACES, SESSIONS, VECTORS
+from lastlight_state.db.lists.filters import IdRow, KeyRow, chunks as some, family, rows
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import Values, bind, prepared
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.declarations import contents, emptied
+from lastlight_state.db.units.unit import Unit
+
+# Chunks of messages, branches and sessions, which repeat their texts: removed when the texts are emptied.
+
+
+class Space(TypedDict):
+    """A namespace of chunks."""
+
+    namespace: str
+
+
+class ChunkOf(IdRow):
+    """A chunk, and what it is of."""
+
+    of: str
+
+
+_b, _n, _v = BRANCHES.c, NAMESPACES.c, VECTORS.c
+
+_within = _v.namespace == bind("namespace", _v.namespace)
+_SPACES = prepared(sa.select(_n.namespace).order_by(_n.namespace), Space)
+#: The chunks of these keys in a namespace, and what each is of: its document, and without one what has its id.
+FOUND = family(
+    lambda keys: sa.union_all(
+        sa.select(_v.id, _v.document_id.label("of")).where(_within, _v.document_id.in_(keys)),
+        sa.select(_v.id, _v.id).where(_within, _v.id.in_(keys), _v.document_id.is_(None)),
+    ),
+    ChunkOf,
+)
+REMOVE = family(lambda keys: sa.delete(VECTORS).where(_within, _v.id.in_(keys)))
+BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)), IdRow)
+
+
+def with_chunks(unit: Unit, keys: Iterable[str]) -> set[str]:
+    """Return those of these messages, branches and sessions that have chunks."""
+    return {of for _, _, of in _found(unit, keys)}
+
+
+def counted(unit: Unit, keys: Iterable[str]) -> int:
+    """Return how many chunks `remove` would remove."""
+    return sum(1 for _ in _found(unit, keys))
+
+
+def remove(unit: Unit, keys: Iterable[str]) -> int:
+    """Remove the chunks of these messages, branches and sessions; how many there were."""
+    found: dict[str, list[str]] = {}
+    for namespace, key, _ in _found(unit, keys):
+        found.setdefault(namespace, []).append(key)
+    return sum(_removed(unit, namespace, few) for namespace in found for few in some(found[namespace]))
+
+
+def places(unit: Unit, sessions: Iterable[str]) -> set[str]:
+    """Return what chunks can be of, beside messages: these sessions and their branches."""
+    given = set(sessions)
+    return given | {row["id"] for row in rows(unit, BRANCHES_OF, given)}
+
+
+def _found(unit: Unit, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Return each chunk's namespace, id and what it is of. The indexes of chunks begin with the namespace."""
+    given = list(some(keys))
+    for space in unit.rows(_SPACES) if given else ():
+        for few in given:
+            statement, values = FOUND.of(few)
+            for row in unit.rows(statement, {**values, **space}):
+                yield space["namespace"], row["id"], row["of"]
+
+
+def _removed(unit: Unit, namespace: str, ids: list[str]) -> int:
+    statement, values = REMOVE.of(ids)
+    return unit.change(statement, {**values, "namespace": namespace})
+
+
+# Records of redactions and erasures.
+
+
+class RedactPlan(Record):
+    """What a redaction would empty at this moment: nothing is written to find out.
+
+    ``counts`` are rows by table: messages that are emptied, and chunks of them that go. ``bytes`` is the size of the
+    contents. ``protected`` says how many messages stay as they are, by the reason.
+    """
+
+    counts: Mapping[str, int]
+    bytes: int
+    protected: Mapping[str, int]
+
+
+class ErasePlan(RedactPlan):
+    """What an erasure would do. ``counts`` are rows by table: messages, executions and changes of status that are
+    emptied, sessions and branches that forget the person, and chunks, threads of checkpoints, states and rows of
+    chat connectors that are removed.
+
+    ``agent_sessions`` are the agent's own sessions behind the person's chats and sessions, at most 500: their log files
+    are not touched.
+    """
+
+    agent_sessions: tuple[str, ...]
+
+
+# The policy of a redaction: what callers say.
+
+
+@dataclass(frozen=True)
+class RedactPolicy:
+    """Which messages of conversations are emptied: those that all the given conditions hold for.
+
+    ``older_than`` is the age since a message was created. ``session_id`` names a session whose orders hold the message,
+    ``message_ids`` at most 500 messages. One of the three must be given. ``roles`` narrows them.
+    """
+
+    older_than: timedelta | None = None
+    roles: Sequence[str] | None = None
+    session_id: str | None = None
+    message_ids: Sequence[str] | None = None
 
 
 class FullMessage(TypedDict):

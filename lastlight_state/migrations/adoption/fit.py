@@ -7,8 +7,33 @@ the name of something that a later revision makes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from sqlalchemy.engine import Connection
+
+from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Catalogue, Entry
+from lastlight_state.db.schema.base import VERSION_TABLE
+from lastlight_state.errors import SchemaMismatch
+from lastlight_state.migrations import apply, scripts
+
+# The schema at a revision, found by applying the revisions up to it to an empty database.
+
+
+def blueprints(backend: Backend, *revisions: str) -> list[Catalogue]:
+    """The shape of the schema at each of these revisions, which are given oldest first."""
+    found = []
+    with backend.scratch() as connection:
+        for revision in revisions:
+            apply.apply_revisions(connection, revision)
+            found.append(without_version(backend.shape(connection)))
+    return found
+
+
+def without_version(catalogue: Catalogue) -> Catalogue:
+    """The catalogue without the version table, which no revision makes."""
+    return {entry: text for entry, text in catalogue.items() if entry[1] != VERSION_TABLE}
+
 
 #: Kinds of entry that may exist already before the revision that adds them, if they are equal.
 MADE_UNLESS_EQUAL = ("column", "index")
@@ -98,3 +123,34 @@ def _told(entry: Entry) -> str:
 
 def _quoted(text: str) -> str:
     return f"'{text}'" if text else "nothing"
+
+
+# Compares a schema with what a revision promises, before that revision is recorded.
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The shape of a schema at a revision, and at the newest one."""
+
+    promised: Catalogue
+    newest: Catalogue
+
+
+def blueprint(backend: Backend, revision: str) -> Blueprint:
+    """What the revisions up to this one make on that server, tried in a scratch schema or file."""
+    promised, newest = blueprints(backend, revision, scripts.head())
+    return Blueprint(promised, newest)
+
+
+def compare(backend: Backend, connection: Connection, revision: str, expected: Blueprint) -> None:
+    """Raise `SchemaMismatch` with every difference of the schema from the expected one of this revision."""
+    found = without_version(backend.shape(connection))
+    differences = [
+        *misfits(found, expected.promised),
+        *clashes(found, expected.promised, expected.newest),
+    ]
+    if differences:
+        raise SchemaMismatch(
+            f"the schema is not the one of revision {revision}; --force stamps it all the same:",
+            differences=differences,
+        )

@@ -10,15 +10,73 @@ from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
-from lastlight_state.backends.facts import Catalogue, Entry, Original
+from lastlight_state.backends.facts import Catalogue, Entry, Form, Malformed, Original
+from lastlight_state.db.schema.columns import form_of
 from lastlight_state.errors import BackendUnavailable, MisuseError, NotSupported
 from lastlight_state.migrations import scripts
-from lastlight_state.migrations.adoption import fit, values
-from lastlight_state.migrations.adoption.blueprint import blueprints, without_version
+from lastlight_state.migrations.adoption import fit
+from lastlight_state.migrations.adoption.fit import blueprints, without_version
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.records import Adoption, Rewrite
 from lastlight_state.migrations.state import SEED_TABLES
+
+# Finds values of the original program's tables that are in another form than this library stores.
+#
+# Statements compare stored values as they stand. A time or a flag that is spelled another way would be read rightly
+# and compared wrongly, so it is brought into its form, or refused by name. Numbers and JSON in a wrong form cannot be
+# read at all: they stay, and their rows are told to be damaged.
+
+_MEANT: dict[Form, str] = {"time": "as times are here, like 2026-02-03T12:34:56.789Z", "flag": "as 0 or 1"}
+
+
+@dataclass(frozen=True)
+class Misspelt:
+    """Values of a column that are in another form than its own."""
+
+    table: str
+    column: str
+    form: Form
+    found: Malformed
+
+    @property
+    def change(self) -> str:
+        """What an adoption does with them."""
+        return f"writes {self.column} {_MEANT[self.form]}; found {self._samples}"
+
+    @property
+    def remark(self) -> str:
+        """That they stay."""
+        return (
+            f"{self.found.values} values of {self.table}.{self.column} are no {self.form}, such as {self._samples}; "
+            "lists mark their rows as damaged"
+        )
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """One line for each value for which the database is not taken over, as far as they are named."""
+        return tuple(
+            f"{self.table}.{self.column} is {lost}, which is no {self.form} that can be read: correct it, then repeat"
+            for lost in self.found.lost
+        )
+
+    @property
+    def _samples(self) -> str:
+        return ", ".join(map(repr, self.found.samples))
+
+
+def malformed(original: Original, found: Catalogue) -> Iterator[Misspelt]:
+    """Look for such values in all columns of the original program that the database has."""
+    for table in SEED_TABLES:
+        key = [column.name for column in METADATA.tables[table].primary_key.columns]
+        for column in METADATA.tables[table].columns:
+            form = form_of(column)
+            if form is None or ("column", table, column.name) not in found:
+                continue
+            there = original.malformed(table, key, column.name, form)
+            if there.values:
+                yield Misspelt(table, column.name, form, there)
+
 
 FIRST = scripts.FIRST
 SESSIONS = "messaging_sessions"
@@ -57,7 +115,7 @@ class Survey:
     sessions: int
     shared_keys: tuple[str, ...]
     remarks: tuple[str, ...]
-    misspelt: tuple[values.Misspelt, ...]
+    misspelt: tuple[Misspelt, ...]
 
     @property
     def adoption(self) -> Adoption:
@@ -111,7 +169,7 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
     differences += original.displacing({table for _, table, _ in newest})
     if not differences:
         differences = [f"damaged: {line}" for line in original.damages()]
-    odd = [] if differences else list(values.malformed(original, found))
+    odd = [] if differences else list(malformed(original, found))
     differences += [line for one in odd for line in one.refusals]
     sound = not differences
     shared_keys = _shared_keys(connection, found) if sound else ()

@@ -12,21 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from lastlight_state.db import reconcile, valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.scope import StoreScope
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.scope import StoreScope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import MisuseError, NotMigrated, ReservedName
-from lastlight_state.outputs import naming, words
-from lastlight_state.outputs.catalog import plans, registry
-from lastlight_state.outputs.catalog.definitions import Definitions, Wish, refuse_collisions
-from lastlight_state.outputs.catalog.registry import Registered
-from lastlight_state.outputs.catalog.wishes import attached, named, wished
+from lastlight_state.outputs import column_types, models
+from lastlight_state.outputs.catalog import definitions, plans
+from lastlight_state.outputs.catalog.definitions import Definitions, Registered, Wish, refuse_collisions
+from lastlight_state.outputs.catalog.plans import attached, named, wished
+from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.outputs.records import OutputPlan, OutputTableSummary
 from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable
-from lastlight_state.outputs.tables import REGISTRY
 
 _MOST = limits_of(REGISTRY)
 
@@ -69,7 +68,7 @@ class Catalog(Repository):
         ``model`` values are checked by the table's columns. Raises `SchemaMismatch` listing what is missing.
         """
         self._refuse_transaction()
-        wish = attached(naming.key(key), table, model)
+        wish = attached(column_types.key(key), table, model)
         known = self._remember(Definitions).same(wish.made)
         if known is not None:
             return known
@@ -90,16 +89,16 @@ class Catalog(Repository):
         if found is not None:
             return found
         values = {"name": valid.sought("name", name)}
-        return self._one(Registered.of, registry.FIND, values, kind=words.OUTPUT_TABLE, key=name).handle()
+        return self._one(Registered.of, definitions.FIND, values, kind=models.OUTPUT_TABLE, key=name).handle()
 
     def entry(self, name: str) -> OutputTableSummary:
         """Return what the registry says of this key or table name. Raises `NotFound`."""
         values = {"name": valid.sought("name", name)}
-        return self._one(OutputTableSummary.of, registry.ENTRY, values, kind=words.OUTPUT_TABLE, key=name)
+        return self._one(OutputTableSummary.of, definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[OutputTableSummary]:
         """A page of the registered tables, by key."""
-        return self._page(registry.LIST, OutputTableSummary.of, None, limit, page_token)
+        return self._page(definitions.LIST, OutputTableSummary.of, None, limit, page_token)
 
     def plan(self, key: str, model: Any, *, table: str | None = None) -> OutputPlan:
         """Return what `define` would do, with the statements that do it by hand. Writes nothing."""
@@ -120,7 +119,9 @@ class Catalog(Repository):
 
     def _brought(self, wishes: Sequence[Wish]) -> dict[str, tuple[OutputColumn, ...]]:
         """Return the columns that each table has, after what was missing has been added."""
-        registered = {found.key: found for found in self._reading(lambda unit: unit.all(Registered.of, registry.ALL))}
+        registered = {
+            found.key: found for found in self._reading(lambda unit: unit.all(Registered.of, definitions.ALL))
+        }
         others = [(found.key, found.table_name) for found in registered.values()]
         for wish in wishes:
             refuse_collisions(wish.made, others)
@@ -159,7 +160,7 @@ class Catalog(Repository):
 
     def _wish(self, key: Any, model: Any, table: Any, max_bytes: Any) -> Wish:
         checked, name = named(key, table)
-        if naming.is_reserved(name):
+        if column_types.is_reserved(name):
             free = self._free_name(name, checked)
             called = getattr(model, "__name__", "")
             called = called if called.isidentifier() else "Model"
@@ -179,7 +180,7 @@ class Catalog(Repository):
 
         def first_free(unit: Unit) -> str:
             taken = {key, *reconcile.present(unit, candidates)}
-            for found in unit.all(Registered.of, registry.ALL):
+            for found in unit.all(Registered.of, definitions.ALL):
                 taken |= {found.key, found.table_name}
             return next(name for name in candidates if name not in taken)
 
@@ -197,7 +198,7 @@ def _reconciled(unit: Unit, wishes: Sequence[Wish], now: Any) -> list[plans.Step
 
 
 def _handle(wish: Wish, columns: tuple[Any, ...]) -> OutputTable[Any]:
-    return registry.with_extras(wish.made, columns)
+    return definitions.with_extras(wish.made, columns)
 
 
 def _told(handle: OutputTable[Any]) -> OutputTable[Any]:

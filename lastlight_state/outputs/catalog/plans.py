@@ -5,23 +5,112 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.db import reconcile
+from lastlight_state.db import reconcile, valid
 from lastlight_state.db.reconcile import Difference, PresentTable
-from lastlight_state.db.statements import prepared
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import SchemaMismatch
-from lastlight_state.outputs import words
-from lastlight_state.outputs.catalog import registry
-from lastlight_state.outputs.catalog.definitions import Wish, column_differences, refuse_collisions
-from lastlight_state.outputs.catalog.registry import Registered
+from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import InvalidValue, SchemaMismatch
+from lastlight_state.outputs import column_types, models
+from lastlight_state.outputs.catalog import definitions
+from lastlight_state.outputs.catalog.definitions import Registered, Wish, column_differences, refuse_collisions
+from lastlight_state.outputs.column_types import signature
+from lastlight_state.outputs.models import REGISTRY, Token
 from lastlight_state.outputs.records import OutputPlan
-from lastlight_state.outputs.shapes import OutputColumn, Shape
-from lastlight_state.outputs.table import sql_table
-from lastlight_state.outputs.tables import REGISTRY
+from lastlight_state.outputs.shapes import BOOKKEEPING, OutputColumn, Shape, shape_of
+from lastlight_state.outputs.table import OutputTable, sql_table
+
+# Makes the handle that a caller's model or table would get. Reads and writes nothing.
+
+#: The token of a column of the caller's making, by the first class that fits.
+_TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
+    (sa.Boolean, "boolean"),
+    (sa.Integer, "integer"),
+    (sa.Float, "real"),
+    (sa.Numeric, "decimal"),
+    (sa.DateTime, "timestamp"),
+    (sa.JSON, "json"),
+    (sa.LargeBinary, "blob"),
+    (sa.String, "text"),
+)
+
+
+def named(key: Any, table: Any) -> tuple[str, str]:
+    """The key and the table name of a definition. Does not check whether the table name is reserved."""
+    checked = column_types.key(key)
+    if table is None:
+        return checked, column_types.table_name("key", column_types.snake_case(checked))
+    return checked, column_types.table_name("table", table)
+
+
+def wished(key: str, name: str, model: Any, max_bytes: Any) -> Wish:
+    """The definition with this key and table name, which have been checked."""
+    shape = shape_of(model)
+    limit = models.ROW if max_bytes is None else valid.number("max_bytes", max_bytes, least=1, most=models.LARGEST_ROW)
+    columns = (*BOOKKEEPING, *shape.columns)
+    made: OutputTable[Any] = OutputTable(
+        key=key,
+        table_name=name,
+        kind=shape.kind,
+        columns=columns,
+        signature=signature(name, columns),
+        model_digest=shape.model_digest,
+        table=sql_table(name, columns),
+        shape=shape,
+        max_bytes=limit,
+    )
+    return Wish(made, shape, shape.json_schema)
+
+
+def attached(key: str, table: Any, model: Any) -> Wish:
+    """The handle of a table of the caller's making."""
+    own = getattr(table, "__table__", table)
+    if not isinstance(own, sa.Table):
+        raise InvalidValue("table", f"expected a SQLAlchemy Table or declarative class, got {type(table).__name__}")
+    name = column_types.any_table_name("table", own.name)
+    missing = [name for name in ("run_id", "node_id") if name not in own.c]
+    if missing:
+        raise SchemaMismatch(
+            f"the table {own.name!r} lacks columns that outputs need",
+            differences=[f"column {name}" for name in missing],
+        )
+    shape = None if model is None else shape_of(model)
+    columns = tuple(_column(column, shape) for column in own.columns)
+    made: OutputTable[Any] = OutputTable(
+        key=key,
+        table_name=name,
+        kind="custom",
+        columns=columns,
+        signature=signature(name, columns),
+        model_digest=None if shape is None else shape.model_digest,
+        table=own,
+        shape=shape,
+    )
+    return Wish(made, shape, None if shape is None else shape.json_schema)
+
+
+def _column(column: sa.Column[Any], shape: Shape | None) -> OutputColumn:
+    name = column_types.any_table_name("column", column.name)
+    fields = {} if shape is None else {known.name: known.field for known in shape.columns}
+    field = None if name in models.BOOKKEEPING else fields.get(name, name)
+    token = _token(name, column.type)
+    return OutputColumn(name, field, token, nullable=bool(column.nullable), primary_key=column.primary_key)
+
+
+def _token(column: str, kind: Any) -> Token:
+    own = getattr(kind, "impl_instance", kind)
+    found = next((token for base, token in _TOKENS if isinstance(own, base)), None)
+    if found is None or isinstance(kind, sa.Interval | sa.PickleType) or getattr(own, "enum_class", None) is not None:
+        accepted = "text, integers, floats, decimals, booleans, times, JSON and bytes"
+        raise InvalidValue(
+            column, f"outputs cannot be stored in a column of type {type(kind).__name__}: {accepted} can"
+        )
+    return found
+
 
 _HINT = "only additions are automatic: migrate by hand, take a new key, or start with a fresh table"
 
@@ -68,7 +157,7 @@ def is_complete(wish: Wish, known: Registered | None) -> bool:
 
 def all_steps(unit: Unit, wishes: Sequence[Wish], at: datetime) -> list[Steps]:
     """Return what these definitions would do to the database as it is now."""
-    known = {found.key: found for found in unit.all(Registered.of, registry.ALL)}
+    known = {found.key: found for found in unit.all(Registered.of, definitions.ALL)}
     for wish in wishes:
         others = [(found.key, found.table_name) for found in known.values()]
         refuse_collisions(wish.made, others + [(other.key, other.table_name) for other in wishes])
@@ -91,7 +180,7 @@ def carry_out(unit: Unit, steps: Steps) -> None:
 
 def attachable(unit: Unit, wish: Wish) -> Registered | None:
     """The registry row of a table of the caller's making, or None. Raises `SchemaMismatch` for an unfit table."""
-    known = unit.all(Registered.of, registry.ALL)
+    known = unit.all(Registered.of, definitions.ALL)
     refuse_collisions(wish.made, [(found.key, found.table_name) for found in known])
     found = reconcile.present(unit, [wish.table_name]).get(wish.table_name)
     wrong = tuple(_unattachable(wish, found))
@@ -111,7 +200,7 @@ def attach(unit: Unit, wish: Wish, at: datetime) -> None:
             differences=[Difference(wish.table_name, None, "table", f"custom {wish.table_name}", found)],
         )
     name = reconcile.name_of(REGISTRY, unit.backend)
-    unit.plain(registry.noting(name, wish.made, wish.made.columns, wish.json_schema, known=known, at=at))
+    unit.plain(definitions.noting(name, wish.made, wish.made.columns, wish.json_schema, known=known, at=at))
 
 
 def _unattachable(wish: Wish, found: PresentTable | None) -> Iterator[Difference]:
@@ -122,7 +211,7 @@ def _unattachable(wish: Wish, found: PresentTable | None) -> Iterator[Difference
     for name in ("run_id", "node_id"):
         if name not in found.columns:
             yield Difference(table, name, "column", "present", "missing")
-    key = [name for name in words.BOOKKEEPING[:3] if name in wish.made.table.c]
+    key = [name for name in models.BOOKKEEPING[:3] if name in wish.made.table.c]
     if frozenset(key) not in found.unique:
         yield Difference(table, None, "unique key", f"({', '.join(key)})", "none")
 
@@ -151,12 +240,12 @@ def _steps(unit: Unit, wish: Wish, known: Registered | None, found: PresentTable
 
 def _grown(wish: Wish, known: Registered | None, found: PresentTable | None) -> tuple[OutputColumn, ...]:
     """The columns that the table has in the end. The times of an adopted table may be NULL."""
-    columns = registry.union(wish.made.columns, known.columns if known else ())
+    columns = definitions.union(wish.made.columns, known.columns if known else ())
     if known is not None or found is None:
         return columns
     return tuple(
         OutputColumn(column.name, None, column.type, nullable=True, primary_key=False)
-        if column.name in words.BOOKKEEPING[3:] and (there is None or there.nullable)
+        if column.name in models.BOOKKEEPING[3:] and (there is None or there.nullable)
         else column
         for column in columns
         for there in [found.columns.get(column.name)]
@@ -166,7 +255,7 @@ def _grown(wish: Wish, known: Registered | None, found: PresentTable | None) -> 
 def _declared(wish: Wish, columns: Sequence[OutputColumn]) -> sa.Table:
     shape = wish.shape
     doc = None if shape is None or not shape.holds_model else shape.model.__doc__
-    wanted = [column for column in columns if column in wish.made.columns or column.name in words.BOOKKEEPING]
+    wanted = [column for column in columns if column in wish.made.columns or column.name in models.BOOKKEEPING]
     return sql_table(wish.table_name, wanted, comment=doc, comments=dict(shape.comments) if shape is not None else None)
 
 
@@ -198,7 +287,7 @@ def _statements(
     at: datetime,
 ) -> Iterator[str]:
     yield from reconcile.additions(table, found, backend)
-    yield registry.noting(
+    yield definitions.noting(
         reconcile.name_of(REGISTRY, backend), wish.made, columns, wish.json_schema, known=known, at=at
     )
 

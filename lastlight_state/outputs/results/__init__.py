@@ -7,22 +7,176 @@ Bookkeeping comes from the arguments alone, never from the value.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, TypeVar
 
+from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page, made
+from lastlight_state.db.rows.statements import Row, Statement, Values
 from lastlight_state.db.runs import refuse_unknown_run
-from lastlight_state.db.statements import Row, Statement, Values
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict, CorruptData, InvalidValue, LostRace
-from lastlight_state.outputs import checks, words
-from lastlight_state.outputs.catalog.targets import Targeted
-from lastlight_state.outputs.checks import Place
-from lastlight_state.outputs.custom import content_for
+from lastlight_state.outputs import checks, models
+from lastlight_state.outputs.catalog import definitions
+from lastlight_state.outputs.catalog.definitions import Registered, Targeted
+from lastlight_state.outputs.checks import Place, content_for
 from lastlight_state.outputs.records import Output, OutputRevision, OutputSummary
-from lastlight_state.outputs.results import changes, rows
-from lastlight_state.outputs.results.statements import HISTORY_LIST, statements_of
+from lastlight_state.outputs.results.statements import ARCHIVE, HISTORY_LIST, TableStatements, statements_of
 from lastlight_state.outputs.table import OutputTable
-from lastlight_state.outputs.values import Content
+from lastlight_state.outputs.values import Content, in_utc, json_of
+
+# From stored rows to records.
+
+
+def output(table: OutputTable[Any], row: Row) -> Output[Any]:
+    """Return the record of a stored row."""
+    if table.is_payload:
+        data = row[models.PAYLOAD]
+    elif table.kind == "custom":
+        data = {field: in_utc(row[name]) for field, name in table.names}
+    else:
+        data = {field: row[name] for field, name in table.names}
+    return _made(table, row, data, row.get("row_created_at"), row.get("row_updated_at"))
+
+
+def written(table: OutputTable[Any], place: Place, content: Content, at: Any, created: Any) -> Output[Any]:
+    """Return the record of a row that was just written."""
+    has_created, has_updated = table.has_times
+    return _made(table, place, content.data, created if has_created else None, at if has_updated else None)
+
+
+def summary(table: OutputTable[Any], row: Row) -> OutputSummary:
+    """Return the record of a row without its content."""
+    facts = {
+        "key": table.key,
+        "table_name": table.table_name,
+        "run_id": row["run_id"],
+        "node_id": row["node_id"],
+        "iteration": row["iteration"],
+        "created_at": row.get("row_created_at"),
+        "updated_at": row.get("row_updated_at"),
+    }
+    return made(OutputSummary, facts)
+
+
+def at_place(error: CorruptData, place: Values) -> CorruptData:
+    """Return the error, which names the row by its place, or else by what was sought."""
+    key = error.key if isinstance(error.key, tuple) else tuple(place.values())
+    return CorruptData(error.table, key, error.column)
+
+
+def _made(table: OutputTable[Any], row: Values, data: Any, created: Any, updated: Any) -> Output[Any]:
+    facts = {
+        "key": table.key,
+        "table_name": table.table_name,
+        "run_id": row["run_id"],
+        "node_id": row["node_id"],
+        "iteration": row["iteration"],
+        "created_at": created,
+        "updated_at": updated,
+        "data": data,
+    }
+    return made(Output, facts, {"table": table})
+
+
+# Replacing and withdrawing: what a row held goes to the history in the same unit.
+
+
+def replaced(unit: Unit, table: OutputTable[Any], place: Place, content: Content, at: datetime) -> Output[Any] | None:
+    """Write the content into the row and return the row; equal content changes nothing. None if there is no row."""
+    wide, old = _locked(unit, table, place)
+    if old is None:
+        return None
+    kept = json_of(wide.columns, old)
+    if codec.canonical(kept) == codec.canonical({**_unknown(wide, table), **_known(table, content)}):
+        return output(table, old)
+    _archive(unit, table, place, old, kept, cause=models.REPLACED, reason=None, at=at)
+    unit.change(wide.replace, parameters(place, content, at))
+    return written(table, place, content, at, old.get("row_created_at"))
+
+
+def withdrawn(unit: Unit, table: OutputTable[Any], place: Place, reason: str, at: datetime) -> Output[Any] | None:
+    """Return the row, which is now in the history alone. None without a row."""
+    wide, old = _locked(unit, table, place)
+    if old is None:
+        return None
+    _archive(unit, table, place, old, json_of(wide.columns, old), cause=models.WITHDRAWN, reason=reason, at=at)
+    unit.change(wide.delete, place)
+    return output(table, old)
+
+
+def parameters(place: Place, content: Content, at: datetime) -> Row:
+    """Return the parameters of an insert or a replacement."""
+    return {**place, **{f"v_{name}": value for name, value in content.row.items()}, "at": at}
+
+
+def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableStatements, Row | None]:
+    """Return the row with every column that it has now, and statements that know them all.
+
+    The registry is looked at under the row's lock, which keeps others from adding columns; before, one could be added
+    and filled in between, and its value would be neither kept nor replaced.
+    """
+    old = unit.row(statements_of(table).lock, place)
+    if old is None:
+        return statements_of(table), None
+    wide = _as_registered(unit, table)
+    return wide, old if wide.columns == table.columns else unit.row(wide.lock, place)
+
+
+def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
+    """The statements with the columns that other processes have added since this one defined the table."""
+    known = {column.name for column in table.columns}
+    found = unit.find(Registered.of, definitions.FIND, {"name": table.table_name})
+    extra = () if found is None else tuple(column for column in found.columns if column.name not in known)
+    return TableStatements(table, extra) if extra else statements_of(table)
+
+
+def _known(table: OutputTable[Any], content: Content) -> Row:
+    return {models.PAYLOAD: content.json} if table.is_payload else content.json
+
+
+def _unknown(wide: TableStatements, table: OutputTable[Any]) -> Row:
+    """Return what this process would write into the columns that it does not know."""
+    return {str(column.field): None for column in wide.columns if column.field and column not in table.columns}
+
+
+def _archive(
+    unit: Unit,
+    table: OutputTable[Any],
+    place: Place,
+    old: Row,
+    value: Row,
+    *,
+    cause: models.Cause,
+    reason: str | None,
+    at: datetime,
+) -> None:
+    stored = value[models.PAYLOAD] if table.is_payload and len(value) == 1 else value
+    unit.change(
+        ARCHIVE,
+        {
+            "run_id": place["run_id"],
+            "node_id": place["node_id"],
+            "iteration": old["iteration"],
+            "table_name": table.table_name,
+            "signature": table.signature,
+            "cause": cause,
+            "reason": reason,
+            "written_at": old.get("row_updated_at") or at,
+            "removed_at": at,
+            "value": _text(stored),
+        },
+    )
+
+
+def _text(stored: Any) -> str:
+    """The JSON of a row that goes, also of one with values of another program that no JSON of ours may have."""
+    try:
+        return codec.encode_bytes("value", stored, max_depth=models.ROW_DEPTH + 1).decode()
+    except InvalidValue:
+        return codec.encode_sound(stored).decode()
+
 
 M = TypeVar("M")
 
@@ -62,7 +216,7 @@ class Results(Targeted):
         table = self._target(target)
         found = self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
         if found is None:
-            raise valid.not_found(words.OUTPUT, (table.key, run_id, node_id, iteration))
+            raise valid.not_found(models.OUTPUT, (table.key, run_id, node_id, iteration))
         return found
 
     def find(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M] | None:
@@ -90,7 +244,7 @@ class Results(Targeted):
         given = _filters(run_id, node_id)
         listing = statements_of(table).newest
         return self._there(
-            table, lambda: self._page(listing, lambda row: rows.summary(table, row), given, limit, page_token)
+            table, lambda: self._page(listing, lambda row: summary(table, row), given, limit, page_token)
         )
 
     def load(
@@ -106,9 +260,7 @@ class Results(Targeted):
         table = self._target(target)
         given = {**_filters(None, node_id), "run_id": valid.sought("run_id", run_id)}
         listing = statements_of(table).load
-        return self._there(
-            table, lambda: self._page(listing, lambda row: rows.output(table, row), given, limit, page_token)
-        )
+        return self._there(table, lambda: self._page(listing, lambda row: output(table, row), given, limit, page_token))
 
     def count(self, target: OutputTable[Any] | str, *, run_id: str | None = None, node_id: str | None = None) -> int:
         """How many rows there are."""
@@ -124,9 +276,9 @@ class Results(Targeted):
         table = self._target(target)
         place = checks.sought(run_id, node_id, iteration)
         why, at = checks.reason(reason), self._now()
-        found = self._there(table, lambda: self._writing(lambda unit: changes.withdrawn(unit, table, place, why, at)))
+        found = self._there(table, lambda: self._writing(lambda unit: withdrawn(unit, table, place, why, at)))
         if found is None:
-            raise valid.not_found(words.OUTPUT, (table.key, run_id, node_id, iteration))
+            raise valid.not_found(models.OUTPUT, (table.key, run_id, node_id, iteration))
         return found
 
     def history(
@@ -144,11 +296,11 @@ class Results(Targeted):
         return self._page(HISTORY_LIST, OutputRevision.of, given, limit, page_token)
 
     def _put(self, table: OutputTable[Any], place: Place, content: Content, at: Any) -> Output[Any]:
-        insert, row = statements_of(table).insert, changes.parameters(place, content, at)
+        insert, row = statements_of(table).insert, parameters(place, content, at)
         for _ in range(_ATTEMPTS):
             if self._once(lambda unit: unit.change(insert, row), repeatable=True):
-                return rows.written(table, place, content, at, at)
-            found = self._writing(lambda unit: changes.replaced(unit, table, place, content, at), repeatable=True)
+                return written(table, place, content, at, at)
+            found = self._writing(lambda unit: replaced(unit, table, place, content, at), repeatable=True)
             if found is not None:
                 return found
         raise LostRace(f"the row was withdrawn {_ATTEMPTS} times while it was written")
@@ -157,11 +309,11 @@ class Results(Targeted):
         try:
             found = self._reading(lambda unit: unit.row(statement, place))
         except CorruptData as error:
-            raise rows.at_place(error, place) from error
+            raise at_place(error, place) from error
         except BackendError as error:
             self._refuse_gone(table, error)
             raise
-        return None if found is None else rows.output(table, found)
+        return None if found is None else output(table, found)
 
 
 def _filters(run_id: Any, node_id: Any) -> Row:

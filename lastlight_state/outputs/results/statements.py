@@ -10,13 +10,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.columns import ExactNumeric, Real, SpelledTimestamp, Timestamp, in_code_points
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Row, Statement, bind, number, prepared
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Row, Statement, bind, number, prepared
+from lastlight_state.db.schema.columns import ExactNumeric, Real, SpelledTimestamp, Timestamp, in_code_points
+from lastlight_state.outputs.models import HISTORY
 from lastlight_state.outputs.rows import OutputHistoryRow
 from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable, sql_table
-from lastlight_state.outputs.tables import HISTORY
 
 #: When a row of an adopted table was written, which is not known.
 _NEVER = sa.literal_column("'1970-01-01T00:00:00.000Z'", Timestamp)

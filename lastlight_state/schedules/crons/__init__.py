@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from lastlight_state.db import valid
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
-from lastlight_state.schedules import checks as shared, words
+from lastlight_state.db.rows.records import Page
+from lastlight_state.schedules import checks as shared, models
 from lastlight_state.schedules.arguments import CronSpec, FireClaim, FireError
-from lastlight_state.schedules.crons import checks, definitions, plans, rows, statements as sql
+from lastlight_state.schedules.crons import definitions, plans, statements as sql
 from lastlight_state.schedules.crons.takes import DueTaker
 from lastlight_state.schedules.records import Cron, CronSummary, SyncReport
 
@@ -38,9 +38,9 @@ class Crons(Repository):
         be read or never matches, `ReservedName` for a configured cron, and `MisuseError` where the pattern must be
         parsed and the extra ``cron`` is not installed.
         """
-        said = checks.definition(name, spec, origin="database", parsed=next_run_at is UNSET)
-        switch = checks.optional_flag("enabled", enabled)
-        instant = checks.optional_instant("next_run_at", next_run_at)
+        said = definitions.definition(name, spec, origin="database", parsed=next_run_at is UNSET)
+        switch = definitions.optional_flag("enabled", enabled)
+        instant = definitions.optional_instant("next_run_at", next_run_at)
         now = self._now()
         return self._writing(
             lambda unit: definitions.put(unit, said, now, enabled=switch, next_run_at=instant), repeatable=True
@@ -54,7 +54,7 @@ class Crons(Repository):
         Raises `InvalidValue` naming every wrong cron, `Conflict` ``cron_origin`` naming every cron that was created at
         run time with `put`, and `MisuseError` if the extra ``cron`` is not installed.
         """
-        wanted = checks.definitions(specs)
+        wanted = definitions.definitions(specs)
         now = self._now()
         found = self._reading(lambda unit: definitions.compare(unit, wanted))
         if not found.is_empty:
@@ -63,17 +63,17 @@ class Crons(Repository):
 
     def get(self, name: str) -> Cron:
         """The cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
-        return self._one(Cron.of, rows.GET, {"name": name}, kind=words.CRON, key=name)
+        return self._one(Cron.of, plans.GET, {"name": name}, kind=models.CRON, key=name)
 
     def find(self, name: str) -> Cron | None:
         """The cron, retired or not, or None."""
-        return self._find(Cron.of, rows.GET, {"name": valid.sought("name", name)})
+        return self._find(Cron.of, plans.GET, {"name": valid.sought("name", name)})
 
     def list(
         self,
         *,
         enabled: bool | None = None,
-        origin: words.Origin | None = None,
+        origin: models.Origin | None = None,
         due_before: datetime | None = None,
         retired: bool | None = False,
         limit: int = 50,
@@ -84,7 +84,7 @@ class Crons(Repository):
         ``enabled`` filters by the switch that is in effect, after overrides. ``retired``: False lists only crons that
         are not retired, True only retired ones, None both.
         """
-        given = checks.list_filters(enabled, origin, due_before, retired)
+        given = definitions.list_filters(enabled, origin, due_before, retired)
         return self._page(sql.LIST, CronSummary.of, given, limit, page_token)
 
     def retire(self, name: str) -> Cron:
@@ -112,20 +112,20 @@ class Crons(Repository):
         """
         values: plans.TrackedRun = {
             "name": shared.name("name", name),
-            "last_run_at": checks.instant("last_run_at", last_run_at),
-            "next_run_at": checks.instant("next_run_at", next_run_at),
+            "last_run_at": definitions.instant("last_run_at", last_run_at),
+            "next_run_at": definitions.instant("next_run_at", next_run_at),
             "error": shared.error("error", error),
         }
-        expected = checks.instant("expected_next_run_at", expected_next_run_at)
+        expected = definitions.instant("expected_next_run_at", expected_next_run_at)
         return self._writing(lambda unit: plans.track(unit, values, expected))
 
     def take_due(
         self,
         *,
         owner: str,
-        lease: timedelta = words.LEASE,
+        lease: timedelta = models.LEASE,
         limit: int = 10,
-        backfill_window: timedelta = words.BACKFILL,
+        backfill_window: timedelta = models.BACKFILL,
         names: Collection[str] | None = None,
         targets: Collection[str] | None = None,
     ) -> tuple[FireClaim, ...]:
@@ -141,7 +141,7 @@ class Crons(Repository):
             owner=shared.owner(owner),
             now=self._now(),
             lease=shared.lease(lease),
-            backfill_window=valid.duration("backfill_window", backfill_window, most=words.LONGEST_BACKFILL),
+            backfill_window=valid.duration("backfill_window", backfill_window, most=models.LONGEST_BACKFILL),
             chosen=shared.chosen(names, targets),
         )
         most = shared.claims(limit)
@@ -171,8 +171,8 @@ class Crons(Repository):
         """
         now = self._now()
         if name is not None:
-            return int(self._writing(lambda unit: plans.replan(unit, rows.lock(unit, name), now)))
+            return int(self._writing(lambda unit: plans.replan(unit, plans.lock(unit, name), now)))
         return sum(
-            self._writing(lambda unit, name=name: plans.replan(unit, rows.find_locked(unit, name), now))  # type: ignore[misc]
+            self._writing(lambda unit, name=name: plans.replan(unit, plans.find_locked(unit, name), now))  # type: ignore[misc]
             for name in plans.mismatched(self._reading, now)
         )

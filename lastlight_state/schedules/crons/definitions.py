@@ -6,17 +6,121 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypedDict
 
-from lastlight_state import codec
+from lastlight_state import codec, cron
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET, UnsetType
-from lastlight_state.db.statements import Values
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import Conflict, ReservedName
-from lastlight_state.schedules.crons import plans, rows, statements as sql
-from lastlight_state.schedules.crons.checks import Definition
+from lastlight_state.db.rows.statements import Row, Values
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import Conflict, InvalidValue, ReservedName
+from lastlight_state.schedules import checks as shared, models
+from lastlight_state.schedules.arguments import CronSpec
+from lastlight_state.schedules.crons import plans, statements as sql
 from lastlight_state.schedules.crons.plans import CronPlan, PlanColumns
 from lastlight_state.schedules.effective import NO_OVERRIDE, Own, effective
+from lastlight_state.schedules.models import SCHEDULES
 from lastlight_state.schedules.records import Cron, CronRow, SyncReport
+
+# Checks of what callers say about crons; each returns values as statements name them.
+
+_MOST = limits_of(SCHEDULES)
+
+
+class Definition(TypedDict):
+    """The columns of a cron's definition."""
+
+    name: str
+    pattern: str
+    timezone: str
+    target_kind: str
+    target: str
+    catch_up: str
+    grace_seconds: int
+    overlap: str
+    origin: models.Origin
+    enabled: bool
+    payload: str | None
+
+
+def definition(name: Any, spec: Any, *, origin: models.Origin, parsed: bool = True) -> Definition:
+    """Return the columns of a cron's definition.
+
+    With ``parsed=False`` the pattern is only checked for its length if the extra ``cron`` is not installed. Raises
+    `InvalidValue`, `PayloadTooLarge`, and `MisuseError` where the pattern must be parsed without the extra.
+    """
+    valid.group("spec", spec, CronSpec)
+    return {
+        "name": shared.name("name", name),
+        "pattern": pattern(spec.pattern, spec.timezone, parsed=parsed),
+        "timezone": spec.timezone,
+        "target_kind": valid.word("target_kind", spec.target_kind, models.TARGET_KINDS),
+        "target": valid.identifier("target", spec.target, _MOST.target),
+        "catch_up": valid.word("catch_up", spec.catch_up, models.CATCH_UPS),
+        "grace_seconds": valid.number("grace_seconds", spec.grace_seconds, most=models.GRACE_SECONDS),
+        "overlap": valid.word("overlap", spec.overlap, models.OVERLAPS),
+        "origin": origin,
+        "enabled": valid.flag("enabled", spec.enabled),
+        "payload": shared.payload("payload", spec.payload),
+    }
+
+
+def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") -> str:
+    """A pattern as it is stored, checked in its time zone; ``parsed`` as in `definition`."""
+    valid.identifier("timezone", timezone, _MOST.timezone)
+    try:
+        text = valid.identifier("pattern", cron.trimmed(given), _MOST.pattern)
+        return cron.validate(text, timezone) if parsed or cron.available() else text
+    except InvalidValue as error:
+        raise InvalidValue(where if error.where == "pattern" else error.where, error.problem) from None
+
+
+def instant(where: str, given: Any) -> datetime | None:
+    """A time, or None for never."""
+    return None if given is None else aware_utc(where, given)
+
+
+def optional_instant(where: str, given: datetime | UnsetType | None) -> datetime | UnsetType | None:
+    """A time, None for never, or UNSET."""
+    return UNSET if given is UNSET else instant(where, given)
+
+
+def optional_flag(where: str, given: Any) -> bool | UnsetType:
+    """True, False, or UNSET."""
+    return UNSET if given is UNSET else valid.flag(where, given)
+
+
+def definitions(specs: Any) -> dict[str, Definition]:
+    """Return the definitions of a configuration, sorted by name. Raises `InvalidValue` naming every wrong cron."""
+    if not isinstance(specs, Mapping):
+        raise InvalidValue("specs", f"expected a mapping of names to CronSpec, got {type(specs).__name__}")
+    found, wrong = {}, {}
+    for name, spec in specs.items():
+        try:
+            found[name] = definition(name, spec, origin="config")
+        except InvalidValue as error:
+            wrong[str(name)] = str(error)
+    if wrong:
+        listed = "; ".join(f"{name}: {problem}" for name, problem in sorted(wrong.items()))
+        raise InvalidValue("specs", listed, crons=tuple(sorted(wrong)))
+    return dict(sorted(found.items()))
+
+
+def list_filters(enabled: Any, origin: Any, due_before: Any, retired: Any) -> Row:
+    """Return the filters of a list of crons."""
+    chosen: Row = {}
+    if enabled is not None:
+        chosen["only_enabled" if valid.flag("enabled", enabled) else "only_disabled"] = {}
+    if origin is not None:
+        chosen["origin"] = valid.word("origin", origin, models.ORIGINS)
+    if due_before is not None:
+        chosen["due_before"] = aware_utc("due_before", due_before)
+    if retired is not None:
+        chosen["only_retired" if valid.flag("retired", retired) else "not_retired"] = {}
+    return chosen
+
 
 _log = logging.getLogger("lastlight_state.schedules")
 
@@ -33,7 +137,7 @@ def put(
 
     Raises `ReservedName` if a cron of the other origin has the name, unless that cron is retired.
     """
-    row = rows.find_or_reserve(unit, said["name"])
+    row = plans.find_or_reserve(unit, said["name"])
     if row is None:
         switch = said["enabled"] if enabled is UNSET else enabled
         return _added(unit, {**said, "enabled": switch}, now, next_run_at)
@@ -46,7 +150,7 @@ def put(
 def retire(unit: Unit, name: str, now: datetime) -> Cron:
     """Retire a cron, if it is not retired already. Raises `NotFound`."""
     unit.change(sql.RETIRE, {"name": name, "at": now})
-    return rows.get(unit, name)
+    return plans.get(unit, name)
 
 
 def _added(unit: Unit, said: Definition, now: datetime, next_run_at: datetime | UnsetType | None) -> Cron:
@@ -126,7 +230,7 @@ def compare(unit: Unit, wanted: Mapping[str, Definition]) -> Differences:
 
 def apply(unit: Unit, wanted: Mapping[str, Definition], now: datetime) -> Differences:
     """Make the stored crons equal to the configuration. Replicas doing the same wait, and then find no difference."""
-    unit.named_lock(rows.NEW_NAMES)
+    unit.named_lock(plans.NEW_NAMES)
     found = compare(unit, wanted)
     if not wanted and found.retired:
         _log.warning("the configuration is empty: %d crons are retired", len(found.retired))

@@ -10,15 +10,66 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
+import sqlalchemy as sa
+
 from lastlight_state import codec, cron
 from lastlight_state.clock import iso_text
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.unit import Unit
+from lastlight_state.db import valid
+from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
-from lastlight_state.schedules.crons import rows, statements as sql
+from lastlight_state.schedules.crons import statements as sql
 from lastlight_state.schedules.effective import Effective, EffectiveColumns, Own, effective
+from lastlight_state.schedules.models import CRON, CRON_COLUMNS, SCHEDULES, THIS_SCHEDULE, WITH_OVERRIDE
 from lastlight_state.schedules.records import Cron, CronRow
-from lastlight_state.schedules.tables import SCHEDULES
+
+# The schedule's row, which is locked before anything is decided about the cron, its override or its fires.
+#
+# *Lock, then look*: the row is locked by a statement of its own, and read by the next. A statement that locks the row
+#   and
+# joins the override at once would, after waiting for the lock on Postgres, return the new row beside the old override.
+
+#: Named lock held while a schedule is added, or a name without a schedule is overridden.
+NEW_NAMES = "cron names"
+
+GET = prepared(sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE).where(THIS_SCHEDULE), CronRow)
+LOCK = prepared(sa.select(SCHEDULES.c.name).where(THIS_SCHEDULE).with_for_update(key_share=True))
+
+
+def find_locked(unit: Unit, name: str) -> CronRow | None:
+    """Return the locked row with its override's columns, or None for a name without a schedule."""
+    locked = unit.row(LOCK, {"name": name})
+    return None if locked is None else unit.row(GET, locked)
+
+
+def find_or_reserve(unit: Unit, name: str) -> CronRow | None:
+    """Return the row as `find_locked`.
+
+    After None, no other unit adds a schedule or overrides a missing one until this unit ends.
+    """
+    row = find_locked(unit, name)
+    if row is None:
+        unit.named_lock(NEW_NAMES)
+        row = find_locked(unit, name)
+    return row
+
+
+def lock(unit: Unit, name: str) -> CronRow:
+    """Return the locked row with its override's columns. Raises `NotFound`."""
+    row = find_locked(unit, name)
+    if row is None:
+        raise valid.not_found(CRON, name)
+    return row
+
+
+def get(unit: Unit, name: str) -> Cron:
+    """The whole cron. Raises `NotFound`."""
+    found = unit.find(Cron.of, GET, {"name": name})
+    if found is None:
+        raise valid.not_found(CRON, name)
+    return found
+
 
 _MOST = limits_of(SCHEDULES)
 
@@ -138,7 +189,7 @@ def after_override(unit: Unit, name: str, now: datetime) -> None:
     Without the extra ``cron`` no instant can be computed. Then a cron that is switched off loses its plan, and any
     other plan that no longer fits stays marked: whoever has the extra plans the cron again in `take_due`.
     """
-    row = rows.find_or_reserve(unit, name)
+    row = find_or_reserve(unit, name)
     if row is None:
         return
     held = effective_of(row)
@@ -163,7 +214,7 @@ def _impossible(held: Effective, problem: str) -> CronPlan:
 
 def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:
     """Store the run and the next instant of a service's own loop, if the stored instant is the expected one."""
-    row = rows.lock(unit, values["name"])
+    row = lock(unit, values["name"])
     if row["retired_at"] is not None:
         raise Conflict(f"the cron {row['name']!r} is retired", code="retired", name=row["name"])
     if row["next_run_at"] != expected:

@@ -8,13 +8,12 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.columns import Flag
-from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.lists.filters import Filtered
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.schema.columns import Flag
 from lastlight_state.schedules.effective import OverriddenColumns
-from lastlight_state.schedules.records import CronRow, CronSummaryRow, ScheduleRow
-from lastlight_state.schedules.tables import (
+from lastlight_state.schedules.models import (
     CRON_COLUMNS,
     FIRES,
     IS_RUNNING,
@@ -26,6 +25,7 @@ from lastlight_state.schedules.tables import (
     THIS_SCHEDULE,
     WITH_OVERRIDE,
 )
+from lastlight_state.schedules.records import CronRow, CronSummaryRow, ScheduleRow
 
 #: The columns that lists do not show.
 LARGE = ("error", "payload")

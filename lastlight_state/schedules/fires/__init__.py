@@ -8,24 +8,91 @@ stays when its schedule is gone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
 from lastlight_state.db import valid
-from lastlight_state.db.records import Page
+from lastlight_state.db.news.renewals import Held, Renewed
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.scope import TransactionScope
-from lastlight_state.db.statements import RowT, Statement
-from lastlight_state.errors import MisuseError
-from lastlight_state.schedules import checks as shared, words
-from lastlight_state.schedules.arguments import FireClaim, FireOutcome
-from lastlight_state.schedules.fires import checks, health, moves, statements as sql
-from lastlight_state.schedules.fires.running import RunningFire, running
-from lastlight_state.schedules.fires.takeover import StaleTaker
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import RowT, Statement
+from lastlight_state.db.units.scope import TransactionScope
+from lastlight_state.errors import LostRace, MisuseError
+from lastlight_state.schedules import checks as shared, models
+from lastlight_state.schedules.arguments import FireClaim, FireError, FireOutcome
+from lastlight_state.schedules.fires import health, moves, statements as sql
+from lastlight_state.schedules.fires.moves import StaleTaker
 from lastlight_state.schedules.records import CronHealth, Fire, FireSummary
+from lastlight_state.unwinding import block
+
+# A block around the work of a fire: renews its lease while the block runs, and finishes the fire at its end.
+
+
+class RunningFire(Held[FireClaim]):
+    """The fire inside a block. The block sets ``outcome`` to say how the fire ended; unset, it ended ``ok``.
+
+    ``lost`` becomes True when the lease can no longer be renewed, usually because another owner has taken the fire.
+    Long work should stop then.
+    """
+
+    def __init__(self, claim: FireClaim) -> None:
+        super().__init__(claim)
+        self._outcome: FireOutcome | None = None
+
+    @property
+    def outcome(self) -> FireOutcome | None:
+        """How the fire ended. Setting an outcome that cannot be stored raises `InvalidValue`."""
+        return self._outcome
+
+    @outcome.setter
+    def outcome(self, outcome: FireOutcome | None) -> None:
+        if outcome is not None:
+            moves.outcome(outcome)
+        self._outcome = outcome
+
+
+@block
+def running(
+    claim: FireClaim,
+    lease: timedelta,
+    heartbeat: Callable[[FireClaim], FireClaim],
+    finish: Callable[[FireClaim, FireOutcome], object],
+) -> Iterator[RunningFire]:
+    """The block around a fire. ``heartbeat`` renews its claim, ``finish`` finishes it."""
+
+    def renew(held: FireClaim) -> FireClaim | None:
+        try:
+            return heartbeat(held)
+        except LostRace:  # the block has finished the fire
+            return None
+
+    fire = RunningFire(heartbeat(claim))
+    with Renewed(fire, f"fire {claim.fire_id}", lease, renew):
+        try:
+            yield fire
+        except BaseException as error:
+            _finish_failed(fire, error, finish)
+            raise
+    _finish(fire, finish)
+
+
+def _finish(fire: RunningFire, finish: Callable[[FireClaim, FireOutcome], object]) -> None:
+    try:
+        finish(fire.claim, fire.outcome or FireOutcome())
+    except LostRace:
+        if fire.outcome is not None:
+            raise  # else the block has finished the fire itself, in a transaction of its own
+
+
+def _finish_failed(fire: RunningFire, error: BaseException, finish: Callable[[FireClaim, FireOutcome], object]) -> None:
+    """Store that the block raised. If that fails, too, the block's own exception is still the one that is raised."""
+    try:
+        finish(fire.claim, FireOutcome("failed", error=FireError.of(error)))
+    except Exception as failure:  # noqa: BLE001 - told in a note on the block's exception
+        error.add_note(f"fire {fire.claim.fire_id!r} could not be finished: {type(failure).__name__}: {failure}")
 
 
 class Fires(Repository):
@@ -39,7 +106,7 @@ class Fires(Repository):
         source: Literal["manual", "backfill", "schedule"] = "manual",
         actor: str | None = None,
         scheduled_for: datetime | None = None,
-        lease: timedelta = words.LEASE,
+        lease: timedelta = models.LEASE,
     ) -> FireClaim:
         """Begin a fire outside the plan: "run now", a missed instant, or an instant of a loop of your own.
 
@@ -48,7 +115,7 @@ class Fires(Repository):
         name, the fire copies its target and payload, and it keeps its next instant. If its fires must not overlap and
         one is running, raises `Conflict` ``overlap`` naming that fire, and nothing is stored.
         """
-        fire = checks.create(cron_name, owner, source, actor, scheduled_for, lease, self._now())
+        fire = moves.create(cron_name, owner, source, actor, scheduled_for, lease, self._now())
         return self._writing(lambda unit: moves.begin(unit, fire))
 
     def heartbeat(self, claim: FireClaim, *, lease: timedelta | None = None) -> FireClaim:
@@ -59,8 +126,8 @@ class Fires(Repository):
         An expired lease is extended, too, as long as nobody has taken the fire over. Raises `ClaimLost` after a
         takeover, `LostRace` for a finished fire, `NotFound`.
         """
-        held, length = checks.held(claim), claim.lease if lease is None else lease
-        row = self._held(sql.HEARTBEAT, held, checks.until(self._now(), length))
+        held, length = moves.held(claim), claim.lease if lease is None else lease
+        row = self._held(sql.HEARTBEAT, held, moves.until(self._now(), length))
         return claim.model_copy(update={**row, "lease": length})
 
     def finish(self, claim: FireClaim, outcome: FireOutcome) -> Fire:
@@ -69,18 +136,18 @@ class Fires(Repository):
         Repeating the same outcome changes nothing; another outcome is `LostRace` with the stored status in ``found``.
         Raises `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB as JSON.
         """
-        held, ended, now = checks.held(claim), checks.outcome(outcome), self._now()
+        held, ended, now = moves.held(claim), moves.outcome(outcome), self._now()
         return self._writing(lambda unit: moves.finish(unit, held, ended, now), repeatable=True)
 
     def release(self, claim: FireClaim) -> None:
         """Give the fire back unfinished, so that the next `take_stale` takes it. Errors as `heartbeat`."""
-        self._held(sql.RELEASE, checks.held(claim), checks.over(self._now()))
+        self._held(sql.RELEASE, moves.held(claim), moves.over(self._now()))
 
     def take_stale(
         self,
         *,
         owner: str,
-        lease: timedelta = words.LEASE,
+        lease: timedelta = models.LEASE,
         limit: int = 10,
         max_attempts: int = 3,
         names: Collection[str] | None = None,
@@ -94,13 +161,13 @@ class Fires(Repository):
         """
         now = self._now()
         chosen = shared.chosen(names, targets)
-        taker = StaleTaker(shared.owner(owner), now, checks.until(now, lease), checks.attempts(max_attempts), chosen)
+        taker = StaleTaker(shared.owner(owner), now, moves.until(now, lease), moves.attempts(max_attempts), chosen)
         most = shared.claims(limit)
         return () if [] in chosen.values() else taker.taken(self._reading, self._once, self._writing, most)
 
     def get(self, fire_id: str) -> Fire:
         """The whole fire. Raises `NotFound`."""
-        return self._one(Fire.of, sql.GET, {"fire_id": fire_id}, kind=words.FIRE, key=fire_id)
+        return self._one(Fire.of, sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
 
     def find(self, fire_id: str) -> Fire | None:
         """The whole fire, or None."""
@@ -110,8 +177,8 @@ class Fires(Repository):
         self,
         *,
         cron_name: str | None = None,
-        status: words.FireStatus | Collection[words.FireStatus] | None = None,
-        source: words.FireSource | None = None,
+        status: models.FireStatus | Collection[models.FireStatus] | None = None,
+        source: models.FireSource | None = None,
         since: datetime | None = None,
         limit: int = 50,
         page_token: str | None = None,
@@ -120,12 +187,12 @@ class Fires(Repository):
 
         A rare status or source costs as much as there are fires from ``since`` on, of the cron or of all.
         """
-        given = checks.list_filters(cron_name, status, source, since)
+        given = moves.list_filters(cron_name, status, source, since)
         return self._page(sql.listing_of(given), FireSummary.of, given, limit, page_token)
 
     def latest(self, names: Collection[str]) -> dict[str, FireSummary]:
         """The newest fire of each cron, in any status. Names without a fire are absent. At most 500 names."""
-        asked = checks.names(names)
+        asked = moves.names(names)
         return self._reading(lambda unit: health.latest(unit, asked)) if asked else {}
 
     def health(self, names: Collection[str]) -> dict[str, CronHealth]:
@@ -135,7 +202,7 @@ class Fires(Repository):
         ``ok``. Only the newest 200 fires of each cron are read; running, skipped and missed ones are passed over.
         At most 500 names; one round trip.
         """
-        asked = checks.names(names)
+        asked = moves.names(names)
         return self._reading(lambda unit: health.health(unit, asked)) if asked else {}
 
     def running(self, claim: FireClaim, *, lease: timedelta | None = None) -> AbstractContextManager[RunningFire]:
@@ -148,11 +215,11 @@ class Fires(Repository):
         """
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a fire runs longer than a transaction should: call running() on the store")
-        checks.held(claim)
+        moves.held(claim)
         length = claim.lease if lease is None else lease
         return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
-    def _held(self, statement: Statement[RowT], held: checks.Held, until: datetime) -> RowT:
+    def _held(self, statement: Statement[RowT], held: moves.Held, until: datetime) -> RowT:
         """Return the row that a write on a held fire returns."""
         values = {**held, "lease_expires_at": until}
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)

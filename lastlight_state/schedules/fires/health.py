@@ -12,14 +12,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db import columns
-from lastlight_state.db.indexes import AmongFew, Leading
-from lastlight_state.db.statements import Family, among, constant, number
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Family, among, constant, number
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.indexes import AmongFew, Leading
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.schedules.fires.statements import SUMMARY
+from lastlight_state.schedules.models import FINISHED, FIRES
 from lastlight_state.schedules.records import CronHealth, FireSummary, FireSummaryRow
-from lastlight_state.schedules.tables import FIRES
-from lastlight_state.schedules.words import FINISHED
 
 #: How many finished fires health is judged by.
 STREAK = 10

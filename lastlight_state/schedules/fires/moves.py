@@ -7,20 +7,139 @@ statement finds out why.
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
 
 from lastlight_state import codec
+from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.statements import Values
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, ClaimLost, Conflict, LostRace
-from lastlight_state.schedules.arguments import FireClaim
-from lastlight_state.schedules.claiming import claim_of
+from lastlight_state.db.rows.statements import Row, Values
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, ClaimLost, Conflict, CorruptData, InvalidValue, LostRace
+from lastlight_state.schedules import checks, checks as shared, models
+from lastlight_state.schedules.arguments import FireClaim, FireOutcome
+from lastlight_state.schedules.checks import claim_of
 from lastlight_state.schedules.fires import statements as sql
-from lastlight_state.schedules.fires.checks import Held, Outcome
-from lastlight_state.schedules.fires.statements import LiveFire, NewFire
+from lastlight_state.schedules.fires.statements import ANY_STATUS, LiveFire, NewFire, StaleFire, new_fire
+from lastlight_state.schedules.models import FIRE, FIRES
 from lastlight_state.schedules.records import Fire
-from lastlight_state.schedules.words import FIRE
+
+# Checks of what callers say about fires; each returns values as statements name them.
+
+_MOST = limits_of(FIRES)
+
+#: The most crons that one call asks about.
+MOST_NAMES = 500
+
+
+class Held(TypedDict):
+    """The fire and the epoch of a claim, as statements name them."""
+
+    fire_id: str
+    epoch: int
+
+
+class Outcome(TypedDict):
+    """How a fire ended, as columns."""
+
+    status: str
+    eligible: int | None
+    scanned: int | None
+    discovered: int | None
+    dispatched: int | None
+    failures: int | None
+    note: str | None
+    error: str | None
+
+
+def create(
+    cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: Any, lease: Any, now: datetime
+) -> NewFire:
+    """Return the row of a new fire. A manual fire has no instant, every other one has."""
+    valid.word("source", source, models.FIRE_SOURCES)
+    if (scheduled_for is None) != (source == "manual"):
+        problem = "must be None for a manual fire" if source == "manual" else f"must be given for a {source} fire"
+        raise InvalidValue("scheduled_for", problem)
+    return new_fire(
+        shared.name("cron_name", cron_name),
+        source=source,
+        owner=shared.owner(owner),
+        now=now,
+        lease=shared.lease(lease),
+        scheduled_for=None if scheduled_for is None else aware_utc("scheduled_for", scheduled_for),
+        actor=valid.optional("actor", actor, _MOST.actor),
+    )
+
+
+def held(claim: Any) -> Held:
+    """Return the fire and the epoch of a claim."""
+    valid.group("claim", claim, FireClaim)
+    return {
+        "fire_id": valid.sought("claim.fire_id", claim.fire_id),
+        "epoch": valid.number("claim.epoch", claim.epoch),
+    }
+
+
+def outcome(given: Any) -> Outcome:
+    """Return an outcome as columns, its error as text."""
+    valid.group("outcome", given, FireOutcome)
+    status = valid.word("outcome.status", given.status, models.FIRE_RESULTS)
+    if status == "failed" and given.error is None:
+        raise InvalidValue("outcome.error", "must be given for a failed fire")
+    return {
+        "status": status,
+        "eligible": _count("eligible", given.eligible),
+        "scanned": _count("scanned", given.scanned),
+        "discovered": _count("discovered", given.discovered),
+        "dispatched": _count("dispatched", given.dispatched),
+        "failures": _count("failures", given.failures),
+        "note": valid.optional_content("outcome.note", given.note, _MOST.note),
+        "error": shared.error("outcome.error", given.error),
+    }
+
+
+def attempts(value: Any) -> int:
+    """How many owners a fire may have."""
+    return valid.number("max_attempts", value, least=1)
+
+
+def until(now: datetime, lease: Any) -> datetime:
+    """The end of a lease that begins now."""
+    return now + shared.lease(lease)
+
+
+def over(now: datetime) -> datetime:
+    """The end of a lease that has expired now. A lease still holds at its very end, hence a millisecond before."""
+    return now - timedelta(milliseconds=1)
+
+
+def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> Row:
+    """Return the filters of a list."""
+    return {
+        "cron_name": None if cron_name is None else shared.name("cron_name", cron_name),
+        "statuses": None if status is None else _statuses(status),
+        "source": None if source is None else valid.word("source", source, models.FIRE_SOURCES),
+        "since": None if since is None else aware_utc("since", since),
+    }
+
+
+def names(given: Any) -> list[str]:
+    """At most 500 names of crons, each once."""
+    several = valid.several("names", given)
+    valid.at_most("names", several, MOST_NAMES)
+    return list(dict.fromkeys(shared.name("names", name) for name in several))
+
+
+def _count(name: str, value: Any) -> int | None:
+    return None if value is None else valid.number(f"outcome.{name}", value)
+
+
+def _statuses(given: Any) -> dict[str, str | None]:
+    several = [given] if isinstance(given, str) else valid.several("status", given)
+    return ANY_STATUS.of(sorted({valid.word("status", status, models.FIRE_STATUSES) for status in several}))
 
 
 def begin(unit: Unit, fire: NewFire) -> FireClaim:
@@ -103,3 +222,83 @@ def _is_same(stored: Fire, outcome: Values) -> bool:
     return all(getattr(stored, name) == outcome[name] for name in plain) and codec.canonical(
         stored.error
     ) == codec.canonical(error)
+
+
+# Taking over fires whose lease has expired, or abandoning those that had too many owners.
+#
+# Each fire is changed in a transaction of its own, by a compare-and-set on its epoch: of several takers one gets it.
+
+#: One of a repository's ways of running a work (`db.scope`).
+Run = Callable[[Callable[[Unit], Any]], Any]
+
+
+class LapsedClaim(Held):
+    """A claim whose lease has expired ``now``."""
+
+    now: datetime
+
+
+@dataclass(frozen=True)
+class StaleTaker:
+    """Takes over stale fires for one owner, and abandons those that had ``max_attempts`` owners."""
+
+    owner: str
+    now: datetime
+    lease_expires_at: datetime
+    max_attempts: int
+    chosen: Mapping[str, list[str] | None]
+
+    def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> tuple[FireClaim, ...]:
+        """At most ``limit`` claims, the earliest expired lease first. While nothing is stale this only reads.
+
+        Abandoned fires do not count towards the limit.
+        """
+        return checks.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
+
+    def _stale(self, reading: Run, limit: int) -> Iterator[StaleFire | CorruptData]:
+        """Return stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
+        seen, told = set[str](), set[str]()
+        statement, given = sql.STALE.of(self.chosen)
+        while True:
+            asked = {**given, "now": self.now, "limit": limit}
+            found: list[StaleFire | CorruptData]
+            found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
+            damaged = [row for row in found if isinstance(row, CorruptData) and str(row) not in told]
+            unseen = [row for row in found if not isinstance(row, CorruptData) and row["id"] not in seen]
+            yield from damaged
+            yield from unseen
+            seen.update(row["id"] for row in unseen)
+            told.update(map(str, damaged))
+            if len(found) < limit or not (unseen or damaged):
+                return
+            limit += len(damaged)  # these stay where they are: look behind them
+
+    def _settled(self, row: StaleFire, once: Run, writing: Run) -> FireClaim | None:
+        if row["attempts"] >= self.max_attempts:
+            writing(lambda unit: self._abandon(unit, row))
+            return None
+        taken: FireClaim | None = once(lambda unit: self._take(unit, row))
+        return taken
+
+    def _take(self, unit: Unit, row: StaleFire) -> FireClaim | None:
+        values = {"owner": self.owner, "lease_expires_at": self.lease_expires_at}
+        taken = unit.row(sql.TAKE, {**self._of(row), **values})
+        return None if taken is None else claim_of(taken, self.lease_expires_at - self.now)
+
+    def _abandon(self, unit: Unit, row: StaleFire) -> None:
+        error = _given_up(row)
+        if unit.row(sql.ABANDON, {**self._of(row), "error": error, "at": self.now}) is not None:
+            tell_schedule(unit, row["cron_name"], row["id"], error)
+
+    def _of(self, row: StaleFire) -> LapsedClaim:
+        return {"fire_id": row["id"], "epoch": row["epoch"], "now": self.now}
+
+
+def _given_up(row: StaleFire) -> str:
+    owners = "its owner" if row["attempts"] == 1 else f"{row['attempts']} owners"
+    error = {
+        "type": "abandoned",
+        "message": f"{owners} let the lease run out, the last was {row['owner']!r}",
+        "detail": {"owner": row["owner"], "attempts": row["attempts"]},
+    }
+    return codec.encode("error", error, max_bytes=_MOST.error_json)

@@ -13,16 +13,24 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.base import later_of
-from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.indexes import through
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import AnyOf, RowT, Statement, bind, constant, number, prepared
+from lastlight_state.db.lists.filters import Filtered
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import AnyOf, RowT, Statement, bind, constant, number, prepared
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.schema.indexes import through
 from lastlight_state.ids import new_id
 from lastlight_state.schedules.arguments import ClaimRow
+from lastlight_state.schedules.models import (
+    CLAIM,
+    FIRE_STATUSES,
+    FIRES,
+    INSTANT,
+    IS_RUNNING,
+    LEASE_END,
+    SCHEDULES,
+    THIS_SCHEDULE,
+)
 from lastlight_state.schedules.records import FireRow, FireSummaryRow
-from lastlight_state.schedules.tables import CLAIM, FIRES, INSTANT, IS_RUNNING, LEASE_END, SCHEDULES, THIS_SCHEDULE
-from lastlight_state.schedules.words import FIRE_STATUSES
 
 
 class NewFire(TypedDict):

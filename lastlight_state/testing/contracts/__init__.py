@@ -14,16 +14,11 @@ clock. The database need not be empty, and need not be emptied: each test uses i
 
 from __future__ import annotations
 
-from lastlight_state.testing.contracts.approvals import ApprovalsContract
-from lastlight_state.testing.contracts.claims import ClaimsContract, QueueContract
-from lastlight_state.testing.contracts.conversations import ConversationsContract
-from lastlight_state.testing.contracts.executions import ExecutionsContract
-from lastlight_state.testing.contracts.graphs import GraphsContract
-from lastlight_state.testing.contracts.human_requests import HumanRequestsContract
+from lastlight_state.testing.contracts.conversations import ConversationsContract, MessagingContract
+from lastlight_state.testing.contracts.graphs import ApprovalsContract, GraphsContract, HumanRequestsContract
 from lastlight_state.testing.contracts.journal import JournalContract
-from lastlight_state.testing.contracts.messaging import MessagingContract
 from lastlight_state.testing.contracts.outputs import OutputsContract
-from lastlight_state.testing.contracts.runs import RunsContract
+from lastlight_state.testing.contracts.runs import ClaimsContract, ExecutionsContract, QueueContract, RunsContract
 from lastlight_state.testing.contracts.schedules import SchedulesContract
 from lastlight_state.testing.contracts.session_stores import HistoryContract
 

@@ -11,21 +11,16 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.workflows import checks as shared, words
-from lastlight_state.workflows.approvals import (
-    answers,
-    checks,
-    statements as sql,
-)
+from lastlight_state.workflows.approvals import checks, statements as sql
+from lastlight_state.workflows.approvals.checks import consume
 from lastlight_state.workflows.approvals.records import Answered, Approval, ApprovalSummary, PendingApproval
-from lastlight_state.workflows.approvals.use import consume
 from lastlight_state.workflows.arguments import Claim, Gate, NodeRef, PhaseEntry
-from lastlight_state.workflows.questions.opening import Opening
-from lastlight_state.workflows.questions.repository import QuestionRepository
+from lastlight_state.workflows.questions.repository import Opening, QuestionRepository
 from lastlight_state.workflows.tables import APPROVALS
 
 _MOST = limits_of(APPROVALS)
@@ -84,7 +79,7 @@ class Approvals(QuestionRepository[Approval]):
         """
         answer = checks.answer(approval_id, decision, by, response, digest, scratch, via, self._now())
         limits = self._settings.limits
-        return self._writing(lambda unit: answers.record(unit, self._listeners, limits, answer), repeatable=True)
+        return self._writing(lambda unit: checks.record(unit, self._listeners, limits, answer), repeatable=True)
 
     def consume(self, approval_id: str, *, action: Any, execution_id: str, claim: Claim | None = None) -> Approval:
         """Use an approved gate for its action, once. Call it before doing the action.

@@ -3,22 +3,154 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.statements import Row
-from lastlight_state.errors import InvalidValue
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import Conflict, InvalidValue, StaleVersion
 from lastlight_state.ids import new_id
+from lastlight_state.settings import Limits
 from lastlight_state.workflows import checks as shared, words
-from lastlight_state.workflows.approvals.answers import DECISIONS, ApprovalAnswer
-from lastlight_state.workflows.approvals.use import Use
-from lastlight_state.workflows.arguments import Gate, NodeRef
+from lastlight_state.workflows.approvals import statements as sql
+from lastlight_state.workflows.approvals.records import Answered, Approval
+from lastlight_state.workflows.approvals.statements import QUESTIONS
+from lastlight_state.workflows.arguments import Claim, Gate, NodeRef
 from lastlight_state.workflows.checks import NodeColumns
+from lastlight_state.workflows.kernel import progress, rows
+from lastlight_state.workflows.kernel.progress import Step
+from lastlight_state.workflows.kernel.transitions import Said
+from lastlight_state.workflows.questions import repository
 from lastlight_state.workflows.tables import APPROVALS, RUNS
+
+# How a gate is answered, once, and what the answer does to its run.
+
+#: The decisions, and the kind of gate that each of them answers.
+DECISIONS = {"approved": "approve", "rejected": "approve", "replied": "reply"}
+
+
+@dataclass(frozen=True)
+class ApprovalAnswer:
+    """A person's answer to a gate. ``digest`` is the digest of the action that the person saw."""
+
+    approval_id: str
+    decision: str
+    by: str
+    response: str | None
+    digest: str | None
+    via: str
+    at: datetime
+    patch: dict[str, Any] | None
+
+    @property
+    def status(self) -> str:
+        """The status of the gate after this answer: a reply is stored as approved, with its text."""
+        return "rejected" if self.decision == "rejected" else "approved"
+
+
+def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAnswer) -> Answered:
+    """Store the answer and move the run. A repeated answer returns what is stored."""
+    row, approval = QUESTIONS.locked(unit, answer.approval_id)
+    _check_kind(approval, answer)
+    if not QUESTIONS.takes(approval, answer.at, repeated=lambda: _is_same(approval, answer)):
+        return Answered.of({"approval": approval, "run": rows.get(unit, row["id"]), "repeated": True})
+    rows.expect(row, words.LIVE)
+    _check_digest(approval, answer)
+    facts = {"by": answer.by, "response": answer.response, "via": answer.via}
+    answered = QUESTIONS.close(unit, approval, answer.status, at=answer.at, **facts)
+    if answer.patch is not None:
+        progress.take_unfenced(unit, Step(row["id"], answer.at, patch=answer.patch), limits)
+    told = QUESTIONS.told(approval, "replied" if answer.decision == "replied" else answer.status)
+    said: Said = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": told}
+    if answer.status == "rejected" and approval.on_reject == "fail":
+        error = f"Rejected: {answer.response or 'no reason given'}"
+        run = repository.fail(unit, listeners, row, error, reason="gate.rejected", said=said)
+    else:
+        run = repository.go_on(unit, row, said, reason=words.QUESTION_ANSWERED)
+    return Answered.of({"approval": answered, "run": run, "repeated": False})
+
+
+def _check_kind(approval: Approval, answer: ApprovalAnswer) -> None:
+    if DECISIONS[answer.decision] != approval.kind:
+        permitted = [decision for decision, kind in DECISIONS.items() if kind == approval.kind]
+        problem = f"{answer.decision} does not answer a gate of kind {approval.kind}"
+        raise InvalidValue("decision", problem, permitted=permitted)
+
+
+def _check_digest(approval: Approval, answer: ApprovalAnswer) -> None:
+    """Raise unless the digest is that of the stored action. A rejection needs none."""
+    if answer.status == "rejected" or answer.digest == approval.action_digest:
+        return
+    if answer.digest is None:
+        raise InvalidValue("digest", "missing: this gate has an action, so its digest must be given")
+    raise StaleVersion("approval", approval.id, expected=answer.digest, found=approval.action_digest)
+
+
+def _is_same(approval: Approval, answer: ApprovalAnswer) -> bool:
+    same = (answer.status, answer.by, answer.response)
+    if same != (approval.status, approval.answered_by, approval.response):
+        return False
+    return answer.status == "rejected" or answer.digest == approval.action_digest
+
+
+# How an approved action is used: once, by one execution, and unchanged since it was approved.
+
+
+@dataclass(frozen=True)
+class Use:
+    """An execution that is about to do the action of a gate."""
+
+    approval_id: str
+    action_digest: str | None
+    execution_id: str
+    at: datetime
+
+
+def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
+    """Mark the gate as used by this execution. Repeat-safe for the same execution."""
+    row, approval = sql.QUESTIONS.locked(unit, use.approval_id)
+    rows.check(row, claim)
+    rows.expect(row, words.LIVE)
+    if approval.status != "approved":
+        raise Conflict(
+            f"approval {approval.id!r} is {approval.status}",
+            code=f"approval_{approval.status}",
+            found=approval.status,
+            allowed=("approved",),
+        )
+    if approval.action_digest != use.action_digest:
+        raise StaleVersion("approval", approval.id, expected=use.action_digest, found=approval.action_digest)
+    if approval.consumed_by is not None:
+        return _used(approval, use)
+    _check_execution(unit, use, row["id"])
+    return unit.all(
+        Approval.of, sql.CONSUME, {"approval_id": approval.id, "execution_id": use.execution_id, "at": use.at}
+    )[0]
+
+
+def _used(approval: Approval, use: Use) -> Approval:
+    if approval.consumed_by == use.execution_id:
+        return approval
+    raise Conflict(
+        f"approval {approval.id!r} was consumed by execution {approval.consumed_by!r}",
+        code="approval_consumed",
+        by=approval.consumed_by,
+    )
+
+
+def _check_execution(unit: Unit, use: Use, run_id: str) -> None:
+    execution = unit.row(sql.RUN_OF_EXECUTION, {"execution_id": use.execution_id})
+    if execution is None:
+        raise valid.not_found("execution", use.execution_id)
+    if execution["workflow_run_id"] != run_id:
+        raise InvalidValue("execution_id", "must be an execution of this run")
+
 
 _MOST, _RUN = limits_of(APPROVALS), limits_of(RUNS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Self, TypedDict
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.workflows.questions.records import AskedQuestion, AskedRow
 from lastlight_state.workflows.records import WorkflowRun
 

@@ -6,9 +6,9 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.beside import Covering, Narrow
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import bind, constant, number, prepared
+from lastlight_state.db.lists.beside import Covering, Narrow
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import bind, constant, number, prepared
 from lastlight_state.workflows.approvals.records import (
     Approval,
     ApprovalSummaryRow,
@@ -16,9 +16,9 @@ from lastlight_state.workflows.approvals.records import (
     WholeApprovalRow,
 )
 from lastlight_state.workflows.indexes import ASKED_APPROVAL
-from lastlight_state.workflows.previews import preview, short
 from lastlight_state.workflows.questions.inbox import By, Inbox
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
+from lastlight_state.workflows.repos import preview, short
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, shown
 
 

@@ -13,27 +13,20 @@ from datetime import timedelta
 from typing import Generic
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.scope import TransactionScope
-from lastlight_state.db.statements import Statement, Values
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Statement, Values
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.scope import TransactionScope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound, StateError
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
-from lastlight_state.workflows.claims import (
-    checks,
-    driving,
-    kinds,
-    lists,
-    statements as sql,
-    takes,
-)
+from lastlight_state.workflows.claims import checks, driving, lists, statements as sql, takes
+from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims.driving import B, D, Driven, DrivenRun, J, Reins, W
-from lastlight_state.workflows.claims.records import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
-from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps
+from lastlight_state.workflows.kernel import overdue, rows
 from lastlight_state.workflows.kernel.claims import RenewedRow
 from lastlight_state.workflows.kernel.overdue import Overdue
 from lastlight_state.workflows.tables import TRANSITIONS
@@ -74,7 +67,7 @@ class Claims(Repository, Generic[W]):
         blocks them. Runs at their restart limit are marked. A run released with ``retry_after`` is not listed before
         that time. Overdue questions are expired first, which offers their runs, except in a view.
         """
-        moment = kinds.moment(self._now(), valid.duration("grace", grace, most=checks.LONGEST))
+        moment = lists.moment(self._now(), valid.duration("grace", grace, most=checks.LONGEST))
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
         if names == []:
@@ -102,7 +95,7 @@ class Claims(Repository, Generic[W]):
         if free is not None:
             return takes.claim_of(free, lease)
         self._overdue.expire_of(run_id)
-        contested: OneAttempt = {**values, **kinds.moment(now)}
+        contested: OneAttempt = {**values, **lists.moment(now)}
         taken = self._writing(lambda unit: takes.take(unit, contested), repeatable=True)
         return takes.claim_of(taken, lease, taken["left_in_flight"])
 
@@ -129,7 +122,7 @@ class Claims(Repository, Generic[W]):
         expired first, which offers their runs.
         """
         now = self._now()
-        values: Attempt = {**checks.holding(now, owner, lease), **kinds.moment(now), "expected_epoch": None}
+        values: Attempt = {**checks.holding(now, owner, lease), **lists.moment(now), "expected_epoch": None}
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
         self._overdue.expire(names)
@@ -252,7 +245,7 @@ class Claims(Repository, Generic[W]):
 
     def _confirm(self, unit: Unit, claim: Claim) -> None:
         """Lock the run's row. Raises `ClaimLost`, `NotFound`."""
-        fence.check(rows.lock(unit, claim.run_id), claim)
+        rows.check(rows.lock(unit, claim.run_id), claim)
 
     def give_up(
         self, *, reason: str = "restart_limit", limit: int = 500, workflow_names: Sequence[str] | None = None
@@ -264,18 +257,18 @@ class Claims(Repository, Generic[W]):
 
         Uses one transaction for each run. A run that was renewed meanwhile is left alone.
         """
-        moment = kinds.moment(self._now())
+        moment = lists.moment(self._now())
         said = valid.content("reason", reason, _TRANSITION.detail)
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
 
-        def spent(size: int) -> sweeps.Found:
+        def spent(size: int) -> overdue.Found:
             return self._reading(lambda unit: lists.spent(unit, moment, names, size))
 
         if names == []:
             return ()
         self._overdue.expire(names)
-        swept = sweeps.over(spent, limit, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
+        swept = overdue.over(spent, limit, lambda run_id: self._give_up({**moment, "run_id": run_id}, said))
         return tuple(run_id for run_id, failed in swept if failed)
 
     def find(self, run_id: str) -> ClaimHolder | None:
@@ -285,10 +278,10 @@ class Claims(Repository, Generic[W]):
 
     def _awaited(
         self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float | None
-    ) -> awaiting.Awaited:
+    ) -> overdue.Awaited:
         """Return one wait for runs that may be taken. Checks the arguments."""
         sought = lists.Claimable(shared.frozen_workflows(workflow_names))
-        return awaiting.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
+        return overdue.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _holding(self, statement: Statement[RenewedRow], claim: Claim, values: Values, lease: timedelta) -> Claim:
         """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from lastlight_state.db.renewals import Held, Renewed
+from lastlight_state.db.news.renewals import Held, Renewed
 from lastlight_state.errors import ClaimLost
 from lastlight_state.unwinding import block
 from lastlight_state.workflows.arguments import Claim

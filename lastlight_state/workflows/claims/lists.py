@@ -14,22 +14,93 @@ from typing import Any, TypeAlias, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db import pages
-from lastlight_state.db.beside import Narrow
-from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.indexes import through
-from lastlight_state.db.records import Page
-from lastlight_state.db.statements import RowT, number
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import Placed, Window, parted, placed, window
+from lastlight_state.clock import to_millis
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.beside import Narrow
+from lastlight_state.db.lists.filters import Filtered
+from lastlight_state.db.lists.pages import Placed, Window, parted, placed, window
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import RowT, bind, constant, number
+from lastlight_state.db.schema.indexes import through
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.arguments import Provenance
-from lastlight_state.workflows.claims import kinds
-from lastlight_state.workflows.claims.kinds import DUE, LOOKED_UP, OFFERED, PAUSED, Judged, Moment
-from lastlight_state.workflows.claims.records import ClaimableRun
-from lastlight_state.workflows.kernel import leases, live, sweeps
-from lastlight_state.workflows.kernel.claims import KEPT, KeptRow
+from lastlight_state.workflows.claims.checks import ClaimableRun
+from lastlight_state.workflows.kernel import claims, overdue, questions, rows
+from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, KEPT, LEASE_END, KeptRow
 from lastlight_state.workflows.tables import LEASES, RUNS
+from lastlight_state.workflows.words import GRACE
+
+# Which runs may be claimed: the conditions of lists, takes and sweeps (workflows W-40, W-49).
+#
+# *Offered*: running, and held by nobody; a creator that was to claim it has let its grace pass. *Abandoned*: running,
+#   and
+# the lease of its holder is over, or it is a foreign row that was not changed for too long. *Due*: paused until a time
+# that has come, and no question blocks it.
+
+RUNNING = RUNS.c.status == constant("running")
+PAUSED = RUNS.c.status == constant("paused")
+
+_now = bind("at", RUNS.c.lease_expires_at)
+_unowned = RUNS.c.claim_owner.is_(None)
+_no_lease = RUNS.c.lease_expires_at.is_(None)
+_awake = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at <= _now)
+_foreign = sa.and_(_unowned, _no_lease, RUNS.c.transition_seq == 0)
+_lease_over = bind("lease_over", RUNS.c.lease_expires_at)
+_foreign_silent = sa.and_(_foreign, RUNS.c.updated_at < bind("foreign_silent", RUNS.c.updated_at))
+
+_ours = sa.and_(_no_lease, RUNS.c.transition_seq > 0)
+
+#: A run that nobody holds is no crash, so taking it costs no restart. Nobody renews its lease.
+OFFERED = sa.and_(RUNNING, _awake, _unowned, sa.or_(_ours, RUNS.c.lease_expires_at < _lease_over))
+DUE = sa.and_(PAUSED, RUNS.c.wake_at <= _now, ~questions.blocked(RUNS.c.id))
+#: A run that may be taken by id at no cost: it is offered, or new, and its creator is expected to claim it.
+FREE = sa.and_(RUNNING, _awake, _unowned, sa.or_(_ours, ~_no_lease))
+
+#: Somebody has asked to cancel the run: taking it is no restart, because nobody is to go on with its work.
+ASKED_TO_CANCEL = RUNS.c.cancel_requested_at.is_not(None)
+MAY_BE_TAKEN_OVER = sa.or_(RUNS.c.restart_count < RUNS.c.max_restarts, ASKED_TO_CANCEL)
+
+
+class Judged:
+    """The conditions on runs whose lease was last renewed until ``lease_end``, with a sign of life ``heartbeat_at``.
+
+    ``takeable``: a running run that `take_next` may take. ``spent``: one that `give_up` ends. ``seen`` is the last sign
+    of life: a heartbeat, or else the start.
+    """
+
+    def __init__(self, lease_end: sa.ColumnElement[Any], heartbeat_at: sa.ColumnElement[Any] = HEARTBEAT_AT) -> None:
+        over = sa.or_(sa.and_(~_unowned, lease_end < _lease_over), _foreign_silent)
+        self.abandoned = sa.and_(RUNNING, _awake, over)
+        self.takeable = sa.or_(OFFERED, sa.and_(self.abandoned, MAY_BE_TAKEN_OVER))
+        self.spent = sa.or_(
+            sa.and_(self.abandoned, ~(RUNS.c.restart_count < RUNS.c.max_restarts)),
+            sa.and_(sa.or_(self.abandoned, OFFERED), ASKED_TO_CANCEL),
+        )
+        self.kind: sa.ColumnElement[Any] = sa.case(
+            (PAUSED, constant("due")), (self.abandoned, constant("abandoned")), (OFFERED, constant("offered"))
+        ).label("kind")
+        self.seen: sa.ColumnElement[Any] = sa.func.coalesce(heartbeat_at, RUNS.c.started_at).label("seen_at")
+
+
+#: By the row beside the run, looked up by its key.
+LOOKED_UP = Judged(LEASE_END)
+
+
+class Moment(TypedDict):
+    """The parameters of these conditions."""
+
+    at: datetime
+    lease_over: datetime
+    foreign_silent: datetime
+
+
+def moment(now: datetime, grace: timedelta = timedelta(0)) -> Moment:
+    """Return the parameters of these conditions.
+
+    A lease that ends exactly ``now`` is alive; ``grace`` prolongs all leases.
+    """
+    return {"at": now, "lease_over": to_millis(now - grace), "foreign_silent": to_millis(now - GRACE - grace)}
 
 
 class CandidateRow(TypedDict):
@@ -110,11 +181,11 @@ def candidates(unit: Unit, now: Moment, names: Names, after: list[Any] | None, l
     return _window(unit, TAKEN_NEXT, now, names, after, limit)
 
 
-def spent(unit: Unit, now: Moment, names: Names, limit: int) -> sweeps.Found:
+def spent(unit: Unit, now: Moment, names: Names, limit: int) -> overdue.Found:
     """Return the ids of the abandoned runs that nobody is to go on with, those that were silent for longest first."""
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
     rows, in_all = unit.sound(statement, {**now, **given})
-    return sweeps.Found([row["id"] for row in rows], in_all)
+    return overdue.Found([row["id"] for row in rows], in_all)
 
 
 @dataclass(frozen=True)
@@ -125,7 +196,7 @@ class Claimable:
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
         """Whether there is one at this moment."""
-        at, last = kinds.moment(now), None
+        at, last = moment(now), None
         while self.names != ():
             found = _window(unit, SOUND_NEXT, at, self.names, last, 1)
             if any(not isinstance(row, CorruptData) for row in found.rows):
@@ -156,7 +227,7 @@ class Ranges(Filtered[RowT]):
 
     def _apart(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
         """For Postgres: each run is looked up by its key, whatever the planner thinks of how many are due."""
-        due = leases.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
+        due = claims.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
         judged, shown = self._judged(due)
         run = sa.select(*shown).where(RUNS.c.id == due.c.run_id, self._meant(judged), *_after(judged, paged))
         found = run.limit(number(1)).lateral("run")
@@ -169,19 +240,19 @@ class Ranges(Filtered[RowT]):
     def _beside(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
         """For SQLite: each run is read from the index of live runs."""
         judged, shown = self._judged(LEASES)
-        source = live.OF_OTHERS.after(LEASES)
-        running = through(leases.due(shown, *_named(LEASES, named)).select_from(source), LEASES, _DUE)
-        running = live.beside(running).where(RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_after(judged, paged))
+        source = rows.OF_OTHERS.after(LEASES)
+        running = through(claims.due(shown, *_named(LEASES, named)).select_from(source), LEASES, _DUE)
+        running = rows.beside(running).where(RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_after(judged, paged))
         running = _first(running, (judged.seen, RUNS.c.id), limit)
         if not self._due:
             return running
-        finding = live.finding(_WAKE)
+        finding = rows.finding(_WAKE)
         waiting = finding.select(self._judged()[1], (DUE, *_named(RUNS, named), *_after(LOOKED_UP, paged)))
         return _merged(running, _first(waiting, map(finding.found, (LOOKED_UP.seen, RUNS.c.id)), limit), limit)
 
     def _judged(self, beside: sa.FromClause | None = None) -> tuple[Judged, Sequence[Any]]:
-        heartbeat_at = leases.present("heartbeat_at", beside)
-        judged = Judged(leases.present("lease_expires_at", beside), heartbeat_at)
+        heartbeat_at = claims.present("heartbeat_at", beside)
+        judged = Judged(claims.present("lease_expires_at", beside), heartbeat_at)
         return judged, (*self._shown(judged, heartbeat_at.label("heartbeat_at")), judged.seen)
 
 

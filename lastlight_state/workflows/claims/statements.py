@@ -9,17 +9,19 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import elements_of, member_of
-from lastlight_state.db import columns
-from lastlight_state.db.base import later_of
-from lastlight_state.db.indexes import unindexed
-from lastlight_state.db.statements import Family, bind, constant, prepared
-from lastlight_state.workflows.claims.kinds import ASKED_TO_CANCEL, DUE, FREE, LOOKED_UP, PAUSED, RUNNING, Judged
-from lastlight_state.workflows.claims.records import ClaimHolderRow
+from lastlight_state.db.rows.statements import Family, bind, constant, prepared
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.schema.indexes import unindexed
+from lastlight_state.workflows.claims.checks import ClaimHolderRow
+from lastlight_state.workflows.claims.lists import ASKED_TO_CANCEL, DUE, FREE, LOOKED_UP, PAUSED, RUNNING, Judged
 from lastlight_state.workflows.kernel.claims import (
     CLAIMED,
     FIRST_TAKEN,
+    HEARTBEAT_AT,
     HELD,
     KEPT,
+    LEASE_END,
     SAVED_ONCE,
     TAKEN,
     ClaimedRow,
@@ -27,9 +29,7 @@ from lastlight_state.workflows.kernel.claims import (
     RenewedRow,
 )
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
-from lastlight_state.workflows.kernel.leases import HEARTBEAT_AT, LEASE_END
-from lastlight_state.workflows.kernel.live import beside
-from lastlight_state.workflows.kernel.rows import STATE, LockedRun, locking
+from lastlight_state.workflows.kernel.rows import STATE, LockedRun, beside, locking
 from lastlight_state.workflows.kernel.transitions import WAKE_REASON, recorded
 from lastlight_state.workflows.tables import EXECUTIONS, LEASES, RUNS, TRANSITIONS
 

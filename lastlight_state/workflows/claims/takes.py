@@ -12,16 +12,15 @@ from typing import Any, TypedDict
 from lastlight_state import codec
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
-from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict, CorruptData, LostRace
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, lists, statements as sql
 from lastlight_state.workflows.claims.checks import Holding
-from lastlight_state.workflows.claims.kinds import Moment
-from lastlight_state.workflows.claims.lists import CandidateRow
+from lastlight_state.workflows.claims.lists import CandidateRow, Moment
 from lastlight_state.workflows.claims.statements import JudgedRun
-from lastlight_state.workflows.kernel import fence, rows, transitions
+from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.kernel.claims import ClaimedRow, RenewedRow
 
 #: Candidates read beyond those wanted, because others may be taking the first ones.
@@ -126,7 +125,7 @@ def take(unit: Unit, values: OneAttempt) -> TakenRow:
 def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -> None:
     """Put a run back as it was before it was taken. Raises `NotFound`, `ClaimLost`."""
     row = rows.lock(unit, claim.run_id, sql.LOCK_HELD)
-    fence.check(row, claim)
+    rows.check(row, claim)
     before = row["previous_status"] or "running"
     how = transitions.GIVE_BACK if before == row["status"] else transitions.RELEASE
     transitions.move(
@@ -248,7 +247,7 @@ def _written(renewal: Mapping[str, Any]) -> dict[str, str]:
 def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
     """The errors for claims that could not be renewed, by run. Runs that do not exist are left out."""
     found = unit.rows(sql.LOOK, {"claims": _document([{"run_id": run_id} for run_id in lost])})
-    return {row["id"]: fence.claim_lost(row, lost[row["id"]].epoch) for row in found}
+    return {row["id"]: rows.claim_lost(row, lost[row["id"]].epoch) for row in found}
 
 
 def missing(claim: Claim) -> ClaimLost:

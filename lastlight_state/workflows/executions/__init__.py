@@ -14,19 +14,18 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.scope import TransactionScope
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.scope import TransactionScope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, MisuseError
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
-from lastlight_state.workflows.executions import changes, checks, lists, lost_logs, outputs, running, statements as sql
-from lastlight_state.workflows.executions.changes import Change
-from lastlight_state.workflows.executions.outputs import LoopOutput
+from lastlight_state.workflows.executions import changes, checks, lists, running, statements as sql
+from lastlight_state.workflows.executions.changes import AloneExecution, Change, NewExecution, Update
+from lastlight_state.workflows.executions.lists import LoopOutput
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
-from lastlight_state.workflows.executions.rows import AloneExecution, NewExecution, Update
 from lastlight_state.workflows.executions.running import Ended, RunningExecution, Steps
 from lastlight_state.workflows.kernel import progress
 from lastlight_state.workflows.tables import LOOPS
@@ -293,7 +292,7 @@ class Executions(Repository):
             return
         key = valid.identifier("loop", loop, _LOOP.loop_id)
         output = LoopOutput(key, change, now)
-        self._writing(lambda unit: outputs.save(unit, output, self._settings.limits))
+        self._writing(lambda unit: lists.save(unit, output, self._settings.limits))
 
     def find_output(self, execution_id: str) -> str | None:
         """The text of an execution. None if none was stored, or there is no such execution."""
@@ -328,7 +327,7 @@ class Executions(Repository):
         return reported
 
     def _note_lost_log(self, unit: Unit, ended: Execution) -> None:
-        lost_logs.note(unit, ended, self._metrics)
+        lists.note(unit, ended, self._metrics)
 
 
 def _judge_update(stored: Execution) -> Execution | None:

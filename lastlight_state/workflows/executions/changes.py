@@ -5,27 +5,128 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.statements import Statement
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Statement
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, NodeRef, PhaseEntry
+from lastlight_state.workflows.checks import FenceParameters, NodeColumns, TriggerColumns
 from lastlight_state.workflows.executions import statements as sql
 from lastlight_state.workflows.executions.records import Execution, WholeExecutionRow
-from lastlight_state.workflows.executions.rows import ChangeParameters, EndColumns, Interruption, NewExecution
-from lastlight_state.workflows.kernel import (
-    executions,
-    fence,
-    nodes,
-    rows,
-)
+from lastlight_state.workflows.kernel import executions, rows
 from lastlight_state.workflows.kernel.progress import Step
 from lastlight_state.workflows.kernel.rows import HeldRow
 from lastlight_state.workflows.words import NodeState
+
+# The rows of new executions, and the parameters of changes of one. JSON is given as text.
+
+
+class NewExecution(NodeColumns, FenceParameters):
+    """The row of a new execution, and what its start does to its node."""
+
+    id: str
+    skill: str
+    started_at: datetime
+    finished_at: datetime | None
+    success: bool | None
+    outcome: str
+    error: str | None
+    duration_ms: int | None
+    session_id: str | None
+    stop_reason: str | None
+    workflow_run_id: str | None
+    attempt: int | None
+    claim_epoch: int | None
+    cached: bool
+    vcs_pointer: str | None
+    work_dir: str | None
+    details: str | None
+    node_state: str
+    at: datetime
+
+
+class AloneExecution(NewExecution, TriggerColumns):
+    """The row of a new execution without a run."""
+
+
+class UsageCounts(TypedDict):
+    """The counts of a usage report, as columns."""
+
+    turns: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_creation_input_tokens: int | None
+    cache_read_input_tokens: int | None
+    api_duration_ms: int | None
+
+
+class UsageColumns(UsageCounts):
+    """A usage report as columns."""
+
+    cost_micros: int | None
+    cost_picos: int | None
+    cost_usd: float | None
+    input_includes_cache_reads: bool | None
+    model: str | None
+    price_table: str | None
+
+
+class ChangeParameters(FenceParameters):
+    """What every change of one execution names."""
+
+    execution_id: str
+
+
+class Update(UsageColumns, ChangeParameters):
+    """The parameters of an update."""
+
+    at: datetime
+    session_id: str | None
+    checkpoint: str | None
+
+
+class Ending(TypedDict):
+    """Why an execution ended, as columns."""
+
+    error: str | None
+    error_detail: str | None
+    stop_reason: str | None
+
+
+class EndColumns(Ending):
+    """How an execution ended."""
+
+    outcome: str
+
+
+class Finish(Update, EndColumns):
+    """The parameters of an end."""
+
+    success: bool
+
+
+class Overruling(ChangeParameters, EndColumns):
+    """The parameters of a success turned into a failure."""
+
+    at: datetime
+
+
+class Interruption(TypedDict):
+    """The facts of an interruption: when, why, and of which skill."""
+
+    at: datetime
+    because: str
+    skill: str | None
+
+
+class OutputText(ChangeParameters):
+    """The parameters of an output text."""
+
+    output_text: str
 
 
 def _no_objection(_: Execution) -> None:
@@ -97,12 +198,12 @@ def at_a_node(execution: Execution) -> tuple[str, NodeRef]:
 def move_node(unit: Unit, ended: Execution, state: NodeState, at: datetime) -> None:
     """Set the state of the node that an execution was an attempt at."""
     run_id, node = at_a_node(ended)
-    nodes.set_state(unit, run_id, node, state, at)
+    executions.set_state(unit, run_id, node, state, at)
 
 
 def interrupt(unit: Unit, run_id: str, facts: Interruption, claim: Claim | None) -> int:
     """End the executions in flight of a run. Returns their number."""
-    fence.check(rows.lock(unit, run_id), claim)
+    rows.check(rows.lock(unit, run_id), claim)
     return executions.close(unit, run_id, "interrupted", **facts)
 
 
@@ -154,12 +255,12 @@ def finished(execution: Execution, *allowed: str) -> Conflict:
 
 def _permit(unit: Unit, run_id: str, claim: Claim | None) -> None:
     run = rows.lock(unit, run_id)
-    fence.check(run, claim)
+    rows.check(run, claim)
     rows.expect(run, ("running",))
 
 
 def _fence(run: HeldRow | None, execution: Execution, claim: Claim | None) -> None:
     if run is not None:
-        fence.check(run, claim)
+        rows.check(run, claim)
     elif claim is not None:
         raise InvalidValue("claim", f"execution {execution.id!r} must belong to a run")

@@ -9,8 +9,8 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.statements import Row
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
@@ -24,8 +24,7 @@ from lastlight_state.workflows.checks import (
     presented,
     trigger_columns,
 )
-from lastlight_state.workflows.executions.lists import ANY_OUTCOME
-from lastlight_state.workflows.executions.rows import (
+from lastlight_state.workflows.executions.changes import (
     Ending,
     Finish,
     Interruption,
@@ -36,8 +35,9 @@ from lastlight_state.workflows.executions.rows import (
     UsageColumns,
     UsageCounts,
 )
-from lastlight_state.workflows.money import cost_of, mirrored
+from lastlight_state.workflows.executions.lists import ANY_OUTCOME
 from lastlight_state.workflows.tables import EXECUTIONS
+from lastlight_state.workflows.words import cost_of, mirrored
 
 _MOST = limits_of(EXECUTIONS)
 

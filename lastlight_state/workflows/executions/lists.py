@@ -2,22 +2,126 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.beside import Narrow
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import AnyOf, bind
-from lastlight_state.workflows.executions.lost_logs import LOST_LOG, SPENT
-from lastlight_state.workflows.executions.records import ExecutionSummaryRow
+from lastlight_state.backends.sql.json import entry_of
+from lastlight_state.db.lists.beside import Narrow
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import AnyOf, bind, number, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import CorruptData, InvalidValue
+from lastlight_state.metrics import Metrics
+from lastlight_state.settings import Limits
+from lastlight_state.workflows.executions import changes, statements as sql
+from lastlight_state.workflows.executions.changes import Change
+from lastlight_state.workflows.executions.records import Execution, ExecutionSummaryRow
 from lastlight_state.workflows.executions.statements import SUMMARY
+from lastlight_state.workflows.kernel import progress, rows
 from lastlight_state.workflows.kernel.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, covered
-from lastlight_state.workflows.tables import EXECUTIONS
-from lastlight_state.workflows.words import OUTCOMES
+from lastlight_state.workflows.kernel.progress import LockedScratch, Step
+from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+from lastlight_state.workflows.words import LIVE, OUTCOMES
+
+# Executions that used tokens and have no session id: nothing leads to their logs.
+
+#: The counts that make an execution worth a log.
+SPENT = ("turns", "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 _c = EXECUTIONS.c
+_log = logging.getLogger("lastlight_state.workflows")
+
+#: Ended executions without a way to their log. One in flight may still get its session id.
+LOST_LOG = sa.and_(
+    _c.session_id.is_(None),
+    sa.or_(*(_c[name] > number(0) for name in SPENT)),
+    sa.or_(_c.finished_at.is_not(None), _c.success.is_not(None)),
+)
+
+
+def note(unit: Unit, ended: Execution, metrics: Metrics) -> None:
+    """Count and log an execution whose log is lost, after the commit."""
+    if ended.session_id is not None or not any(getattr(ended, name) for name in SPENT):
+        return
+
+    def told() -> None:
+        metrics.count("executions_without_session")
+        _log.info("execution %s used tokens but has no session id: its log cannot be found", ended.id)
+
+    unit.after_commit(told)
+
+
+# The pointer rule (workflows W-80): a loop's last text is the output of an execution, and scratch points to that.
+#
+# Text and pointer are written in one transaction, so that neither is ever stored without the other. Foreign programs
+# wrote the text itself into scratch; it is read if there is no pointer.
+
+POINTER, INLINE = "lastOutputExecutionId", "lastOutput"
+
+_key = bind("key", RUNS.c.id)
+_pointer = entry_of(RUNS.c.scratch, _key, member=POINTER)
+_pointed = sa.select(EXECUTIONS.c.output_text).where(EXECUTIONS.c.id == _pointer).scalar_subquery()
+#: Follows scratch to the execution and its text. Reads one row and one column of executions.
+FIND_CARRIED = prepared(
+    sa.select(
+        sa.case((_pointer.is_(None), entry_of(RUNS.c.scratch, _key, member=INLINE)), else_=_pointed).label("text")
+    ).where(RUNS.c.id == sa.bindparam("run_id"))
+)
+
+
+@dataclass(frozen=True)
+class LoopOutput:
+    """A text to store as the last output of the loop ``key``, with the loop's ``state``. ``save`` writes the text."""
+
+    key: str
+    save: Change
+    at: datetime
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def execution_id(self) -> str:
+        return str(self.save.values["execution_id"])
+
+
+def save(unit: Unit, output: LoopOutput, limits: Limits) -> None:
+    """Store a loop's text and its pointer, in the run that the execution belongs to."""
+    row = unit.row(sql.LOCK_SCRATCH, output.save.values)
+    if row is None:
+        changes.get(unit, output.execution_id)
+        raise InvalidValue("loop", f"execution {output.execution_id!r} must belong to a run")
+    _store(unit, row, output, limits)
+
+
+def carry(unit: Unit, run_id: str, output: LoopOutput, limits: Limits) -> None:
+    """Store a loop's text, its pointer and its state, in this run."""
+    row = rows.lock(unit, run_id, progress.LOCK_SCRATCH)
+    if changes.get(unit, output.execution_id).run_id != run_id:
+        raise InvalidValue("execution_id", "must be an execution of this run")
+    _store(unit, row, output, limits)
+
+
+def _store(unit: Unit, row: LockedScratch, output: LoopOutput, limits: Limits) -> None:
+    rows.check(row, output.save.claim)
+    rows.expect(row, LIVE)
+    loop = {**_stored(row, output.key), **output.state, POINTER: output.execution_id}
+    progress.add(unit, row, Step(row["id"], output.at, patch={output.key: loop}), limits)
+    output.save.attempt(unit)
+
+
+def _stored(row: LockedScratch, key: str) -> dict[str, Any]:
+    scratch = row["scratch"] or {}
+    if not isinstance(scratch, dict):
+        raise CorruptData("workflow_runs", row["id"], "scratch", problem="must be an object")
+    found = scratch.get(key)
+    if found is not None and not isinstance(found, dict):
+        raise InvalidValue("loop", f"scratch[{key!r}] must be an object")
+    return found or {}
+
 
 #: The filter by outcome.
 ANY_OUTCOME = AnyOf("outcome", OUTCOME.element, len(OUTCOMES))

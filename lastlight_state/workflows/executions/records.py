@@ -6,10 +6,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Self, TypedDict
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.workflows.kernel.executions import outcome_of
-from lastlight_state.workflows.money import stored_cost
 from lastlight_state.workflows.repos import split_legacy
+from lastlight_state.workflows.words import stored_cost
 
 
 class _Costs(TypedDict, total=False):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.told import message_of, storable
+from lastlight_state.db.news.listeners import message_of, storable
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import ClaimLost, LostRace
 from lastlight_state.unwinding import block
 from lastlight_state.workflows import words

@@ -8,23 +8,25 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state.db.indexes import unindexed
-from lastlight_state.db.statements import Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
+from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.workflows.executions.records import ExecutionSummary, WholeExecutionRow
 from lastlight_state.workflows.kernel.executions import (
+    AT,
     COLUMNS,
     HERE,
     IN_FLIGHT,
+    KEY,
     MICROS,
+    NO_WAIT,
     OF_TRIGGER,
     OUTCOME,
     PICOS,
+    TOUCHED,
     duration,
 )
-from lastlight_state.workflows.kernel.fence import FENCE, RUN_FENCE
-from lastlight_state.workflows.kernel.nodes import AT, KEY, NO_WAIT, TOUCHED
 from lastlight_state.workflows.kernel.progress import LockedScratch
-from lastlight_state.workflows.kernel.rows import LockedRun, locking
+from lastlight_state.workflows.kernel.rows import FENCE, RUN_FENCE, LockedRun, locking
 from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS
 from lastlight_state.workflows.words import UNKNOWN_TRIGGER
 

@@ -10,19 +10,18 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.workflows.arguments import Claim, PhaseEntry, Question
-from lastlight_state.workflows.human_requests import answers, checks, statements as sql
-from lastlight_state.workflows.human_requests.answers import RequestAnswer
+from lastlight_state.workflows.human_requests import checks, statements, statements as sql
 from lastlight_state.workflows.human_requests.records import (
     AnsweredRequest,
     HumanRequest,
     HumanRequestSummary,
     PendingRequest,
 )
-from lastlight_state.workflows.questions.opening import Opening
-from lastlight_state.workflows.questions.repository import QuestionRepository
+from lastlight_state.workflows.human_requests.statements import RequestAnswer
+from lastlight_state.workflows.questions.repository import Opening, QuestionRepository
 from lastlight_state.workflows.tables import REQUESTS, TRANSITIONS
 
 _MOST, _TRANSITION = limits_of(REQUESTS), limits_of(TRANSITIONS)
@@ -72,7 +71,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         asked = self._reading(lambda unit: sql.QUESTIONS.get(unit, request_id))
         text = checks.response(asked, response)  # before the lock: a large form takes its time
         answer = RequestAnswer(request_id, text, responder, now)
-        return self._writing(lambda unit: answers.record(unit, answer), repeatable=True)
+        return self._writing(lambda unit: statements.record(unit, answer), repeatable=True)
 
     def cancel(self, request_id: str, *, by: str, reason: str) -> HumanRequest:
         """End a pending request without an answer; its run goes on as after an answer. Repeat-safe.
@@ -89,7 +88,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         paused.
         """
         now, why = self._now(), valid.content("reason", reason, _TRANSITION.detail)
-        return self._writing(lambda unit: answers.reopen(unit, request_id, why, now, claim))
+        return self._writing(lambda unit: statements.reopen(unit, request_id, why, now, claim))
 
     def expire_due(self, *, limit: int = 500, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Expire overdue requests; their runs go on or fail by ``on_expiry``. Returns the ids that changed.

@@ -3,21 +3,190 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.statements import Row
-from lastlight_state.errors import InvalidValue
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef, Question
-from lastlight_state.workflows.human_requests import forms
 from lastlight_state.workflows.human_requests.records import HumanRequest
 from lastlight_state.workflows.tables import REQUESTS
+
+# Forms: JSON Schemas (draft 2020-12), checked when a form is created, and the responses that must fit them.
+#
+# Nothing is ever fetched: a reference must stay inside the schema. The cost of a check is bounded by the sizes and
+# depths of schema and response, and by a budget of steps. The cost of one regular expression on one text is not
+# bounded: whoever writes a schema is responsible for its patterns.
+
+#: Problems of a response that an error names.
+MOST_PROBLEMS = 20
+#: Comparisons that the check of one response may take.
+MOST_STEPS = 100_000
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_REFERENCES = ("$ref", "$dynamicRef")
+_TOO_MUCH = "must take fewer steps to check: the limit is reached"
+_LONGEST_PATH, _LONGEST_VALUE = 200, 100
+
+
+class _TooMuch(Exception):
+    """A check has used up its steps."""
+
+
+def check_schema(where: str, schema: Any) -> None:
+    """Raise `InvalidValue` for a schema that cannot be used here, `MisuseError` without the extra."""
+    _check_draft(where, schema)
+    _check_references(where, schema)
+    try:
+        for _ in _validator(schema).iter_errors(None):  # finds references that never end
+            pass
+    except RecursionError:
+        raise InvalidValue(where, "must not refer to itself without end") from None
+    except _TooMuch:
+        raise InvalidValue(where, _TOO_MUCH) from None
+
+
+def check_response(where: str, schema: Any, response: Any) -> None:
+    """Raise `InvalidValue` if the response does not fit, with its ``problems`` (path and text, at most 20)."""
+    try:
+        errors = islice(_validator(schema).iter_errors(response), MOST_PROBLEMS)
+        problems = list(dict.fromkeys(problem for error in errors for problem in _problems(where, error)))
+    except _TooMuch:
+        raise InvalidValue(where, _TOO_MUCH) from None
+    except _unusable() as error:  # the schema of a foreign row
+        raise InvalidValue(where, f"its schema cannot be used: {type(error).__name__}") from None
+    if problems:
+        (path, text), *more = problems[:MOST_PROBLEMS]
+        told = "; ".join([text, *(f"{path}: {text}" for path, text in more)])
+        raise InvalidValue(path, told, problems=tuple(problems[:MOST_PROBLEMS]))
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import jsonschema  # noqa: PLC0415 - optional libraries
+        import referencing.jsonschema  # noqa: PLC0415
+    except ImportError:
+        raise MisuseError.missing_extra("forms", what="a form") from None
+    return jsonschema, referencing
+
+
+def _check_draft(where: str, schema: Any) -> None:
+    jsonschema, _ = _libraries()
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        path, text = next(_problems(where, error))
+        raise InvalidValue(path, f"must be a JSON Schema: {text}") from None
+    except RecursionError:
+        raise InvalidValue(where, "must be nested less deeply") from None
+    except OverflowError:  # from compiling a pattern
+        raise InvalidValue(where, "must have patterns with smaller repetition counts") from None
+
+
+def _check_references(where: str, schema: Any) -> None:
+    """Follow every reference of the schema, and of the places it refers to, once each."""
+    _, referencing = _libraries()
+    make = referencing.jsonschema.DRAFT202012.create_resource
+    root = make(schema)
+    waiting, sound, seen = [(root, referencing.Registry().resolver_with_root(root))], {id(schema)}, set()
+    while waiting:
+        resource, resolver = waiting.pop()
+        contents = resource.contents
+        if not isinstance(contents, dict) or id(contents) in seen:
+            continue
+        seen.add(id(contents))
+        if contents.get("$schema", _DIALECT) != _DIALECT:
+            raise InvalidValue(where, f"$schema must be {_DIALECT} or missing")
+        waiting += [(each, resolver.in_subresource(each)) for each in resource.subresources()]
+        for reference in (contents[keyword] for keyword in _REFERENCES if keyword in contents):
+            found = _resolved(where, resolver, reference)
+            if id(found.contents) not in sound:
+                _check_draft(where, found.contents)
+            sound.add(id(found.contents))
+            waiting.append((make(found.contents), found.resolver))
+
+
+def _resolved(where: str, resolver: Any, reference: str) -> Any:
+    _, referencing = _libraries()
+    try:
+        return resolver.lookup(reference)
+    except (referencing.exceptions.Unresolvable, TypeError, ValueError):
+        told = f"reference to {reference[:_LONGEST_VALUE]!r}: must refer to a place inside the schema"
+        raise InvalidValue(where, told) from None
+
+
+def _validator(schema: Any) -> Any:
+    """A validator that knows no other document, and stops after `MOST_STEPS`."""
+    jsonschema, referencing = _libraries()
+    draft, left = jsonschema.Draft202012Validator, [MOST_STEPS]
+    limited = {name: _limited(name, check, left) for name, check in draft.VALIDATORS.items()}
+    return jsonschema.validators.extend(draft, limited)(_undeclared(schema), registry=referencing.Registry())
+
+
+def _limited(keyword: str, check: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
+    def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        left[0] -= _cost(keyword, value, instance)
+        if left[0] < 0:
+            raise _TooMuch
+        return check(validator, value, instance, schema)
+
+    return checked
+
+
+def _cost(keyword: str, value: Any, instance: Any) -> int:
+    """About how many comparisons one keyword takes on one value."""
+    many = len(value) if isinstance(value, dict | list) else 1
+    if keyword == "uniqueItems" and isinstance(instance, list):
+        return 1 + len(instance) ** 2 // 8
+    if keyword == "patternProperties" and isinstance(instance, dict):
+        return 1 + many * len(instance)
+    return many
+
+
+def _undeclared(schema: Any) -> Any:
+    """The schema without its ``$schema`` members: for each of them jsonschema would use a validator without limits."""
+    if isinstance(schema, dict):
+        return {name: _undeclared(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}
+    return [_undeclared(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _unusable() -> tuple[type[Exception], ...]:
+    """The errors of a validator for a schema that `check_schema` would have refused."""
+    jsonschema, referencing = _libraries()
+    unresolved, unknown = referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType
+    return RecursionError, OverflowError, unresolved, unknown, re.error, TypeError, ValueError
+
+
+def _problems(where: str, error: Any) -> Iterator[tuple[str, str]]:
+    """The paths and texts of a validation error, without the values that were given."""
+    path = where
+    for key in error.absolute_path:
+        path += f"[{key}]" if isinstance(key, int) else f".{str(key)[:80]}"
+    path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
+    if error.validator == "required":
+        for name in error.validator_value:
+            if name not in error.instance:
+                yield f"{path}.{name[:80]}", "missing"
+        return
+    yield path, _form_text(error.validator, error.validator_value)
+
+
+def _form_text(keyword: str | None, value: Any) -> str:
+    if keyword is None:
+        return "not permitted"
+    if keyword == "type":
+        return f"not of type {value if isinstance(value, str) else ' or '.join(value)}"
+    if isinstance(value, dict | list):
+        return f"does not satisfy {keyword}"
+    return f"does not satisfy {keyword}: {codec.encode_sound(value).decode()[:_LONGEST_VALUE]}"
+
 
 _MOST = limits_of(REQUESTS)
 
@@ -111,7 +280,7 @@ def _schema(kind: str, schema: Any) -> str | None:
     if schema is None:
         raise InvalidValue("question.schema", "missing: a form needs a schema")
     text = codec.encode("question.schema", schema, max_bytes=_MOST.schema)
-    forms.check_schema("question.schema", codec.decode(text))
+    check_schema("question.schema", codec.decode(text))
     return text
 
 
@@ -136,7 +305,7 @@ def _select(request: HumanRequest, given: Any) -> None:
 
 def _form(request: HumanRequest, given: Any) -> None:
     if request.schema is not None:
-        forms.check_response("response", request.schema, given)
+        check_response("response", request.schema, given)
 
 
 _ANSWERS: dict[str, Callable[[HumanRequest, Any], None]] = {

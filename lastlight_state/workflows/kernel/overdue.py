@@ -6,18 +6,24 @@ a run is written, so somebody has to write it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
-from lastlight_state.backends import patience
-from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.indexes import through, unindexed
-from lastlight_state.db.scope import Scope
-from lastlight_state.db.statements import Statement, Values, bind, constant, number, prepared
-from lastlight_state.errors import BackendBusy
+from lastlight_state.backends import waiting
+from lastlight_state.db import valid
+from lastlight_state.db.lists.filters import Filtered
+from lastlight_state.db.news.watch import Arrivals, Watch, arrivals, refuse_in_transaction, watch_of
+from lastlight_state.db.rows.statements import Statement, Values, bind, constant, number, prepared
+from lastlight_state.db.schema.indexes import through, unindexed
+from lastlight_state.db.units.scope import Scope
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import BackendBusy, CorruptData
 from lastlight_state.workflows.kernel import questions
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
 
@@ -76,7 +82,7 @@ class Overdue:
     def expire_at_once(self, names: Names) -> bool:
         """Expire what is overdue as `expire` does, but wait for nobody who writes: the next look does it then."""
         try:
-            with patience.none():
+            with waiting.none():
                 return self.expire(names)
         except BackendBusy:
             return True
@@ -101,3 +107,131 @@ class Overdue:
 
     def _value(self, statement: Statement, given: Values) -> Any:
         return self._scope.reading(lambda unit: unit.value(statement, {**given, "at": self._now()}))
+
+
+# Waiting for work: the questions of all who wait in a store are asked by one thread, again and again.
+
+#: Seconds between two looks for work while there is some: a run starts within 50 ms. Unless an interval is given, they
+#: become fewer while nothing happens.
+POLL = 0.03
+#: After a look at questions that are overdue and cannot be expired, such as one of a damaged run, who waits tries no
+#: other for so long: each try is logged.
+STUCK_SECONDS = 60.0
+
+
+class Sought(Protocol):
+    """What somebody waits for, in these workflows, or in all for None. Equal ones are asked for once."""
+
+    @property
+    def names(self) -> tuple[str, ...] | None: ...
+
+    def is_there(self, unit: Unit, now: datetime) -> bool:
+        """Whether there is such work at this moment."""
+
+    def __hash__(self) -> int: ...
+
+
+class Awaited:
+    """One wait for work, of at most ``timeout`` seconds."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        now: Callable[[], datetime],
+        overdue: Overdue,
+        sought: Sought,
+        timeout: float,
+        poll_interval: float | None,
+    ) -> None:
+        refuse_in_transaction(scope)
+        self._scope = scope
+        self._now = now
+        self._overdue = overdue
+        self._sought = sought
+        self._timeout = valid.seconds("timeout", timeout)
+        self._slows_down = poll_interval is None
+        self._poll_interval = POLL if poll_interval is None else valid.seconds("poll_interval", poll_interval)
+        self._known = time.monotonic_ns()
+
+    def wait(self) -> bool:
+        """Wait, and return whether there is work. Raises `StoreClosed`."""
+        if self.look():
+            return True
+        with self.arrivals() as arrived:
+            return arrived.wait(arrived.seconds_left)
+
+    def look(self) -> bool:
+        """Whether there is work at this moment. Overdue questions are expired first."""
+        self._overdue.expire_at_once(self._sought.names)
+        return self._scope.reading(lambda unit: self._sought.is_there(unit, self._now()))
+
+    def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[Sought]]:
+        """Watch for work that comes after this object was made."""
+        watch = _watch_for(self._scope, self._now, self._overdue)
+        return arrivals(
+            watch,
+            self._sought,
+            self._timeout,
+            self._poll_interval,
+            known=self._known,
+            woken=woken,
+            slows_down=self._slows_down,
+        )
+
+
+def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> Watch[Sought]:
+    """The store's watch over work. Its values are the times of the looks that found some, so that they only grow."""
+    stuck_until = 0.0
+
+    def read(sought: Collection[Sought]) -> dict[Sought, int]:
+        nonlocal stuck_until
+        for names in {each.names for each in sought}:
+            if time.monotonic() >= stuck_until and not overdue.expire_at_once(names):
+                stuck_until = time.monotonic() + STUCK_SECONDS
+        began, moment = time.monotonic_ns(), now()
+        found = scope.reading(lambda unit: [each for each in sought if each.is_there(unit, moment)])
+        return dict.fromkeys(found, began)
+
+    return watch_of(scope, "work", read)
+
+
+# Sweeps: work on many runs, one transaction for each.
+#
+# A run whose row cannot be read does not stop a sweep: it is logged and skipped, and stays as it is. Until somebody
+# repairs its row, every call that returns the whole run raises `CorruptData`, those that would end it included.
+
+T = TypeVar("T")
+
+_log = logging.getLogger("lastlight_state.workflows")
+
+
+class Found(NamedTuple):
+    """The runs that a sweep is to work on, and how many rows were read for them: not all may be readable."""
+
+    run_ids: Sequence[str]
+    rows: int
+
+
+def over(read: Callable[[int], Found], limit: int, work: Callable[[str], T]) -> Iterator[tuple[str, T]]:
+    """Yield each run id with what ``work`` returned for it, in ascending order of ids.
+
+    ``read`` finds the first rows, as many as it is asked for. Where none of the runs of ``limit`` rows could be worked
+    on, those behind them are: rows that cannot be read never stop a sweep for good.
+    """
+    tried: set[str] = set()
+    size, done = limit, False
+    while True:
+        found = read(size)
+        fresh = [run_id for run_id in found.run_ids if run_id not in tried][:limit]
+        for run_id in sorted(fresh):
+            try:
+                worked = work(run_id)
+            except CorruptData as error:
+                _log.error("a sweep skipped run %s: %s", run_id, error)
+            else:
+                done = True
+                yield run_id, worked
+        if done or found.rows < size:
+            return
+        tried.update(fresh)
+        size *= 2

@@ -10,14 +10,14 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db.base import later_of
-from lastlight_state.db.statements import Row, Statement, bind, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData, PayloadTooLarge
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
-from lastlight_state.workflows.kernel import fence, rows
+from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.kernel.rows import LockedRun, locking
 from lastlight_state.workflows.records import RunProgress
 from lastlight_state.workflows.tables import RUNS
@@ -95,7 +95,7 @@ class Step:
 def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProgress:
     """Apply a step to a live run. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`."""
     row = lock(unit, step)
-    fence.check(row, claim)
+    rows.check(row, claim)
     rows.expect(row, words.LIVE)
     return _taken(unit, row, step, limits)
 

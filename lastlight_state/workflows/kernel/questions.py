@@ -10,9 +10,9 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.indexes import through
-from lastlight_state.db.statements import Family, bind, constant, number, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.schema.indexes import through
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS
 
 

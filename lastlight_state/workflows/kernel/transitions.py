@@ -13,15 +13,15 @@ from typing import Any, Literal, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.base import later_of
-from lastlight_state.db.chains import Chain, from_head
-from lastlight_state.db.listeners import Listeners
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.rows.statements import Family, RowT, bind
+from lastlight_state.db.rows.writes import Chain, from_head
 from lastlight_state.db.runs import TERMINAL_TOPIC
-from lastlight_state.db.statements import Family, RowT, bind
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import LostRace
 from lastlight_state.workflows.arguments import Claim, Wait
-from lastlight_state.workflows.kernel import executions, nodes, questions
+from lastlight_state.workflows.kernel import executions, questions
 from lastlight_state.workflows.kernel.claims import END_CLAIM, PUT_BACK
 from lastlight_state.workflows.kernel.rows import COLUMNS, StatusRow
 from lastlight_state.workflows.records import RunRow, WorkflowRun
@@ -243,7 +243,7 @@ def end(
     run = move(unit, END, row, to, error=error, error_detail=error_detail, **said)
     outcome: Outcome = "cancelled" if to == "cancelled" else "interrupted"
     executions.close(unit, run.id, outcome, at=said["at"])
-    nodes.close_all(unit, run.id, said["at"])
+    executions.close_all(unit, run.id, said["at"])
     questions.close_all(unit, run.id, said["reason"])
     unit.after_commit(lambda: listeners.notify(TERMINAL_TOPIC, run))
     return run

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal, TypedDict
+
+import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
-from lastlight_state.db import pages, valid
-from lastlight_state.db.listed import as_list
-from lastlight_state.db.records import Page
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.pages import Window, parted, placed, window
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import Window, parted, placed, window
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.arguments import NodeRef, RunFilter
-from lastlight_state.workflows.executions.records import ExecutionSummary
+from lastlight_state.workflows.executions.records import ExecutionSummary, ExecutionSummaryRow
+from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel import rows
-from lastlight_state.workflows.lookups import filters, statements as sql, stories
+from lastlight_state.workflows.lookups import statements, statements as sql
 from lastlight_state.workflows.lookups.records import (
     Count,
     RepoRuns,
@@ -25,11 +30,97 @@ from lastlight_state.workflows.lookups.records import (
     RunAncestor,
     RunTransition,
     TaskStory,
+    TaskWait,
+    WaitRow,
 )
 from lastlight_state.workflows.lookups.statements import NameRow, RepoRow
-from lastlight_state.workflows.records import RunSummary
+from lastlight_state.workflows.nodes import key
+from lastlight_state.workflows.nodes.statements import FIND
+from lastlight_state.workflows.questions.records import as_of
+from lastlight_state.workflows.records import Node, RunSummary
 from lastlight_state.workflows.runs.lists import summaries
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS
 from lastlight_state.workflows.words import TERMINAL, RunStatus
+
+# Reads of several statements about one run, all of one moment: the history of a task, and what a resume needs.
+
+_e = EXECUTIONS.c
+_run_id = bind("run_id", NODES.c.run_id)
+_node = (bind("node_id", NODES.c.node_id), bind("iteration", NODES.c.iteration))
+
+
+class AttemptRow(ExecutionSummaryRow, total=False):
+    """An attempt at a node, and the number of all."""
+
+    attempt_count: int
+
+
+class IterationRow(TypedDict):
+    """The latest iteration of a node."""
+
+    iteration: int | None
+
+
+ATTEMPTS = prepared(
+    sa.select(*SUMMARY, sa.func.count().over().label("attempt_count"))
+    .where(_e.workflow_run_id == _run_id, _e.node_id == _node[0], _e.iteration == _node[1])
+    .order_by(_e.attempt.desc())
+    .limit(number(500)),
+    AttemptRow,
+)
+LATEST_ITERATION = prepared(
+    sa.select(sa.func.max(NODES.c.iteration).label("iteration")).where(
+        NODES.c.run_id == _run_id, NODES.c.node_id == _node[0]
+    ),
+    IterationRow,
+)
+
+
+def _asked(table: sa.Table, kind: str, run_id: str, asked_at: str, answered: tuple[str, str]) -> sa.Select[Any]:
+    c = table.c
+    columns = {"id": c.id, "status": c.status, "asked_at": c[asked_at], "expires_at": c.expires_at}
+    columns |= {"answered_at": c[answered[0]], "answered_by": c[answered[1]]}
+    shown = (column.label(name) for name, column in columns.items())
+    return sa.select(constant(kind).label("kind"), *shown).where(
+        c[run_id] == _run_id, c.node_id == _node[0], c.iteration == _node[1]
+    )
+
+
+_waits = sa.union_all(
+    _asked(APPROVALS, "approval", "workflow_run_id", "created_at", ("responded_at", "responded_by")),
+    _asked(REQUESTS, "human_request", "run_id", "requested_at", ("answered_at", "answered_by")),
+).subquery()
+WAITS = prepared(
+    sa.select(*_waits.c).order_by(_waits.c.asked_at.desc(), _waits.c.id.desc()).limit(number(100)), WaitRow
+)
+
+
+def task(unit: Unit, run_id: str, ref: NodeRef, now: datetime) -> TaskStory:
+    """The history of a node. Raises `NotFound`."""
+    here = key(run_id, ref)
+    node = unit.find(Node.of, FIND, here)
+    attempts = unit.rows(ATTEMPTS, here)
+    if node is None and not attempts:
+        rows.expect_one(unit, run_id)
+        raise valid.not_found("run_node", ref.node_id)
+    count = attempts[0]["attempt_count"] if attempts else 0
+    for row in attempts:
+        del row["attempt_count"]
+    told = [ExecutionSummary.of(row) for row in reversed(attempts)]
+    return TaskStory(
+        run_id=run_id,
+        node_id=ref.node_id,
+        iteration=ref.iteration,
+        node=node,
+        latest_iteration=unit.value(LATEST_ITERATION, here),
+        attempts=tuple(told),
+        attempt_count=count,
+        cached=bool(told) and told[-1].cached,
+        started_at=told[0].started_at if told else None,
+        finished_at=told[-1].finished_at if told else None,
+        waits=tuple(TaskWait.of(as_of(row, now)) for row in reversed(unit.rows(WAITS, here))),
+    )
+
 
 Order = Literal["newest", "oldest"]
 
@@ -53,7 +144,7 @@ class Lookups(Repository):
 
         Reads all runs of the trigger that have these statuses.
         """
-        found = filters.filled(filters.of_trigger(trigger_id, workflow_names, statuses))
+        found = statements.filled(statements.of_trigger(trigger_id, workflow_names, statuses))
         valid.word("order", order, sql.ORDERS)
         if found is None:
             return None
@@ -65,7 +156,7 @@ class Lookups(Repository):
         self, trigger_id: str, names: Sequence[str], *, statuses: Sequence[RunStatus] | None = None
     ) -> dict[str, RunSummary]:
         """Return the newest run of a trigger in each of these workflows (at most 50), if there is one."""
-        found = filters.filled(filters.of_trigger(trigger_id, names, statuses))
+        found = statements.filled(statements.of_trigger(trigger_id, names, statuses))
         if found is None:
             return {}
         statement, values = sql.latest_by_workflow(found[0]), found[1]
@@ -87,7 +178,7 @@ class Lookups(Repository):
 
         The chain ends at a missing parent, or where a cycle would begin again. Raises `NotFound`.
         """
-        values = {"run_id": run_id, "most": valid.number("limit", limit, least=1, most=filters.MOST_ANCESTORS)}
+        values = {"run_id": run_id, "most": valid.number("limit", limit, least=1, most=statements.MOST_ANCESTORS)}
         chain: dict[str, RunAncestor] = {}
         for ancestor in self._all(RunAncestor.of, sql.ANCESTORS, values):
             if ancestor.id in chain:
@@ -106,8 +197,8 @@ class Lookups(Repository):
 
     def count(self, which: RunFilter = NO_FILTER, *, at_most: int = 10_000) -> Count:
         """Return how many runs pass the filter, counted up to ``at_most`` (1 to 1,000,000), which bounds the cost."""
-        found = filters.filled(filters.counted(which))
-        valid.number("at_most", at_most, least=1, most=filters.MOST_COUNTED)
+        found = statements.filled(statements.counted(which))
+        valid.number("at_most", at_most, least=1, most=statements.MOST_COUNTED)
         if found is None:
             return Count(value=0, exact=True)
         statement, values = sql.counting(found[0]), {**found[1], "most": at_most + 1}
@@ -164,7 +255,7 @@ class Lookups(Repository):
         Raises `NotFound` for an unknown run, and for a node that has neither a row nor an attempt.
         """
         now = self._now()
-        return self._viewing(lambda unit: stories.task(unit, run_id, node, now))
+        return self._viewing(lambda unit: task(unit, run_id, node, now))
 
     def search_errors(
         self, text: str, *, since: datetime, limit: int = 50, page_token: str | None = None
@@ -173,7 +264,7 @@ class Lookups(Repository):
 
         The text has no wildcards; ASCII letters match in both cases. Reads all executions from ``since`` on.
         """
-        given = filters.search(text, since)
+        given = statements.search(text, since)
         return self._page(sql.SEARCH, ExecutionSummary.of, given, limit, page_token)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Self, TypedDict
 
-from lastlight_state.db.records import Record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.workflows.executions.records import ExecutionSummary
-from lastlight_state.workflows.nodes.records import Node
+from lastlight_state.workflows.records import Node
 from lastlight_state.workflows.repos import split_legacy
 from lastlight_state.workflows.rows import RunTransitionRow
 

@@ -8,13 +8,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import elements_of, member_of
-from lastlight_state.db import columns
-from lastlight_state.db.indexes import Leading
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import AnyOf, among, bind, constant, prepared
-from lastlight_state.workflows.kernel.fence import PERMITTED, PERMITTED_RUN
-from lastlight_state.workflows.kernel.live import beside
-from lastlight_state.workflows.kernel.nodes import AT, COLUMNS, HERE, KEY, TOUCHED, WAIT, param, waits
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import AnyOf, among, bind, constant, prepared
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.indexes import Leading
+from lastlight_state.workflows.kernel.executions import AT, KEY, NODE_COLUMNS, NODE_HERE, TOUCHED, WAIT, param, waits
+from lastlight_state.workflows.kernel.rows import PERMITTED, PERMITTED_RUN, beside
 from lastlight_state.workflows.rows import RunNodeRow
 from lastlight_state.workflows.tables import NODES, RUNS
 from lastlight_state.workflows.words import LIVE, NODE_STATES
@@ -49,7 +48,7 @@ def _put() -> sa.Executable:
     row |= {"run_id": RUNS.c.id, "state": sa.func.coalesce(row["state"], constant("pending")), "updated_at": AT}
     permitted = sa.select(*row.values()).join_from(RUNS, given, sa.true()).where(PERMITTED)
     new = insert(NODES).from_select(list(row), permitted.with_for_update(key_share=True, of=RUNS))
-    return new.on_conflict_do_update(index_elements=KEY, set_=_replaced(new.excluded)).returning(*COLUMNS)
+    return new.on_conflict_do_update(index_elements=KEY, set_=_replaced(new.excluded)).returning(*NODE_COLUMNS)
 
 
 def _replaced(new: Any) -> dict[str, sa.ColumnElement[Any]]:
@@ -79,11 +78,11 @@ UPDATE = prepared(
         _c.state == sa.bindparam("expected"),
     )
     .values(state=param("state"), **{name: sa.case((waits(param("state")), _c[name])) for name in WAIT}, **TOUCHED)
-    .returning(*COLUMNS),
+    .returning(*NODE_COLUMNS),
     RunNodeRow,
 )
 
-FIND = prepared(sa.select(*COLUMNS).where(*HERE), RunNodeRow)
+FIND = prepared(sa.select(*NODE_COLUMNS).where(*NODE_HERE), RunNodeRow)
 COUNTS = prepared(
     sa.select(_c.state, sa.func.count().label("nodes")).where(_c.run_id == param("run_id")).group_by(_c.state),
     StateCountRow,
@@ -97,14 +96,16 @@ _filters = {
     "node_id": _c.node_id == param("node_id"),
     "states": ANY_STATE.condition,
 }
-LIST = Listing("nodes", COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters, row=RunNodeRow)
-ITERATIONS = Listing("iterations", COLUMNS, order=(_c.iteration,), filters=_filters, row=RunNodeRow)
+LIST = Listing(
+    "nodes", NODE_COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters, row=RunNodeRow
+)
+ITERATIONS = Listing("iterations", NODE_COLUMNS, order=(_c.iteration,), filters=_filters, row=RunNodeRow)
 
 _of_live_run = sa.exists(beside(sa.select(RUNS.c.id))).where(RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE))
 
 DUE = Listing(
     "nodes_due",
-    COLUMNS,
+    NODE_COLUMNS,
     order=(_c.wake_at, *KEY),
     descending=False,
     always=(_c.wake_at.is_not(None), _c.wake_at <= bind("now", _c.wake_at), _of_live_run),
@@ -115,7 +116,7 @@ DUE = Listing(
 )
 WAITING = Listing(
     "nodes_waiting",
-    COLUMNS,
+    NODE_COLUMNS,
     order=(_c.waiting_for, *KEY),
     descending=False,
     always=(_c.state == constant("waiting_signal"), _of_live_run),

@@ -11,12 +11,12 @@ from typing import Any, Generic
 
 import sqlalchemy as sa
 
-from lastlight_state.db.beside import Covering, Narrow
-from lastlight_state.db.indexes import through
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import RowT, Statement, bind, constant, prepared
-from lastlight_state.workflows.kernel import live, questions
-from lastlight_state.workflows.kernel.nodes import label_of
+from lastlight_state.db.lists.beside import Covering, Narrow
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, prepared
+from lastlight_state.db.schema.indexes import through
+from lastlight_state.workflows.kernel import questions, rows
+from lastlight_state.workflows.kernel.executions import label_of
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.words import TERMINAL
 
@@ -40,7 +40,7 @@ class By:
         """How questions are read there."""
         found_by = {"run_id": self.of_run, "": Narrow(self.pending, only=pending)}
         key = tuple(column.name for column in order)
-        return Covering(self.asked, key, found_by, only=pending, other=live.OF_OTHERS)
+        return Covering(self.asked, key, found_by, only=pending, other=rows.OF_OTHERS)
 
 
 class Inbox(Generic[RowT]):
@@ -65,7 +65,7 @@ class Inbox(Generic[RowT]):
         is_open = (
             sa.or_(expires_at.is_(None), expires_at > bind("now", expires_at)),
             RUNS.c.id == run_id,
-            live.NOT_ENDED,
+            rows.NOT_ENDED,
             _live,
         )
         columns = (*shown, *_of_run(run_id))
@@ -89,7 +89,7 @@ class Inbox(Generic[RowT]):
         self.orders = lists("", pending, filters=filters, through=by.pending, covering=covering)
         self.of_run = lists("_of_run", questions.pending(table), filters={**this_run, **filters}, covering=covering)
         counted = through(sa.select(sa.func.count().label("open")).select_from(table, RUNS), table, by.asked)
-        self.count: Statement = prepared(through(counted, RUNS, live.LIVE).where(pending, *is_open))
+        self.count: Statement = prepared(through(counted, RUNS, rows.LIVE_INDEX).where(pending, *is_open))
 
 
 def _of_run(run_id: sa.Column[str]) -> tuple[sa.ColumnElement[Any], ...]:

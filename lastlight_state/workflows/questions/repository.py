@@ -4,27 +4,163 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting
+from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import Page, Record
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import RowT
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import AlreadyExists, BackendBusy, Conflict
-from lastlight_state.workflows import checks as shared
+from lastlight_state.db.rows.records import Page, Record
+from lastlight_state.db.rows.statements import RowT
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, BackendBusy, Conflict, InvalidValue
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim, PhaseEntry
-from lastlight_state.workflows.kernel import rows, sweeps
+from lastlight_state.workflows.kernel import overdue, progress, rows, transitions
 from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.questions import endings, opening
+from lastlight_state.workflows.kernel.questions import blocking
+from lastlight_state.workflows.kernel.rows import LockedRun
+from lastlight_state.workflows.kernel.transitions import Said
 from lastlight_state.workflows.questions.inbox import Inbox
-from lastlight_state.workflows.questions.opening import Opening
 from lastlight_state.workflows.questions.records import AskedQuestion, AskedT, as_of
-from lastlight_state.workflows.questions.rows import Q, QuestionRows
+from lastlight_state.workflows.questions.rows import ExpiredRow, Q, QuestionRows
+from lastlight_state.workflows.records import WorkflowRun
+from lastlight_state.workflows.tables import RUNS, TRANSITIONS
+
+# How a question is opened: while its run goes on, or together with the pause of the run.
+
+
+def _nothing(_: Unit) -> None:
+    return None
+
+
+class NewQuestion(TypedDict):
+    """What is read of the row of any new question."""
+
+    id: str
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Opening(Generic[Q]):
+    """A question about to be asked: its row, its run and the time. ``refuse`` may raise before it is stored."""
+
+    questions: QuestionRows[Q]
+    values: NewQuestion
+    run_id: str
+    at: datetime
+    refuse: Callable[[Unit], None] = _nothing
+
+
+def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
+    """Store a question of a run that goes on.
+
+    Looks for a stored one before it checks the fence: the pause that stored it has ended the claim.
+    """
+    row = rows.lock(unit, opening.run_id)
+    stored = opening.questions.stored(unit, opening.values)
+    if stored is not None:
+        return stored
+    question = _insert(unit, row, opening, ("running", "paused"), claim)
+    transitions.move(
+        unit, transitions.QUESTION, row, row["status"], reason=words.QUESTION_ASKED, at=opening.at, source="engine",
+        detail=opening.questions.told(question, "asked"), presented_epoch=claim.epoch if claim else None,
+    )  # fmt: skip
+    return question
+
+
+def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
+    """Store a question and pause its run. The claim ends."""
+    row = progress.lock(unit, step)
+    stored = opening.questions.stored(unit, opening.values)
+    if stored is not None:
+        return stored
+    question = _insert(unit, row, opening, ("running",), claim)
+    progress.add(unit, row, step, limits)
+    transitions.pause(unit, row, "gate", at=step.at, claim=claim, detail=opening.questions.told(question, "asked"))
+    return question
+
+
+def _insert(unit: Unit, row: LockedRun, opening: Opening[Q], allowed: Sequence[str], claim: Claim | None) -> Q:
+    rows.check(row, claim)
+    rows.expect(row, allowed)
+    expires_at = opening.values["expires_at"]
+    if expires_at is not None and expires_at <= opening.at:
+        raise InvalidValue(f"{opening.questions.argument}.expires_at", f"{iso_text(expires_at)} must be in the future")
+    opening.refuse(unit)
+    return opening.questions.insert(unit, opening.values, opening.at)
+
+
+# How a question ends without an answer, and what any end of a question does to its run (workflows W-85).
+#
+# Callers hold the run's lock, and pending questions are counted after it was taken: two people who close the last two
+# at the same instant cannot leave the run paused with nothing pending.
+
+_RUN, _TRANSITION = limits_of(RUNS), limits_of(TRANSITIONS)
+
+
+def go_on(unit: Unit, row: LockedRun, said: Said, *, reason: str) -> WorkflowRun:
+    """Offer a run to any worker if it was paused for gates and no question blocks it.
+
+    Other runs stay as they are, and a note of them has this reason.
+    """
+    waits = row["status"] == "paused" and row["pause_reason"] in (None, "gate")
+    if not waits or blocking(unit, row["id"]):
+        return transitions.move(unit, transitions.QUESTION, row, row["status"], reason=reason, **said)
+    return transitions.move(unit, transitions.RESUME, row, "running", reason="run.resumed.gate", **said)
+
+
+def fail(unit: Unit, listeners: Listeners, row: LockedRun, error: str, *, reason: str, said: Said) -> WorkflowRun:
+    """Fail a live run because of a question, and close everything else that belongs to it."""
+    return transitions.end(unit, listeners, row, "failed", error=_cut(error, _RUN.error), reason=reason, **said)
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning of the text that has at most so many bytes."""
+    return text.encode()[:limit].decode(errors="ignore")
+
+
+def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str, reason: str, at: datetime) -> Q:
+    """Cancel a question; its run goes on as after an answer."""
+    row, question = questions.locked(unit, question_id)
+    if question.status == "cancelled":
+        return question
+    if question.status != "pending":
+        raise questions.closed(question)
+    rows.expect(row, words.LIVE)
+    cancelled = questions.close(unit, question, "cancelled", by=by, at=at, closed_reason=reason)
+    said: Said = {"at": at, "source": "operator", "actor": by, "detail": questions.told(question, "cancelled")}
+    go_on(unit, row, said, reason=words.QUESTION_CANCELLED)
+    return cancelled
+
+
+def expire(
+    unit: Unit, listeners: Listeners, questions: QuestionRows[Q], run_id: str, ids: Sequence[str], now: datetime
+) -> list[str]:
+    """Expire the overdue among these questions of a run, which then fails or goes on. Returns the ids that changed."""
+    row = rows.lock(unit, run_id)
+    expired = questions.expire(unit, run_id, ids, now)
+    if expired and row["status"] in words.LIVE:
+        told = _cut("; ".join(questions.told(question, "expired") for question in expired), _TRANSITION.detail)
+        _after(unit, listeners, row, expired, {"at": now, "source": "system", "actor": None, "detail": told})
+    return [question["id"] for question in expired]
+
+
+def _after(unit: Unit, listeners: Listeners, row: LockedRun, expired: list[ExpiredRow], said: Said) -> None:
+    failing = next((question for question in expired if question["policy"] == "fail"), None)
+    if failing is None:
+        go_on(unit, row, said, reason=words.QUESTION_EXPIRED)
+        return
+    error = f"Expired: {failing['title']} was not answered by {iso_text(failing['expires_at'])}"
+    fail(unit, listeners, row, error, reason="gate.expired", said=said)
+
 
 A = TypeVar("A", bound=AskedQuestion)
 R = TypeVar("R", bound=Record)
@@ -36,7 +172,7 @@ class QuestionRepository(Repository, Generic[Q]):
     _questions: ClassVar[QuestionRows[Any]]
 
     def _beside(self, asked: Opening[Q], claim: Claim | None) -> Q:
-        return self._open(asked, lambda unit: opening.beside(unit, asked, claim))
+        return self._open(asked, lambda unit: beside(unit, asked, claim))
 
     def _pausing(
         self, asked: Opening[Q], marker: PhaseEntry | None, scratch: dict[str, Any] | None, claim: Claim | None
@@ -45,7 +181,7 @@ class QuestionRepository(Repository, Generic[Q]):
         entry = None if marker is None else shared.phase_entry(marker, now)
         step = Step(asked.run_id, now, entry, shared.scratch_patch(scratch))
         limits = self._settings.limits
-        return self._open(asked, lambda unit: opening.pausing(unit, asked, step, limits, claim))
+        return self._open(asked, lambda unit: pausing(unit, asked, step, limits, claim))
 
     def _open(self, asked: Opening[Q], work: Callable[[Unit], Q]) -> Q:
         try:
@@ -72,7 +208,7 @@ class QuestionRepository(Repository, Generic[Q]):
     def _cancel(self, question_id: str, by: str, reason: str) -> Q:
         now, said = self._now(), shared.operator(by, reason)
         work: Callable[[Unit], Q] = partial(
-            endings.cancel,
+            cancel,
             questions=self._questions,
             question_id=question_id,
             by=said["actor"],
@@ -89,16 +225,16 @@ class QuestionRepository(Repository, Generic[Q]):
             return ()
         due: dict[str, list[str]] = {}
 
-        def read(size: int) -> sweeps.Found:
+        def read(size: int) -> overdue.Found:
             found, rows = self._reading(lambda unit: self._questions.due(unit, now, size, names))
             due.update(found)
-            return sweeps.Found(tuple(found), rows)
+            return overdue.Found(tuple(found), rows)
 
-        swept = sweeps.over(read, limit, lambda run_id: self._expire(run_id, due[run_id][:limit], now))
+        swept = overdue.over(read, limit, lambda run_id: self._expire(run_id, due[run_id][:limit], now))
         return tuple(question_id for _, expired in swept for question_id in expired)
 
     def _expire(self, run_id: str, ids: Sequence[str], now: datetime) -> list[str]:
-        return self._writing(lambda unit: endings.expire(unit, self._listeners, self._questions, run_id, ids, now))
+        return self._writing(lambda unit: expire(unit, self._listeners, self._questions, run_id, ids, now))
 
     def _page_of_run(
         self, listing: Listing[AskedT], read: Callable[[AskedT], A], run_id: str, limit: int, page_token: str | None
@@ -121,7 +257,7 @@ class QuestionRepository(Repository, Generic[Q]):
         shows what is overdue, and a later call expires it.
         """
         if self._scope.may_write:
-            with suppress(BackendBusy), patience.none():
+            with suppress(BackendBusy), waiting.none():
                 self._expire_due(self._now(), valid.PAGE_LIMIT, None)
         lists = inbox.orders if given["run_id"] is None else inbox.of_run
         listing = lists[valid.word("order", order, lists)]

@@ -14,14 +14,15 @@ from typing import Any, Generic, TypedDict, TypeVar
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db import columns, valid
-from lastlight_state.db.filtered import Filtered
-from lastlight_state.db.indexes import through, unindexed
-from lastlight_state.db.statements import Family, RowT, Statement, bind, constant, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db import valid
+from lastlight_state.db.lists.filters import Filtered
+from lastlight_state.db.rows.statements import Family, RowT, Statement, bind, constant, prepared
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.indexes import through, unindexed
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, LostRace, NotFound
 from lastlight_state.workflows.arguments import NodeRef
-from lastlight_state.workflows.kernel import nodes
+from lastlight_state.workflows.kernel import executions
 from lastlight_state.workflows.kernel.questions import pending as is_pending
 from lastlight_state.workflows.kernel.rows import LockedRun, locking
 from lastlight_state.workflows.questions.records import AskedQuestion
@@ -167,7 +168,7 @@ class QuestionRows(Generic[Q]):
         """Set the node of a question, if it has one, to its waiting state."""
         if question.node_id is not None:
             node = NodeRef(question.node_id, question.iteration)
-            nodes.set_state(unit, question.run_id, node, self._shape.waiting, at)
+            executions.set_state(unit, question.run_id, node, self._shape.waiting, at)
 
     def takes(self, question: Q, at: datetime, *, repeated: Callable[[], bool]) -> bool:
         """True if the question may be answered now, False if it has the same answer. Otherwise raises `Conflict`."""
@@ -225,7 +226,7 @@ class QuestionRows(Generic[Q]):
 
     def _wake_node(self, unit: Unit, run_id: str, node_id: str, iteration: int, refused: bool, at: datetime) -> None:
         state: NodeState = "failed" if refused else "pending"
-        nodes.wake(unit, run_id, NodeRef(node_id, iteration), state, at, waiting=self._shape.waiting)
+        executions.wake(unit, run_id, NodeRef(node_id, iteration), state, at, waiting=self._shape.waiting)
 
     def _expiring(self, ids: Sequence[sa.BindParameter[Any]], is_due: sa.ColumnElement[bool]) -> sa.Executable:
         shape, table = self._shape, self._shape.table

@@ -9,28 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from lastlight_state.clock import aware_utc, to_millis
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.listeners import Listeners
-from lastlight_state.db.records import Page
+from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.unit import Unit
-from lastlight_state.errors import LostRace
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims.checks import LONGEST, holding
 from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.claims.takes import claim_of
-from lastlight_state.workflows.kernel import awaiting, fence, rows, sweeps, transitions
+from lastlight_state.workflows.kernel import overdue, overdue as kernel_overdue, rows, transitions
 from lastlight_state.workflows.kernel.overdue import Overdue
 from lastlight_state.workflows.kernel.rows import StatusRow
-from lastlight_state.workflows.queue import admissions, checks, statements as sql
+from lastlight_state.workflows.queue import statements, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE
+
+# What `queue` accepts, checked before any statement.
+
+
+def check_caps(given: Any) -> dict[str, int]:
+    """How many runs of each workflow may run; at most 50 workflows."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidValue("workflow_caps", f"expected a mapping of names to numbers, got {type(given).__name__}")
+    names = shared.several_workflows(list(given))
+    return {name: valid.number(f"workflow_caps[{name!r}]", given[name]) for name in names}
+
 
 _RUN, _TRANSITION = limits_of(RUNS), limits_of(TRANSITIONS)
 
@@ -91,15 +105,15 @@ class Queue(Repository):
         """
         holder = holding(self._now(), owner, lease)
         names = shared.some_workflows(workflow_names)
-        caps = checks.caps(workflow_caps)
+        caps = check_caps(workflow_caps)
         valid.number("cap", cap)
         valid.page_limit(limit)
         if names == []:
             return ()
         if self._backend.locks_in_one_trip and not caps:
-            taken = self._once(lambda unit: admissions.admit_at_once(unit, cap, holder, limit, names))
+            taken = self._once(lambda unit: statements.admit_at_once(unit, cap, holder, limit, names))
         else:
-            taken = self._writing(lambda unit: admissions.admit_next(unit, cap, caps, holder, limit, names))
+            taken = self._writing(lambda unit: statements.admit_next(unit, cap, caps, holder, limit, names))
         return tuple(claim_of(row, lease) for row in taken)
 
     def wait(
@@ -139,7 +153,7 @@ class Queue(Repository):
 
         def work(unit: Unit) -> WorkflowRun:
             row = rows.lock(unit, run_id)
-            fence.check(row, claim)
+            rows.check(row, claim)
             rows.expect(row, ("running", "queued"))
             how = transitions.REQUEUE if row["status"] == "running" else transitions.QUEUE_AGAIN
             return transitions.move(
@@ -165,10 +179,10 @@ class Queue(Repository):
         if names == []:
             return ()
 
-        def overdue(size: int) -> sweeps.Found:
+        def overdue(size: int) -> kernel_overdue.Found:
             return self._reading(lambda unit: _overdue(unit, cutoff, names, size))
 
-        swept = sweeps.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
+        swept = kernel_overdue.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
         return tuple(run_id for run_id, expired in swept if expired)
 
     def _awaited(
@@ -179,23 +193,23 @@ class Queue(Repository):
         workflow_caps: Mapping[str, int] | None,
         claimable: bool,
         poll_interval: float | None,
-    ) -> awaiting.Awaited:
+    ) -> overdue.Awaited:
         """Return one wait for runs that may be admitted. Checks the arguments."""
         names = shared.frozen_workflows(workflow_names)
-        caps = tuple(checks.caps(workflow_caps).items())
+        caps = tuple(check_caps(workflow_caps).items())
         also = Claimable(names) if valid.flag("claimable", claimable) else None
-        sought = admissions.Admissible(valid.number("cap", cap), caps, names, also)
-        return awaiting.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
+        sought = statements.Admissible(valid.number("cap", cap), caps, names, also)
+        return overdue.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _expire(self, run_id: str, cutoff: datetime, error: str, now: datetime) -> bool:
         return self._writing(lambda unit: _expire(unit, self._listeners, run_id, cutoff, error, now))
 
 
-def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> sweeps.Found:
+def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> kernel_overdue.Found:
     """The first runs in line that were queued before ``cutoff``, of all workflows or of these."""
     statement, given = sql.OVERDUE.of({"of": names})
     rows, in_all = unit.sound(statement, {**given, "cutoff": cutoff, "limit": limit})
-    return sweeps.Found([row["id"] for row in rows], in_all)
+    return kernel_overdue.Found([row["id"] for row in rows], in_all)
 
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:

@@ -13,20 +13,20 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.lazy import Part
 from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, PhaseEntry, RunOptions, Trigger
-from lastlight_state.workflows.kernel import fence, progress, rows, transitions
+from lastlight_state.workflows.kernel import progress, rows, transitions
 from lastlight_state.workflows.kernel.progress import Step
 from lastlight_state.workflows.kernel.rows import LockedRun
 from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummary, WorkflowRun
-from lastlight_state.workflows.runs import cancels, checks, creation, lists, statements as sql
-from lastlight_state.workflows.runs.cancels import Cancel
+from lastlight_state.workflows.runs import checks, lists, statements, statements as sql
+from lastlight_state.workflows.runs.checks import Cancel
 from lastlight_state.workflows.runs.statements import NewRun
 from lastlight_state.workflows.tables import RUNS
 
@@ -74,7 +74,7 @@ class Runs(Repository):
         row = checks.new_run(
             self._settings.limits, self._now(), workflow_name, trigger, phase, context, scratch, options
         )
-        return self._insert(row, lambda: self._chained(lambda unit: creation.insert(unit, row)))
+        return self._insert(row, lambda: self._chained(lambda unit: statements.insert(unit, row)))
 
     def ensure(
         self,
@@ -97,9 +97,9 @@ class Runs(Repository):
         )
         row["run_key"] = valid.identifier("run_key", run_key, _MOST.run_key)
         row["create_digest"] = checks.create_digest(row, context)
-        found = self._reading(lambda unit: creation.find(unit, row))
+        found = self._reading(lambda unit: statements.find(unit, row))
         return found or self._insert(
-            row, lambda: self._writing(lambda unit: creation.find_or_insert(unit, row), repeatable=True)
+            row, lambda: self._writing(lambda unit: statements.find_or_insert(unit, row), repeatable=True)
         )
 
     def get(self, run_id: str) -> WorkflowRun:
@@ -202,7 +202,7 @@ class Runs(Repository):
             row = progress.lock(unit, step)
             if row["status"] in words.TERMINAL:
                 return _finished_already(unit, row, status, claim)
-            fence.check(row, claim)
+            rows.check(row, claim)
             rows.expect(row, ("running",) if status != "failed" else words.LIVE)
             progress.add(unit, row, step, self._settings.limits)
             epoch = claim.epoch if claim else None
@@ -245,7 +245,7 @@ class Runs(Repository):
             if row["restart_count"] >= row["max_restarts"]:
                 raise rows.restart_limit(row)
             if unit.row(sql.IS_DISABLED, row):
-                raise creation.disabled(row["workflow_name"])
+                raise statements.disabled(row["workflow_name"])
             detail = f"{said['detail']}; ended with: {row['error']}" if row["error"] else said["detail"]
             queued_at = now if into == "queued" else None
             return transitions.move(
@@ -272,7 +272,7 @@ class Runs(Repository):
         return self._writing(work)
 
     def _cancel(self, cancel: Cancel) -> WorkflowRun:
-        return self._writing(lambda unit: cancels.carry_out(unit, self._listeners, cancel))
+        return self._writing(lambda unit: checks.carry_out(unit, self._listeners, cancel))
 
     def _insert(self, row: NewRun, insert: Callable[[], T | None]) -> T:
         """Return what ``insert`` inserted. If it inserted nothing, raise the reason."""
@@ -283,7 +283,7 @@ class Runs(Repository):
                 raise AlreadyExists("workflow_run", row["id"]) from error
             raise
         if made is None:
-            raise self._reading(lambda unit: creation.refusal(unit, row))
+            raise self._reading(lambda unit: statements.refusal(unit, row))
         return made
 
 
@@ -294,7 +294,7 @@ def _finished_already(unit: Unit, row: LockedRun, status: str, claim: Claim | No
     if own and row["status"] == status and ended_by == (claim.epoch if claim else None):
         return rows.get(unit, row["id"])
     if claim is not None:
-        fence.check(row, claim)
+        rows.check(row, claim)
     raise rows.wrong_status(row["id"], row["status"], ("running",))
 
 

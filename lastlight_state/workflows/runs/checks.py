@@ -2,23 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
-from lastlight_state import codec, tracing
+from lastlight_state import codec, metrics
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.ids import new_id
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Failure, Provenance, RunOptions, Trigger
-from lastlight_state.workflows.checks import failure_columns, no_success, scratch_patch, trigger_columns
+from lastlight_state.workflows.checks import Operator, failure_columns, no_success, scratch_patch, trigger_columns
+from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.kernel.progress import encoded_scratch
+from lastlight_state.workflows.kernel.rows import LockedRun
+from lastlight_state.workflows.kernel.transitions import Said
+from lastlight_state.workflows.records import WorkflowRun
+from lastlight_state.workflows.runs import statements as sql
 from lastlight_state.workflows.runs.statements import NewRun, ProvenanceColumns, RunFacts, new_row
 from lastlight_state.workflows.tables import RUNS
+
+# How runs are cancelled: on request or at once, one run or its whole tree.
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """The arguments of a cancel. With ``ask`` a running run is left to its holder, who sees the request."""
+
+    run_id: str
+    said: Operator
+    at: datetime
+    tree: bool
+    ask: bool
+
+
+def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
+    """Cancel the run, and with ``tree`` its live descendants."""
+    cancelled: dict[str, WorkflowRun] = {}
+    for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
+        row = rows.lock(unit, run_id)
+        if run_id == cancel.run_id or row["status"] in words.LIVE:
+            cancelled[run_id] = _one(unit, listeners, row, cancel)
+    if cancel.run_id not in cancelled:
+        raise valid.not_found("workflow_run", cancel.run_id)
+    return cancelled[cancel.run_id]
+
+
+def _tree(unit: Unit, root: str) -> Iterator[str]:
+    """Yield a run and its descendants by ascending id. The caller locks each before it asks for the next.
+
+    Repeated until nothing new is found: a child may have been created while its parent's lock was awaited. The named
+    lock lets one walk run at a time, because runs found late are locked out of order and could deadlock.
+    """
+    unit.named_lock("run_tree")
+    seen: set[str] = set()
+    while found := [row["id"] for row in unit.rows(sql.TREE, {"run_id": root}) if row["id"] not in seen]:
+        yield from found
+        seen.update(found)
+
+
+def _one(unit: Unit, listeners: Listeners, row: LockedRun, cancel: Cancel) -> WorkflowRun:
+    if row["status"] == "cancelled" and not cancel.ask:
+        return rows.get(unit, row["id"])
+    rows.expect(row, words.LIVE)
+    said: Said = {**cancel.said, "at": cancel.at, "source": "operator"}
+    if cancel.ask and row["status"] == "running":
+        if row["cancel_requested_at"] is not None:
+            return rows.get(unit, row["id"])
+        return transitions.move(unit, transitions.ASK_CANCEL, row, "running", reason="cancel.requested", **said)
+    return transitions.end(unit, listeners, row, "cancelled", reason="run.cancelled", **said)
+
 
 _MOST = limits_of(RUNS)
 
@@ -92,7 +151,7 @@ def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
 
 def _provenance(provenance: Provenance) -> ProvenanceColumns:
     given = vars(valid.group("provenance", provenance, Provenance))
-    span = None if tracing.current_span is None or given["trace_id"] is not None else tracing.current_span()
+    span = None if metrics.current_span is None or given["trace_id"] is not None else metrics.current_span()
     if span is not None:
         given = {**given, "trace_id": span[0], "span_id": span[1]}
     checked = {name: valid.optional(f"provenance.{name}", value, getattr(_MOST, name)) for name, value in given.items()}

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from lastlight_state.db import pages, valid
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.records import DamagedRow, Page
-from lastlight_state.db.unit import Unit
-from lastlight_state.db.windows import Placed, parted, window
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.lists.pages import Placed, parted, window
+from lastlight_state.db.rows.records import DamagedRow, Page
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import summed

@@ -6,19 +6,18 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from lastlight_state.db.indexes import through
-from lastlight_state.db.records import Record
-from lastlight_state.db.statements import bind, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.schema.indexes import through
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.approvals.records import Approval, WholeApprovalRow
 from lastlight_state.workflows.executions.records import Execution, WholeExecutionRow
 from lastlight_state.workflows.human_requests.records import HumanRequest, WholeRequestRow
 from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.kernel.executions import COLUMNS, IN_FLIGHT
 from lastlight_state.workflows.kernel.questions import PENDING_APPROVALS, PENDING_REQUESTS
-from lastlight_state.workflows.nodes.records import Node
 from lastlight_state.workflows.questions.records import as_of
-from lastlight_state.workflows.records import Loop, WorkflowRun
+from lastlight_state.workflows.records import Loop, Node, WorkflowRun
 from lastlight_state.workflows.rows import RunLoopRow, RunNodeRow
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, shown
 

@@ -10,19 +10,21 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.beside import Covering, Narrow
-from lastlight_state.db.chains import Chain
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.db.lists.beside import Covering, Narrow
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.writes import Chain
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.checks import TriggerColumns
 from lastlight_state.workflows.indexes import RUN_SUMMARY
+from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.kernel.executions import SUMS, SumsRow, of_runs
-from lastlight_state.workflows.kernel.live import BY_LIVE_STATUS
 from lastlight_state.workflows.kernel.questions import IdRow
-from lastlight_state.workflows.kernel.rows import DETAIL, NEW_COLUMNS, LockedRun, locking
+from lastlight_state.workflows.kernel.rows import BY_LIVE_STATUS, DETAIL, NEW_COLUMNS, LockedRun, locking
 from lastlight_state.workflows.kernel.transitions import recorded
-from lastlight_state.workflows.records import RunDetailRow, RunRow, RunSummaryRow
+from lastlight_state.workflows.records import EnsuredRun, RunDetailRow, RunRow, RunSummaryRow, WorkflowRun
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE, LIVE
 
@@ -261,3 +263,60 @@ def first_transition(row: NewRun) -> FirstTransition:
         "presented_epoch": None,
         "at": row["started_at"],
     }
+
+
+# How runs are created, once per id or key; and why one was not.
+
+
+def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
+    """Return the run with the key of ``row``, inserted if it is missing. None if the statement inserted nothing."""
+    unit.named_lock(f"run_key:{row['workflow_name']}:{row['run_key']}")
+    found = find(unit, row)
+    if found is not None:
+        return found
+    made = insert(unit, row)
+    return None if made is None else EnsuredRun.of({"run": made, "created": True})
+
+
+def find(unit: Unit, row: NewRun) -> EnsuredRun | None:
+    """Return the run with the key of ``row``, or None.
+
+    Raises `AlreadyExists` if it was created with another content.
+    """
+    found = unit.row(FIND_KEY, row)
+    if found is None:
+        return None
+    if found["create_digest"] != row["create_digest"]:
+        raise AlreadyExists(
+            "workflow_run", found["id"], problem="has this key with another content", run_key=row["run_key"]
+        )
+    del found["create_digest"]
+    return EnsuredRun.of({"run": WorkflowRun.of_detail(found), "created": False})
+
+
+def insert(unit: Unit, row: NewRun) -> WorkflowRun | None:
+    """Insert a run; returns it as a later read would. None if the statement inserted nothing."""
+    stated = {name: value for name, value in row.items() if value is not None}
+    made = unit.chain(create(frozenset(stated)), stated | first_transition(row))
+    return None if made is None else WorkflowRun.of(made)
+
+
+def refusal(unit: Unit, row: NewRun) -> StateError:
+    """Return the error for a run that the statement did not insert."""
+    parent = row["parent_run_id"]
+    if parent is None or unit.row(IS_DISABLED, row) is not None:
+        return disabled(row["workflow_name"])
+    if unit.row(rows.EXISTS, {"run_id": parent}) is None:
+        return NotFound("workflow_run", parent, reason="given as parent")
+    return Conflict(
+        f"run {parent!r} is cancelled or was asked to be, and cannot get children",
+        code="parent_cancelled",
+        parent_run_id=parent,
+    )
+
+
+def disabled(workflow_name: str) -> Conflict:
+    """The error for a workflow that is switched off."""
+    return Conflict(
+        f"workflow {workflow_name!r} is switched off", code="workflow_disabled", workflow_name=workflow_name
+    )

@@ -13,11 +13,11 @@ from typing import Literal
 
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
-from lastlight_state.db.declarations import limits_of
-from lastlight_state.db.records import Page
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.statements import Row, Statement, Values
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, Statement, Values
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.kernel import rows

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Self
 
-from lastlight_state.db.records import Record, made
+from lastlight_state.db.rows.records import Record, made
 from lastlight_state.workflows.kernel.executions import SumsRow, summed, total_tokens
 from lastlight_state.workflows.records import Totals
 

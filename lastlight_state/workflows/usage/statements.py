@@ -13,15 +13,15 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.backends.sql.scalars import before, utc_bucket
-from lastlight_state.db.indexes import AmongFew, through
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.backends.sql.expressions import before, utc_bucket
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.db.schema.indexes import AmongFew, through
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, SumsRow, of_runs
-from lastlight_state.workflows.money import MILLION
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.usage.records import BucketRow, GroupRow, OutcomeSumsRow, ThreadRow
+from lastlight_state.workflows.words import MILLION
 
 
 class CountedRow(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from lastlight_state.agent_log.writer.display import CAP_UNITS, cut_for_display
+from lastlight_state.files.agent_log.writer.session import CAP_UNITS, cut_for_display
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ from support.agent_log.logs import (
 )
 from support.jsonl.lines import SPAWN, child, counted
 
-from lastlight_state.agent_log import AgentLog, Cwd, Outcome, Slug, TranslationOptions
 from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
@@ -44,6 +43,7 @@ from lastlight_state.errors import (
     StoreClosed,
     UnsafePath,
 )
+from lastlight_state.files.agent_log import AgentLog, Cwd, Outcome, Slug, TranslationOptions
 
 FIRST_EVENT = TranslationOptions(prompt="first_event")
 

@@ -26,12 +26,11 @@ from support.agent_log.logs import (
     written,
 )
 
-from lastlight_state.agent_log import AgentLog, Outcome, Tokens, TranslationOptions
-from lastlight_state.agent_log.envelopes import Stamp, is_record, parse_time
-from lastlight_state.agent_log.events import moment_of
-from lastlight_state.agent_log.writer.translate import ERROR_SUBTYPE, Translator
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue
+from lastlight_state.files.agent_log import AgentLog, Outcome, Tokens, TranslationOptions
+from lastlight_state.files.agent_log.events import Stamp, is_record, moment_of, parse_time
+from lastlight_state.files.agent_log.writer.translate import ERROR_SUBTYPE, Translator
 
 RUN = "0198c0de-7e57-7abc-8def-0123456789ab"
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)

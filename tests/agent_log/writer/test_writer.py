@@ -10,8 +10,8 @@ import pytest
 from support.agent_log.logs import NOW_TEXT, contents_below, lines_of, path_of
 from support.jsonl.lines import counted
 
-from lastlight_state.agent_log import AgentLog, CommandRecord, Cwd
 from lastlight_state.errors import InvalidValue, UnsafePath
+from lastlight_state.files.agent_log import AgentLog, CommandRecord, Cwd
 
 PLACE = Cwd("/home/agent/workspace")
 STARTED = datetime(2026, 2, 3, 12, 0, 28, tzinfo=UTC)

@@ -6,7 +6,7 @@ from sqlalchemy import make_url
 from support.old_server import server_that_says
 
 from lastlight_state import StateStore
-from lastlight_state.backends.postgres.errors import translate
+from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.testing import Database, ThrowawayPostgres
 

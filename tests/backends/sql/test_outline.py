@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.workflows.steps import Raw
 
-from lastlight_state.backends.sql.outline import outline
+from lastlight_state.backends.sql.expressions import outline
 from lastlight_state.testing import Database
 
 

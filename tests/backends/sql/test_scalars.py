@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
+from lastlight_state.backends.sql.expressions import millis_between
 from lastlight_state.backends.sql.json import entry_of, member_of
-from lastlight_state.backends.sql.scalars import millis_between
-from lastlight_state.db import columns
+from lastlight_state.db.schema import columns
 from lastlight_state.testing import Database
 
 START = datetime(2026, 2, 28, 23, 59, 59, 999_000, tzinfo=UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lastlight_state.backends.sqlite import held
-from lastlight_state.backends.sqlite.abandoned import Abandoned
+from lastlight_state.backends.sqlite.held import Abandoned
 
 
 def test_a_connection_that_cannot_read_is_closed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from lastlight_state.backends.facts import Form
-from lastlight_state.backends.sqlite import examining, forms
+from lastlight_state.backends.sqlite import examining, originals
 from lastlight_state.errors import Conflict
 
 
@@ -89,7 +89,7 @@ def test_a_value_has_the_form_of_its_column_or_not(
     driver: sqlite3.Connection, form: Form, value: object, wrong: int
 ) -> None:
     """maintenance OP-20."""
-    text = forms.malformed(sa.column("a", sa.Text), form).compile(dialect=sqlite.dialect())
+    text = originals.malformed(sa.column("a", sa.Text), form).compile(dialect=sqlite.dialect())
     driver.execute("UPDATE t SET a = ?", (value,))
     assert driver.execute(f"SELECT {text} FROM t").fetchone() == (wrong,)
 

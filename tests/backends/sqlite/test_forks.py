@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lastlight_state import StateStore
-from lastlight_state.backends.sqlite import forks
+from lastlight_state.backends.sqlite import file_connections
 from lastlight_state.errors import MisuseError
 from lastlight_state.testing import Database
 
@@ -206,11 +206,11 @@ def test_of_a_file_that_is_not_there_a_child_has_inherited_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """backends B-11: it may make one while its parent is in the middle of a unit on another."""
-    monkeypatch.setattr(forks, "_inherited", {})
+    monkeypatch.setattr(file_connections, "_inherited", {})
     held, missing = tmp_path / "held.db", tmp_path / "missing.db"
     held.touch()
     for path in (held, missing):
-        forks.inherit(path, idle=[], in_use=[object()])
-    forks.let_go(missing)
+        file_connections.inherit(path, idle=[], in_use=[object()])
+    file_connections.let_go(missing)
     with pytest.raises(MisuseError):
-        forks.let_go(held)
+        file_connections.let_go(held)

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from lastlight_state.backends.sqlite.inserting import insert_rows
+from lastlight_state.backends.sqlite.bulk import insert_rows
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from support.maintenance.left_behind import DEATHS, killed
 
-from lastlight_state.backends.sqlite import private_copies, private_folders
-from lastlight_state.backends.sqlite.private_folders import PREFIX
+from lastlight_state.backends.sqlite import private_copies
+from lastlight_state.backends.sqlite.private_copies import PREFIX
 from lastlight_state.testing import SqliteTemplate
 from lastlight_state.testing.clock import FrozenClock
 
@@ -74,16 +74,16 @@ def test_what_a_killed_look_left_is_removed_by_the_next_copy(
 
 def test_what_a_living_process_reads_stays(place: Path) -> None:
     """maintenance OP-16: also where another process, forked from it, is what lives."""
-    folder, held = private_folders.make(str(place))
+    folder, held = private_copies.make(str(place))
     (folder / "copy.db").write_bytes(b"private")
-    private_folders.remove_left(str(place))
+    private_copies.remove_left(str(place))
     assert _names(place) == {folder.name}
     inherited = os.dup(held)  # as a child has it
     os.close(held)
-    private_folders.remove_left(str(place))
+    private_copies.remove_left(str(place))
     assert _names(place) == {folder.name}
     os.close(inherited)
-    private_folders.remove_left(str(place))
+    private_copies.remove_left(str(place))
     assert _names(place) == set()
 
 
@@ -97,16 +97,16 @@ def test_only_folders_of_that_name_and_user_are_removed(
     (_left(place, f"{PREFIX}deep") / "folder").mkdir()
     _left(place, "lastlight-demo-x")
     before = _names(place)
-    private_folders.remove_left(str(place))
+    private_copies.remove_left(str(place))
     assert _names(place) == before
     assert (elsewhere / "copy.db").exists()
     mine = _left(place)
     other = os.geteuid() + 1
     with monkeypatch.context() as patched:
         patched.setattr(os, "geteuid", lambda: other)
-        private_folders.remove_left(str(place))
+        private_copies.remove_left(str(place))
         assert mine.exists()
-    private_folders.remove_left(str(place))
+    private_copies.remove_left(str(place))
     assert not mine.exists()
 
 
@@ -120,17 +120,17 @@ def test_without_locks_a_folder_has_a_name_under_which_nobody_removes_it(
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", refused)
-        folder, held = private_folders.make(str(place))
-    private_folders.remove_left(str(place))
+        folder, held = private_copies.make(str(place))
+    private_copies.remove_left(str(place))
     assert _names(place) == {folder.name}
     assert not folder.name.startswith(PREFIX)
-    private_folders.remove(folder, held, os.getpid())
+    private_copies.remove(folder, held, os.getpid())
     assert _names(place) == set()
 
 
 def test_a_place_that_cannot_be_listed_is_left_alone(tmp_path: Path) -> None:
     """maintenance OP-16: making the copy tells what is wrong with it."""
-    private_folders.remove_left(str(tmp_path / "missing"))
+    private_copies.remove_left(str(tmp_path / "missing"))
 
 
 def test_a_folder_that_cannot_be_locked_for_want_of_descriptors_is_not_left(place: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_locked_for_want_of_descriptors_is_not_left(plac
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
-            private_folders.make(str(place))
+            private_copies.make(str(place))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert _names(place) == set()
@@ -151,6 +151,6 @@ def test_to_look_for_what_was_left_keeps_no_descriptor_open(place: Path) -> None
     """maintenance OP-16: a descriptor of a folder that stays would hold its lock."""
     (_left(place, f"{PREFIX}deep") / "folder").mkdir()
     _left(place)
-    private_folders.remove_left(str(place))
+    private_copies.remove_left(str(place))
     held = [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
     assert not [target for target in held if place in target.parents]

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from lastlight_state.backends.facts import Catalogue
-from lastlight_state.backends.sqlite.shape import normal, shape_of as shape
+from lastlight_state.backends.sqlite.catalogue import normal, shape_of as shape
 
 ALIKE = {
     "white space and letters": ("create INDEX i  on\n t(a , b)", "CREATE INDEX i ON t (a, b)"),

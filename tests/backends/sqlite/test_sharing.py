@@ -20,14 +20,14 @@ from support.crowd import Crowd, line_of, wait_for
 from support.scratch import NOTES, THINGS, scratch_tables
 
 from lastlight_state import AsyncStateStore, BackendBusy, BackendUnavailable, InvalidValue, StateStore, Transaction
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Options
-from lastlight_state.backends.patience import Patience
 from lastlight_state.backends.sqlite import SqliteBackend, files
 from lastlight_state.backends.sqlite.file_connections import SHARING_WRITERS
-from lastlight_state.db import calls as units
-from lastlight_state.db.statements import bind, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.backends.waiting import Patience
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.units import unit as units
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict
 from lastlight_state.testing import Database
 
@@ -304,7 +304,7 @@ def test_a_call_that_is_cancelled_while_it_waits_is_not_made(crowd: Crowd, sqlit
     impatient = Patience()
 
     def cancelled() -> object:
-        patience.lend(impatient)
+        waiting.lend(impatient)
         return crowd.store._scope.writing(put("b"))
 
     def cancel() -> None:
@@ -324,7 +324,7 @@ def test_the_outcome_of_a_call_that_somebody_makes_already_is_waited_for(
     impatient = Patience()
 
     def cancelled() -> object:
-        patience.lend(impatient)
+        waiting.lend(impatient)
         return crowd.store._scope.writing(cancelling)
 
     def cancelling(unit: Unit) -> str:

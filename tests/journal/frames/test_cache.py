@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lastlight_state.journal.frames import cache as module
-from lastlight_state.journal.frames.cache import FrameCache, Key
+from lastlight_state.journal import frames as module
+from lastlight_state.journal.frames import FrameCache, Key
 
 
 def key(number: int) -> Key:

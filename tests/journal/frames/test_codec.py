@@ -11,7 +11,7 @@ from support.journal.trees import TREES, element, text
 
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.journal.frames import codec
-from lastlight_state.journal.frames.xml import render
+from lastlight_state.journal.frames.codec import render
 from lastlight_state.journal.records import FrameDelta
 
 

@@ -12,7 +12,7 @@ from support.sent import recorded
 from support.workflows.steps import Raw, all_pages, started, together
 
 from lastlight_state import StateStore
-from lastlight_state.backends import patience
+from lastlight_state.backends import waiting as backends_waiting
 from lastlight_state.errors import (
     AlreadyExists,
     BackendBusy,
@@ -359,7 +359,7 @@ def test_who_closes_a_writer_is_woken_by_the_end_of_its_thread(
 ) -> None:
     """journal W-12: and does not wait until it looks for itself."""
     writer = state_store.journal.writer()
-    saver, waits, wait = writer._core.saver, threading.Event(), patience.wait
+    saver, waits, wait = writer._core.saver, threading.Event(), backends_waiting.wait
 
     def waiting(*given: Any) -> None:
         if saver.is_over:
@@ -367,7 +367,7 @@ def test_who_closes_a_writer_is_woken_by_the_end_of_its_thread(
         wait(*given)
 
     monkeypatch.setattr(queue, "LOOK_SECONDS", 3_600)
-    monkeypatch.setattr(patience, "wait", waiting)
+    monkeypatch.setattr(backends_waiting, "wait", waiting)
     monkeypatch.setattr(saver, "_has_work", lambda: not waits.wait(30))
     saver.notice()
     closing = threading.Thread(target=writer.close, daemon=True)

@@ -17,7 +17,7 @@ from support.filled_store import TRIGGER, scene
 from lastlight_state import StateStore
 from lastlight_state.backends import connect
 from lastlight_state.backends.sqlite import SqliteBackend
-from lastlight_state.db.iterating import iterate
+from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import (
     AlreadyExists,
     BackendUnavailable,
@@ -29,7 +29,7 @@ from lastlight_state.errors import (
     SchemaMismatch,
 )
 from lastlight_state.maintenance import CopiedTable
-from lastlight_state.maintenance.backup import manifests
+from lastlight_state.maintenance.backup import restoring
 from lastlight_state.migrations import migrate
 from lastlight_state.settings import Settings
 from lastlight_state.testing import Database
@@ -218,10 +218,10 @@ def test_a_manifest_may_be_as_large_as_its_limit(
     store = sqlite_database.open()
     store.maintenance.backup.create(folder)
     size = (folder / "manifest.json").stat().st_size
-    monkeypatch.setattr(manifests, "_MOST_BYTES", size - 1)
+    monkeypatch.setattr(restoring, "_MOST_BYTES", size - 1)
     with pytest.raises(Conflict, match="is too large"):
         store.maintenance.backup.restore(folder, tmp_path / "restored.db")
-    monkeypatch.setattr(manifests, "_MOST_BYTES", size)
+    monkeypatch.setattr(restoring, "_MOST_BYTES", size)
     store.maintenance.backup.restore(folder, tmp_path / "restored.db")
 
 

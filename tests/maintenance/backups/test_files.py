@@ -20,9 +20,9 @@ from support.deadlines import held_file
 from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.errors import AlreadyExists, BackendBusy, BackendUnavailable, InvalidValue
-from lastlight_state.jsonl import places
-from lastlight_state.mailbox import AgentMailbox, Attachment, HostMailbox
-from lastlight_state.maintenance.backup import databases, line_copies, mailbox_copies, restoring
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.mailbox import AgentMailbox, Attachment, HostMailbox
+from lastlight_state.maintenance.backup import copies, restoring
 from lastlight_state.settings import Settings
 from lastlight_state.testing import Database
 
@@ -229,8 +229,8 @@ def test_a_mailbox_that_its_host_keeps_locked_is_left_out_and_named(sqlite_datab
 @pytest.mark.parametrize(
     ("owner", "name", "error"),
     [
-        (databases, "snapshot", BackendUnavailable("disk I/O error", reason="io")),
-        (places, "opened_file", OSError(errno.EIO, os.strerror(errno.EIO))),
+        (copies, "snapshot", BackendUnavailable("disk I/O error", reason="io")),
+        (files, "opened_file", OSError(errno.EIO, os.strerror(errno.EIO))),
     ],
     ids=["a mailbox", "a log"],
 )
@@ -279,7 +279,7 @@ def test_what_vanishes_while_mailboxes_are_copied_is_left_out(
     sqlite_database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-46: somebody prunes it."""
-    store, copy = sqlite_database.open(), databases.snapshot
+    store, copy = sqlite_database.open(), copies.snapshot
     for name in ("a", "b"):
         _fill(store.mailbox.create("group", name))
 
@@ -289,7 +289,7 @@ def test_what_vanishes_while_mailboxes_are_copied_is_left_out(
                 shutil.rmtree(store.mailbox.root / "group" / name)
         return copy(unit, path)
 
-    monkeypatch.setattr(databases, "snapshot", pruned)
+    monkeypatch.setattr(copies, "snapshot", pruned)
     manifest = store.maintenance.backup.create(folder)
     assert manifest.left_out == {}
     assert [path for path in (file.path for file in manifest.files) if "/b/" in path or ".txt" in path] == []
@@ -299,7 +299,7 @@ def test_a_mailbox_that_vanishes_while_its_file_is_opened_is_left_out(
     store: StateStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-46: without a word, whatever SQLite says of it."""
-    real = databases.snapshot
+    real = copies.snapshot
 
     def pruned(unit: Any, path: Path) -> bool:
         if path.parent.name != "quiet":
@@ -307,7 +307,7 @@ def test_a_mailbox_that_vanishes_while_its_file_is_opened_is_left_out(
         (store.mailbox.root / "group" / "quiet" / path.name).unlink()
         raise BackendUnavailable("disk I/O error", reason="io")
 
-    monkeypatch.setattr(databases, "snapshot", pruned)
+    monkeypatch.setattr(copies, "snapshot", pruned)
     manifest = store.maintenance.backup.create(folder)
     assert (manifest.left_out, [file.path for file in manifest.files if "quiet" in file.path]) == ({}, [])
 
@@ -316,14 +316,14 @@ def test_a_file_that_vanishes_before_it_is_opened_is_left_out_without_a_word(
     store: StateStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-46."""
-    copy = mailbox_copies._copy_file
+    copy = copies._copy_file
 
     def pruned(held: int, name: str, target: Path) -> str | None:
         if name == "notes.txt":
             os.unlink(name, dir_fd=held)
         return copy(held, name, target)
 
-    monkeypatch.setattr(mailbox_copies, "_copy_file", pruned)
+    monkeypatch.setattr(copies, "_copy_file", pruned)
     assert store.maintenance.backup.create(folder).left_out == {}
     assert attached(folder) == {b"Milk."}
 
@@ -346,8 +346,8 @@ def test_a_log_is_copied_up_to_its_last_newline_wherever_that_stands(tmp_path: P
     path = tmp_path / "one.jsonl"
     path.write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_copies, "_CHUNK", 4)
-        assert line_copies.whole(path, len(text)) == whole
+        patch.setattr(copies, "_CHUNK", 4)
+        assert copies.whole(path, len(text)) == whole
 
 
 def test_a_backup_is_no_mailbox(store: StateStore) -> None:

@@ -14,9 +14,9 @@ from support.between import before
 from support.run_log.logs import ending, head, id_of, put
 
 from lastlight_state import StateStore
-from lastlight_state.jsonl import places
-from lastlight_state.maintenance.backup import line_copies
-from lastlight_state.run_log import RunLog
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.run_log import RunLog
+from lastlight_state.maintenance.backup import copies
 from lastlight_state.testing import Database
 
 DAY = "logs/sessions/2026/02/03"
@@ -57,7 +57,7 @@ def test_logs_that_are_packed_while_they_are_copied_are_in_the_backup(
     store: StateStore, log: RunLog, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-46, case 80: under the name that they have now."""
-    happened = before(monkeypatch, places, "opened_file", lambda: [log.runs.pack(id_of(n)) for n in range(3)])
+    happened = before(monkeypatch, files, "opened_file", lambda: [log.runs.pack(id_of(n)) for n in range(3)])
     manifest = store.maintenance.backup.create(folder)
     assert happened
     copied = {file.path for file in manifest.files if file.path.startswith("logs")}
@@ -96,7 +96,7 @@ def test_a_log_that_is_packed_after_the_second_listing_is_in_the_backup(
 ) -> None:
     """maintenance OP-46, case 80: folders are listed until nothing that was listed is gone."""
     _hide_at_first(monkeypatch)
-    happened = before(monkeypatch, places, "opened_file", lambda: [log.runs.pack(id_of(n)) for n in range(3)])
+    happened = before(monkeypatch, files, "opened_file", lambda: [log.runs.pack(id_of(n)) for n in range(3)])
     copied = {file.path for file in store.maintenance.backup.create(folder).files if file.path.startswith("logs")}
     assert (bool(happened), copied) == (True, {f"{DAY}/{id_of(n)}.jsonl.gz" for n in range(3)})
 
@@ -152,7 +152,7 @@ def test_what_is_no_file_among_the_line_files_is_left_out_and_named(
 )
 def test_a_path_may_have_so_many_bytes_and_folders(path: str, is_too_deep: bool) -> None:
     """maintenance OP-46, case 82."""
-    assert line_copies.too_deep(Path(path)) is is_too_deep
+    assert copies.too_deep(Path(path)) is is_too_deep
 
 
 @pytest.mark.parametrize(("name", "times", "kept"), [("d", 1_100, 63), ("n" * 250, 20, 7)], ids=["deep", "long"])

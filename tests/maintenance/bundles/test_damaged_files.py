@@ -13,7 +13,7 @@ import pytest
 
 from lastlight_state import StateStore
 from lastlight_state.errors import Conflict, InvalidValue, StateError
-from lastlight_state.maintenance.bundles.opened import opened
+from lastlight_state.maintenance.bundles.archive import opened
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions
 

@@ -21,7 +21,7 @@ from lastlight_state.errors import (
     StateError,
 )
 from lastlight_state.maintenance import placing
-from lastlight_state.maintenance.bundles import archive, logs, selection
+from lastlight_state.maintenance.bundles import archive, lines, selection
 from lastlight_state.receipts import Receipts
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
@@ -156,7 +156,7 @@ def test_a_log_that_appears_after_the_rows_were_stored_stays(
     """maintenance OP-61: the load is refused by the name of the log, and leaves no unfinished file."""
     store = database.open()
     log = _exported(store, tmp_path / "run.zip")
-    happened = before(monkeypatch, logs, "put", lambda: log.write_text("mine"))
+    happened = before(monkeypatch, lines, "put", lambda: log.write_text("mine"))
     with pytest.raises(AlreadyExists) as caught:
         store.maintenance.bundles.load(tmp_path / "run.zip")
     assert (happened, caught.value.kind, caught.value.key) == (["put"], "file", str(log))

@@ -15,13 +15,13 @@ from support.maintenance.whole_runs import Report
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS
-from lastlight_state.db.declarations import is_personal
+from lastlight_state.db.schema.declarations import is_personal
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.journal import NewEvent, NewScore, ToolOutcome
-from lastlight_state.maintenance.bundles import redaction
+from lastlight_state.maintenance.bundles import writing
 from lastlight_state.maintenance.bundles.records import REDACTIONS
 from lastlight_state.maintenance.bundles.selection import TABLES
-from lastlight_state.maintenance.copy.subjects import is_json
+from lastlight_state.maintenance.copy.tables import is_json
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, Trigger
@@ -88,9 +88,9 @@ def test_a_redacted_bundle_has_nothing_of_what_was_left_out(
 def test_every_personal_column_and_all_json_can_be_left_out_or_is_known_to_stay() -> None:
     """maintenance OP-60: what is added later is in one of the groups, too."""
     columns = {column for names in TABLES.values() for name in names for column in METADATA.tables[name].columns}
-    marked = {column for columns in redaction._COLUMNS.values() for column in columns}
-    left_out = {column for some in redaction._TABLES.values() for table in some for column in table.columns}
-    stays = {column for column in columns if str(column) in STAYS} | redaction._STAYS
+    marked = {column for columns in writing._COLUMNS.values() for column in columns}
+    left_out = {column for some in writing._TABLES.values() for table in some for column in table.columns}
+    stays = {column for column in columns if str(column) in STAYS} | writing._STAYS
     people = {column for column in columns if column.info.get("person") or column.primary_key}
     told = {column for column in columns if is_json(column) or is_personal(column)}
     assert told - marked - left_out - people == stays
@@ -100,10 +100,10 @@ def test_every_personal_column_and_all_json_can_be_left_out_or_is_known_to_stay(
 def test_a_personal_column_that_is_added_is_left_out_with_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-60: under the name of the table, without a line here."""
     session, branch = SESSIONS.c.project, BRANCHES.c.provider
-    assert not {session, branch} & {column for columns in redaction._COLUMNS.values() for column in columns}
+    assert not {session, branch} & {column for columns in writing._COLUMNS.values() for column in columns}
     for column in (session, branch):
         monkeypatch.setitem(column.info, "personal", True)
-    assert {session, branch} <= set(redaction._columns_of("metadata"))
+    assert {session, branch} <= set(writing._columns_of("metadata"))
 
 
 def test_each_name_leaves_out_its_own(source: StateStore, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from lastlight_state.conversations import NewBranch, NewMessage, NewSession
 from lastlight_state.errors import Conflict, InvalidValue, NotFound, NotMigrated, SchemaMismatch
 from lastlight_state.maintenance import CopyPlan, CopyProgress, CopyReport
 from lastlight_state.maintenance.copy.contents import content
-from lastlight_state.maintenance.copy.subjects import APART, DEPTHS, SEEDED, subjects
+from lastlight_state.maintenance.copy.tables import APART, DEPTHS, SEEDED, subjects
 from lastlight_state.messaging import MessageDraft
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.metadata import METADATA

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from lastlight_state.maintenance.copy import differences
-from lastlight_state.maintenance.copy.differences import _differing
+from lastlight_state.maintenance import copy
+from lastlight_state.maintenance.copy import _differing
 
 TABLES = st.dictionaries(st.integers(0, 9), st.sampled_from([b"a", b"b"]))
 
@@ -32,6 +32,6 @@ def test_of_many_that_differ_the_first_are_named(monkeypatch: pytest.MonkeyPatch
             read.append(key)
             yield [key], b"a"
 
-    monkeypatch.setattr(differences, "forms", lambda unit, _: rows(unit, _) if unit == "source" else iter(()))
-    named = differences.differing(cast(Any, "source"), cast(Any, "target"), cast(Any, None), without="r")
+    monkeypatch.setattr(copy, "forms", lambda unit, _: rows(unit, _) if unit == "source" else iter(()))
+    named = copy.differing(cast(Any, "source"), cast(Any, "target"), cast(Any, None), without="r")
     assert (named, len(read)) == ([str(key) for key in range(20)], 20)

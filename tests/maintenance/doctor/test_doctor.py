@@ -20,10 +20,10 @@ from support.maintenance.whole_runs import Report, whole_run
 from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, StateStore
-from lastlight_state.agent_log import Cwd
 from lastlight_state.backends import connect
 from lastlight_state.backends.sqlite.files import make_private_directory
 from lastlight_state.conversations import NewChunk, NewMessage, NewSession, Provenance, SessionTimes
+from lastlight_state.files.agent_log import Cwd
 from lastlight_state.maintenance import Finding
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations import migrate

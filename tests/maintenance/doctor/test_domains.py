@@ -18,13 +18,13 @@ from support.maintenance.rows import insert
 from support.run_log.logs import ending, event, head, id_of, put
 
 from lastlight_state import StateStore
-from lastlight_state.agent_log import Cwd
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.conversations import NewChunk, NewSession
 from lastlight_state.errors import Conflict, CorruptData
-from lastlight_state.mailbox import HostMailbox
+from lastlight_state.files.agent_log import Cwd
+from lastlight_state.files.mailbox import HostMailbox
 from lastlight_state.maintenance import Finding
-from lastlight_state.maintenance.doctor import contents, mailboxes, server
+from lastlight_state.maintenance.doctor import contents, domains, server
 from lastlight_state.maintenance.doctor.check import every
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.schedules import CronSpec, FireOutcome
@@ -265,7 +265,7 @@ def test_only_the_mailboxes_whose_hosts_wrote_last_are_looked_at_unless_it_is_de
 ) -> None:
     """maintenance OP-15."""
     store = database.open()
-    monkeypatch.setattr(mailboxes, "NEWEST", 1)
+    monkeypatch.setattr(domains, "NEWEST", 1)
     for name in ("first", "second"):
         say(write_session(store.mailbox.root, "g", name), "m", 5)
     assert len(told(store, "DOC-12")["mailboxes: messages break the"]) == 1

@@ -14,9 +14,9 @@ from support.guards import without_guards
 from support.maintenance.rows import insert, run_row
 
 from lastlight_state import StateStore
-from lastlight_state.agent_log import Cwd
 from lastlight_state.conversations import NewMessage, NewSession, SessionTimes
-from lastlight_state.db.columns import form_of
+from lastlight_state.db.schema.columns import form_of
+from lastlight_state.files.agent_log import Cwd
 from lastlight_state.maintenance.doctor import files, logs, server
 from lastlight_state.maintenance.doctor.check import MOST
 from lastlight_state.migrations.metadata import METADATA

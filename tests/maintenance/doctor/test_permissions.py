@@ -13,9 +13,9 @@ import pytest
 from support.cli.calls import files_of
 
 from lastlight_state import StateStore
-from lastlight_state.agent_log import Cwd
 from lastlight_state.backends import connect
-from lastlight_state.mailbox import Attachment
+from lastlight_state.files.agent_log import Cwd
+from lastlight_state.files.mailbox import Attachment
 from lastlight_state.maintenance import Finding
 
 

@@ -16,7 +16,7 @@ from support.maintenance.run_folders import branch, message, write_run
 from support.maintenance.team_files import letter, write_team
 from support.run_log.logs import RUN, SESSION
 
-from lastlight_state.run_log import RunLog
+from lastlight_state.files.run_log import RunLog
 from lastlight_state.testing import Database
 
 AT = "2026-08-01T10:00:00.000Z"

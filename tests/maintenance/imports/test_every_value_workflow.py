@@ -11,7 +11,7 @@ from support.maintenance import shapes
 from support.maintenance.every_value import Cells, cells_of, filled, inserting, rows_of, unseen
 
 from lastlight_state.clock import iso_text
-from lastlight_state.db.columns import parse_time
+from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.maintenance import ImportReport
 from lastlight_state.testing import Database
 from lastlight_state.testing.postgres import connect

@@ -18,9 +18,9 @@ from support.run_log.logs import NOW, OTHER_RUN, OTHER_SESSION, RUN, SESSION, en
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, Conflict
-from lastlight_state.maintenance.imports import ranges, run_logs
-from lastlight_state.run_log import SessionState, locks
-from lastlight_state.run_log.states import files
+from lastlight_state.files.run_log import SessionState, storage
+from lastlight_state.files.run_log.states import files
+from lastlight_state.maintenance.imports import foreign, run_logs
 from lastlight_state.testing import Database
 
 THIRD = "55555555-5555-4555-8555-555555555555"
@@ -283,11 +283,11 @@ def test_a_run_that_is_written_here_packed_or_changed_meanwhile_is_left_alone(
 ) -> None:
     """maintenance OP-35, OP-83."""
     log, imports = write_log(home, begin(), ending()), store.maintenance.imports
-    held = locks.try_acquire(store.run_log.root / "sessions" / ".locks" / RUN)
+    held = storage.try_acquire(store.run_log.root / "sessions" / ".locks" / RUN)
     assert held is not None
     with held:
         assert _codes(imports.run(home)) == {f"2026/02/03/{RUN}.jsonl": "conflict"}
-    monkeypatch.setattr(ranges, "copy", _other_bytes(ranges.copy, log))
+    monkeypatch.setattr(foreign, "copy", _other_bytes(foreign.copy, log))
     assert _codes(imports.run(home)) == {f"2026/02/03/{RUN}.jsonl": "damaged_source"}
     assert not list(store.run_log.root.rglob(f"*{RUN}.jsonl*"))
     monkeypatch.undo()

@@ -9,7 +9,7 @@ import pytest
 from support.maintenance.mailbox_trees import write_session
 from support.maintenance.sources import BUNDLE, KINDS, source_of
 
-from lastlight_state.receipts.tables import LEDGER
+from lastlight_state.receipts.models import LEDGER
 from lastlight_state.testing import Database
 
 #: Of the names and digests of the units of each kind of source, as they were noted first.

@@ -13,9 +13,9 @@ from support.cli.calls import lastlight_state
 from support.maintenance.run_folders import BEGIN, bytes_of
 
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict
-from lastlight_state.jsonl import files, lock, places
-from lastlight_state.jsonl.writer import LineWriter
-from lastlight_state.maintenance.imports import log_copies, log_trees
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.writer import LineWriter
+from lastlight_state.maintenance.imports import log_trees
 from lastlight_state.testing import Database
 
 LINE = (
@@ -98,7 +98,7 @@ def test_a_log_that_a_writer_holds_is_not_continued(
     imports.run(source)
     _put(source, "-work/s2.jsonl", LINE * 2)
     stored = every_backend.agent_log.root / "projects/-work/s2.jsonl"
-    monkeypatch.setattr(lock, "LOCK_TIMEOUT", 0.01)
+    monkeypatch.setattr(files, "LOCK_TIMEOUT", 0.01)
     with LineWriter(stored) as writer, writer.held(), pytest.raises(BackendBusy):
         imports.run(source)
     assert stored.read_bytes() == LINE
@@ -156,14 +156,14 @@ def test_a_folder_without_logs_and_the_own_one_are_no_source(every_backend: Any,
 
 def _in_between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do this once, between the look at a file and its copy."""
-    store, left = log_copies.CopyPiece.store, [act]
+    store, left = log_trees.CopyPiece.store, [act]
 
     def after(self: Any, *given: Any) -> None:
         if left:
             left.pop()()
         store(self, *given)
 
-    monkeypatch.setattr(log_copies.CopyPiece, "store", after)
+    monkeypatch.setattr(log_trees.CopyPiece, "store", after)
 
 
 @pytest.mark.parametrize("begin", [0, 1])
@@ -201,8 +201,8 @@ def test_the_second_name_that_a_kill_left_of_a_log_is_removed_and_not_written_to
         raise killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(log_copies.CopyPiece, "_clear", lambda *_: None)
-        patch.setattr(places, "sync", kill)
+        patch.setattr(log_trees.CopyPiece, "_clear", lambda *_: None)
+        patch.setattr(files, "sync", kill)
         with pytest.raises(RuntimeError):
             every_backend.maintenance.imports.run(source)
     [log] = root.rglob("*.jsonl")

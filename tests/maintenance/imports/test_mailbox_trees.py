@@ -23,10 +23,10 @@ from support.maintenance.mailbox_trees import KEY, answer, attach, say, write_se
 from support.maintenance.run_folders import bytes_of
 
 from lastlight_state.errors import BackendUnavailable, Conflict
-from lastlight_state.jsonl import files, places
-from lastlight_state.mailbox import Mailboxes, face
-from lastlight_state.mailbox.folder import creation
-from lastlight_state.maintenance.imports import ledger, mailbox_files, mailbox_sources
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.mailbox import Mailboxes, face
+from lastlight_state.files.mailbox.folder import creation
+from lastlight_state.maintenance.imports import mailbox_pieces, mailbox_sources, pieces
 from lastlight_state.testing import Database
 
 UNIT = "/".join(KEY)
@@ -343,13 +343,13 @@ def test_a_mailbox_that_is_made_here_meanwhile_stays(
 ) -> None:
     """maintenance OP-87, OP-36."""
     write_session(source)
-    copy, store = mailbox_files.Attachments.copy, every_backend
+    copy, store = mailbox_pieces.Attachments.copy, every_backend
 
     def later(self: Any, *given: Any) -> None:
         copy(self, *given)
         send(store.mailbox.create(*KEY), "mine")
 
-    monkeypatch.setattr(mailbox_files.Attachments, "copy", later)
+    monkeypatch.setattr(mailbox_pieces.Attachments, "copy", later)
     assert _codes(store.maintenance.imports.run(source)) == {UNIT: "already_exists"}
     assert ids(store.mailbox.host(*KEY).inbox.list().items) == ["mine"]
 
@@ -365,7 +365,7 @@ def test_a_copy_that_a_kill_left_before_its_note_is_known(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(ledger, "note", killed)
+        patched.setattr(pieces, "note", killed)
         with pytest.raises(KeyboardInterrupt):
             store.maintenance.imports.run(source)
     assert [one.state for one in store.receipts.list()] == ["interrupted"]
@@ -457,14 +457,14 @@ def test_attachments_that_cannot_be_read_fail_their_session_alone(
     """maintenance OP-35, OP-87: they are not counted as what is no file."""
     for name in ("good", "bad"):
         attach(write_session(source, "g", name), "inbox/m-1/notes.txt", b"Buy milk.")
-    real = getattr(places, call)
+    real = getattr(files, call)
 
     def failing(path: Path, *given: Any, **named: Any) -> Any:
         if "bad" in path.parts and "inbox" in path.parts:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return real(path, *given, **named)
 
-    monkeypatch.setattr(places, call, failing)
+    monkeypatch.setattr(files, call, failing)
     done = every_backend.maintenance.imports.run(source)
     assert (done.units, _codes(done)) == ({"failed": 1, "imported": 1}, {"g/bad": "os_error"})
 

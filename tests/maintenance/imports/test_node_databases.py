@@ -14,10 +14,10 @@ from support.maintenance.node_databases import BEGIN, MIXED, TYPED, at, change, 
 from support.maintenance.rows import counts, difference
 from support.maintenance.run_folders import bytes_of
 
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.doctor.records import Finding, Report
+from lastlight_state.maintenance.doctor.check import Finding, Report
 from lastlight_state.maintenance.imports import node_databases
 from lastlight_state.maintenance.imports.foreign import Foreign, Row
 from lastlight_state.testing import Database

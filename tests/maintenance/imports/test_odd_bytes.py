@@ -15,7 +15,7 @@ from support.maintenance.sources import source_of
 from support.maintenance.state_databases import put, put_session
 from support.run_log.logs import OTHER_SESSION, RUN, SESSION
 
-from lastlight_state.mailbox.folder import INBOUND_DB
+from lastlight_state.files.mailbox.folder import INBOUND_DB
 
 ODD = b"a\xffz"
 

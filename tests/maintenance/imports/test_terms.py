@@ -14,7 +14,7 @@ from support.maintenance.state_databases import BEGIN, made, put, put_branch, pu
 
 from lastlight_state import InvalidValue
 from lastlight_state.conversations.tables import MESSAGES
-from lastlight_state.db.declarations import limits_of
+from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.testing import Database
 
 LONG = "x" * 300

@@ -15,7 +15,7 @@ from support.maintenance.workflow_databases import change, execution, made, put
 from support.migrations.eras import AT, CHAT, ERAS, ERROR, FAILED, LATER, OPEN
 
 from lastlight_state import StateStore
-from lastlight_state.db.columns import parse_time
+from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.messaging import ConversationKey

@@ -19,10 +19,10 @@ from support.maintenance.old_logs import LINE, RAW_NAME, age, old_log, project, 
 from support.maintenance.rows import insert
 
 from lastlight_state import StateStore
-from lastlight_state.agent_log import Slug, removal
 from lastlight_state.conversations import NewSession
-from lastlight_state.db import keyed
+from lastlight_state.db.lists import filters
 from lastlight_state.errors import BackendUnavailable, InvalidValue
+from lastlight_state.files.agent_log import Slug, repair
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.messaging import ConversationKey
@@ -148,7 +148,7 @@ def test_logs_are_counted_once_however_many_there_are(
     database: Database, policy: PrunePolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-29, OP-30: also where one statement does not name all of them."""
-    monkeypatch.setattr(keyed, "_KEYS", 1)
+    monkeypatch.setattr(filters, "_KEYS", 1)
     store = _with_old_runs(database, {"one": "s-1", "two": "s-2"})
     plan, receipt = store.maintenance.prune.plan(policy), store.maintenance.prune.run(policy)
     assert (receipt.counts, receipt.counts["line_files"], there(store)) == (plan.counts, 6, {})
@@ -210,7 +210,7 @@ def test_a_line_that_is_appended_before_the_log_goes_keeps_it(
             writer.append([{"type": "user", "late": True}])
         age(project(store) / "s-1.jsonl")
 
-    happened = before(monkeypatch, removal, "remove", append)
+    happened = before(monkeypatch, repair, "remove", append)
     receipt = store.maintenance.prune.run(policy)
     assert (happened, receipt.state, "line_files" in receipt.counts) == (["remove"], "done", False)
     assert b'"late":true' in there(store)["s-1.jsonl"]
@@ -269,7 +269,7 @@ def test_a_prune_with_logs_goes_on_only_where_the_logs_are(
 ) -> None:
     """maintenance OP-30: a machine that has the database alone takes nothing over."""
     store = _with_old_runs(database, {"run": "s-1"})
-    before(monkeypatch, removal, "remove", _interrupted)
+    before(monkeypatch, repair, "remove", _interrupted)
     with pytest.raises(KeyboardInterrupt):
         store.maintenance.prune.run(policy)
     [receipt] = store.receipts.list()

@@ -11,7 +11,7 @@ from support.maintenance.rows import counts, difference
 from support.workflows.plans import plan_of
 
 from lastlight_state import InvalidValue, NotFound
-from lastlight_state.db.statements import Family, Statement
+from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.sweeps.expiring import CHECKPOINTS_SWEEP
 from lastlight_state.testing import Database, racing

@@ -14,12 +14,12 @@ from support.workflows.plans import plan_of
 
 from lastlight_state import Conflict, NotFound
 from lastlight_state.conversations import NewSession, SessionPatch
-from lastlight_state.db.statements import Family, Statement
+from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune import sweeping
-from lastlight_state.maintenance.prune.sweeps import heads, keys
-from lastlight_state.maintenance.prune.sweeps.conversations import CHANGES_SWEEP, EXCHANGE
+from lastlight_state.maintenance.prune.sweeps import heads, sweep as sweeps_sweep
+from lastlight_state.maintenance.prune.sweeps.heads import CHANGES_SWEEP, EXCHANGE
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400
@@ -43,8 +43,8 @@ def sent(store: Any, owner: str, *texts: str, acked: bool = True) -> None:
 
 def looking_at(owners: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many inboxes in one look, also in the statement, which is made once."""
-    monkeypatch.setattr(keys, "LOOK", owners)
-    monkeypatch.setitem(vars(EXCHANGE), "keys", keys.Keys(EXCHANGE.key))
+    monkeypatch.setattr(sweeps_sweep, "LOOK", owners)
+    monkeypatch.setitem(vars(EXCHANGE), "keys", sweeps_sweep.Keys(EXCHANGE.key))
 
 
 def test_a_prune_that_finds_nothing_for_long_shows_life(

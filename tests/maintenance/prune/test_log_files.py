@@ -19,14 +19,14 @@ from support.maintenance.rows import insert
 from support.run_log.logs import ending, head, header, id_of, put
 
 from lastlight_state import StateStore
-from lastlight_state.agent_log import Slug, removal
 from lastlight_state.conversations import NewSession
 from lastlight_state.errors import Conflict, InvalidValue, NotFound
+from lastlight_state.files.agent_log import Slug, repair
+from lastlight_state.files.run_log import RunLog
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune.files.agents import AgentLogs
-from lastlight_state.maintenance.prune.filing import TOGETHER
+from lastlight_state.maintenance.prune.files import AgentLogs
+from lastlight_state.maintenance.prune.sweeping import TOGETHER
 from lastlight_state.messaging import ConversationKey
-from lastlight_state.run_log import RunLog
 from lastlight_state.testing import Database
 from lastlight_state.workflows import ExecutionOptions, RunOptions, Trigger
 
@@ -179,7 +179,7 @@ def test_logs_whose_project_becomes_a_link_stay(
         project(store).rename(elsewhere)
         project(store).symlink_to(elsewhere)
 
-    happened = before(monkeypatch, removal, call, swapped)
+    happened = before(monkeypatch, repair, call, swapped)
     done = store.maintenance.prune.run(AGENTS)
     assert (happened, done.state, done.counts, len(before_that)) == ([call], "done", {}, 3)
     assert sum(path.is_file() for path in elsewhere.rglob("*")) == 3
@@ -192,7 +192,7 @@ def test_a_prune_of_logs_that_is_interrupted_goes_on_and_counts_all(
     """maintenance OP-31, OP-93, agent-log L-121: before the second log, or when it has just gone."""
     store = _with_logs(database, "s-1", "s-2", "s-3")
     plan = store.maintenance.prune.plan(AGENTS)
-    real, calls = removal.remove, []
+    real, calls = repair.remove, []
 
     def remove(log: Path, *given: Any, **named: Any) -> bool:
         calls.append(log)
@@ -202,10 +202,10 @@ def test_a_prune_of_logs_that_is_interrupted_goes_on_and_counts_all(
             raise KeyboardInterrupt
         return True
 
-    monkeypatch.setattr(removal, "remove", remove)
+    monkeypatch.setattr(repair, "remove", remove)
     with pytest.raises(KeyboardInterrupt):
         store.maintenance.prune.run(AGENTS)
-    monkeypatch.setattr(removal, "remove", real)
+    monkeypatch.setattr(repair, "remove", real)
     [receipt] = store.receipts.list()
     assert (receipt.state, len(there(store))) == ("interrupted", 3 if after else 6)
     done = store.maintenance.prune.resume(receipt.id)
@@ -241,7 +241,7 @@ def test_a_machine_without_the_logs_removes_none_and_says_so(
             store.maintenance.prune.plan(replace(policy, archive=tmp_path))
     assert store.receipts.list().items == ()
     store = _with_logs(database, "s-1")
-    before(monkeypatch, removal, "remove", _interrupted)
+    before(monkeypatch, repair, "remove", _interrupted)
     with pytest.raises(KeyboardInterrupt):
         store.maintenance.prune.run(AGENTS)
     [receipt] = store.receipts.list()
@@ -276,7 +276,7 @@ def test_two_prunes_of_logs_at_once_are_one_conflict(database: Database, monkeyp
             other.maintenance.prune.run(AGENTS)
         assert caught.value.code == "already_running"
 
-    happened = before(monkeypatch, removal, "remove", second)
+    happened = before(monkeypatch, repair, "remove", second)
     assert (store.maintenance.prune.run(AGENTS).counts, happened) == (ONE, ["remove"])
 
 

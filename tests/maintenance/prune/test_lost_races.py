@@ -14,7 +14,7 @@ from support.maintenance.old_logs import old_log, there
 from support.maintenance.rows import insert, run_row
 
 from lastlight_state import Conflict, StateStore
-from lastlight_state.agent_log import removal
+from lastlight_state.files.agent_log import repair
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, racing
 
@@ -103,7 +103,7 @@ def test_logs_go_once_when_another_takes_over_after_their_rows_went(
     insert(database.raw(), "executions", {**row, "workflow_run_id": "a", "session_id": "s-1"})
     database.clock.advance(timedelta(days=40))
 
-    happened = before(monkeypatch, removal, "remove", lambda: take_over_logs(database, other))
+    happened = before(monkeypatch, repair, "remove", lambda: take_over_logs(database, other))
     with pytest.raises(Conflict):
         store.maintenance.prune.run(replace(ALL, archive=tmp_path, with_logs="yes"))
     [receipt] = store.receipts.list()
@@ -118,7 +118,7 @@ def test_log_files_are_counted_once_when_another_takes_over_while_they_go(
     old_log(store, "s-1")
     database.clock.advance(timedelta(days=40))
 
-    happened = before(monkeypatch, removal, "remove", lambda: take_over_logs(database, other))
+    happened = before(monkeypatch, repair, "remove", lambda: take_over_logs(database, other))
     with pytest.raises(Conflict):
         store.maintenance.prune.run(PrunePolicy("agent-logs", keep_n=0))
     [receipt] = store.receipts.list()

@@ -15,7 +15,7 @@ from support.workflows.steps import Raw, wait_until_blocked
 
 from lastlight_state import InvalidValue, NotFound
 from lastlight_state.conversations import NewBranch, NewSession
-from lastlight_state.db.statements import Family, Statement
+from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune.checks import MOST_KEYS

@@ -9,10 +9,9 @@ import pytest
 from support.maintenance.rows import insert, run_row
 from support.workflows.plans import plan_of
 
-from lastlight_state.db.statements import Family, Statement
-from lastlight_state.maintenance import PrunePolicy, log_names
-from lastlight_state.maintenance.prune import archived_logs, statements as sql
-from lastlight_state.maintenance.prune.files import agents
+from lastlight_state.db.rows.statements import Family, Statement
+from lastlight_state.maintenance import PrunePolicy, run_tables
+from lastlight_state.maintenance.prune import archived_logs, files, walk as sql
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.testing import Database, racing
 
@@ -54,7 +53,7 @@ def test_every_statement_of_a_batch_finds_its_rows_by_an_index(database: Databas
             assert not plan.sorts_the_table, plan
 
 
-@pytest.mark.parametrize("made", [*agents.USING, *log_names.NAMING.values(), *archived_logs.NAMED_BY.values()])
+@pytest.mark.parametrize("made", [*files.USING, *run_tables.NAMING.values(), *archived_logs.NAMED_BY.values()])
 def test_who_needs_a_log_is_found_by_an_index(database: Database, made: Family) -> None:
     """maintenance OP-76."""
     plan = plan_of(database, database.open(), made.of(["a", "b"])[0], {"key_0": "a", "key_1": "b"}, in_order=True)

@@ -12,7 +12,7 @@ from support.migrations.support import Place, tables
 from support.stored_times import SPELLINGS, STORED, UNREADABLE
 
 from lastlight_state import StateStore
-from lastlight_state.db.columns import form_of
+from lastlight_state.db.schema.columns import form_of
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import check, migrate
 from lastlight_state.migrations.metadata import METADATA

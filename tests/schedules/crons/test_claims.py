@@ -16,7 +16,7 @@ from support.workflows.steps import Raw, undone
 
 from lastlight_state import BackendUnavailable, Conflict, CorruptData, StateStore
 from lastlight_state.schedules import FireOutcome
-from lastlight_state.schedules.crons import statements as cron_statements, take_statements, takes
+from lastlight_state.schedules.crons import statements as cron_statements, takes
 from lastlight_state.testing import Database, FrozenClock
 
 
@@ -404,7 +404,7 @@ def test_polling_and_claiming_read_by_their_indexes(
     raw(MANY_FIRES.format(time=time, many=many), now, now)
     raw.analyze()
     values = {"now": now, "after": now - timedelta(days=9), "after_name": "", "limit": 10, "name": "c7", "read": now}
-    due = plan_of(database, every_backend, take_statements.DUE.of({})[0], values)
+    due = plan_of(database, every_backend, takes.DUE.of({})[0], values)
     assert "ix_cron_schedules_due" in due.text
     assert not due.scans_the_table, due
     assert not due.sorts_the_table, due
@@ -412,7 +412,7 @@ def test_polling_and_claiming_read_by_their_indexes(
     assert "ix_cron_schedules_due" in following.text
     assert "ix_cron_fires_running" in following.text
     fire = dict.fromkeys(("fire_id", "owner", "note"), "x") | {"status": "running", "lease_expires_at": now}
-    insert = plan_of(database, every_backend, take_statements.FIRE, values | fire)
+    insert = plan_of(database, every_backend, takes.FIRE, values | fire)
     assert "ix_cron_fires_running" in insert.text
     assert "ix_cron_fires_cron" not in insert.text
     assert not insert.scans_the_table, insert

@@ -169,7 +169,7 @@ def test_a_block_that_goes_on_after_the_end_of_its_fire_has_lost_nothing(
     store: StateStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """schedules C-23, F-10: the renewals end, and say nothing."""
-    monkeypatch.setattr("lastlight_state.db.renewals.RENEWALS", 100)
+    monkeypatch.setattr("lastlight_state.db.news.renewals.RENEWALS", 100)
     claim = begun(store)
     with store.schedules.fires.running(claim, lease=SECOND) as fire:
         store.schedules.fires.finish(fire.claim, FireOutcome(dispatched=1))

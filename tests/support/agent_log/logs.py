@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from lastlight_state.agent_log import AgentLog, SessionWriter, Slug
+from lastlight_state.files.agent_log import AgentLog, SessionWriter, Slug
 from lastlight_state.testing.clock import FrozenClock
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "agent_log"

@@ -10,9 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.cli.call import Call
-from lastlight_state.cli.flags import Flags
-from lastlight_state.cli.output import Output
+from lastlight_state.cli.arguments import Flags
+from lastlight_state.cli.output import Call, Output
 from lastlight_state.cli.program import run
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.redaction import Secrets

@@ -16,7 +16,7 @@ from typing import Any
 
 from lastlight_state import StateStore
 from lastlight_state.codec import dump_line
-from lastlight_state.jsonl.writer import LineWriter
+from lastlight_state.files.jsonl.writer import LineWriter
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.workflows import PhaseEntry, Trigger
 from lastlight_state.workflows.arguments import RunOptions

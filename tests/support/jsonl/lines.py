@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from lastlight_state.codec import dump_line
-from lastlight_state.jsonl import files
-from lastlight_state.jsonl.reader import Line, LineKind, LineReader
-from lastlight_state.jsonl.writer import LineWriter
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.reader import Line, LineKind, LineReader
+from lastlight_state.files.jsonl.writer import LineWriter
 
 #: For processes that their parent must see stop or end by a signal.
 SPAWN = multiprocessing.get_context("spawn")

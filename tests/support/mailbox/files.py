@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.mailbox import AgentMailbox, HostMailbox, MessageIn, MessageOut, Routing, When
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, MessageIn, MessageOut, Routing, When
 
 PLACE = Routing("slack", "C1", "T1")
 

@@ -26,7 +26,7 @@ from support.tracing import traced
 
 import lastlight_state
 from lastlight_state import StateStore
-from lastlight_state.maintenance.imports import ledger
+from lastlight_state.maintenance.imports import pieces
 from lastlight_state.testing import FrozenClock
 
 OURS = str(Path(lastlight_state.__file__).parent)
@@ -62,14 +62,14 @@ def bring_in(store: StateStore, kind: str, path: Path) -> object:
 
 def _die_before_note(number: int) -> None:
     """The note is the last step of a unit."""
-    noted, left = ledger.note, count(1)
+    noted, left = pieces.note, count(1)
 
     def dying(*given: Any) -> None:
         if next(left) == number:
             os.kill(os.getpid(), signal.SIGKILL)
         noted(*given)
 
-    ledger.note = dying  # type: ignore[assignment]
+    pieces.note = dying  # type: ignore[assignment]
 
 
 def main() -> None:

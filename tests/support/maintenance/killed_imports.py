@@ -11,10 +11,10 @@ import sys
 from typing import Any
 
 from lastlight_state import StateStore
-from lastlight_state.maintenance.imports import ledger
-from lastlight_state.maintenance.imports.mailbox_files import Attachments
+from lastlight_state.maintenance.imports import pieces
+from lastlight_state.maintenance.imports.mailbox_pieces import Attachments
 
-_PLACES: dict[str, Any] = {"note": ledger, "copy": Attachments}
+_PLACES: dict[str, Any] = {"note": pieces, "copy": Attachments}
 
 if __name__ == "__main__":
     url, folder, at, where = (*sys.argv[1:], "note")[:4]

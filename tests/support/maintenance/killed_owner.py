@@ -8,7 +8,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from lastlight_state import StateStore
-from lastlight_state.receipts import owners
+from lastlight_state.receipts import steps
 from lastlight_state.testing import FrozenClock
 
 if __name__ == "__main__":
@@ -16,7 +16,7 @@ if __name__ == "__main__":
     with StateStore.open(url, state_dir=state_dir, clock=FrozenClock()) as store:
         receipts: Any = store.receipts
         for kind in kinds:
-            receipts.begin(kind, owner=owners.this_process(), policy={})
+            receipts.begin(kind, owner=steps.this_process(), policy={})
         sys.stdout.write("begun\n")
         sys.stdout.flush()
         time.sleep(600)

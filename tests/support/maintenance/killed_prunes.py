@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from support.loading import load
 
 from lastlight_state import StateStore
-from lastlight_state.db.statements import Family
+from lastlight_state.db.rows.statements import Family
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune.statements import STATEMENTS
+from lastlight_state.maintenance.prune.walk import STATEMENTS
 from lastlight_state.testing import FrozenClock, racing
 
 

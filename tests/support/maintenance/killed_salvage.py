@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from lastlight_state.clock import SYSTEM_CLOCK
-from lastlight_state.jsonl import places, repair
+from lastlight_state.files.jsonl import files, repair
 from lastlight_state.maintenance.repair import Repair
 
 
@@ -22,7 +22,7 @@ def die(*_: Any, **__: Any) -> None:
 
 if __name__ == "__main__":
     file, where, *rest = sys.argv[1:]
-    target, name = {"named": (places, "sync"), "rename": (os, "rename")}.get(where, (repair._Copy, where))
+    target, name = {"named": (files, "sync"), "rename": (os, "rename")}.get(where, (repair._Copy, where))
     if where == "named":
         setattr(repair._Copy, "flush", lambda _: None)  # noqa: B010
     setattr(target, name, die)

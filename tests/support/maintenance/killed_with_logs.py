@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state import StateStore
-from lastlight_state.agent_log import removal
+from lastlight_state.files.agent_log import repair
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune import batches
 from lastlight_state.testing import FrozenClock
@@ -21,7 +21,7 @@ from lastlight_state.testing import FrozenClock
 #: The function before whose call the process dies.
 PLACES: dict[str, tuple[Any, str]] = {
     "archived": (batches, "_removed"),
-    "committed": (removal, "remove"),
+    "committed": (repair, "remove"),
 }
 
 

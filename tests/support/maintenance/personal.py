@@ -8,8 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 from support.maintenance.rows import insert
 
-from lastlight_state.db import columns
-from lastlight_state.db.declarations import facts_of, is_personal
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.declarations import facts_of, is_personal
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from support.workflows.plans import Plan
 
-from lastlight_state.agent_log import AgentLog, Cwd, Outcome
+from lastlight_state.files.agent_log import AgentLog, Cwd, Outcome
 from lastlight_state.messaging import ConversationKey, MessagingSession
 from lastlight_state.workflows import Trigger, Usage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.rows.statements import Statement
 from lastlight_state.testing import Database
 
 _EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN", "postgresql": "EXPLAIN (COSTS OFF)"}

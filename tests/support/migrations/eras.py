@@ -18,12 +18,12 @@ from support.migrations.support import Place, with_connection
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.facts import Catalogue
-from lastlight_state.db.columns import parse_time
 from lastlight_state.db.repository import Repository
+from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import NotFound
 from lastlight_state.messaging import ThreadPlace
 from lastlight_state.migrations import scripts
-from lastlight_state.migrations.adoption.blueprint import blueprints
+from lastlight_state.migrations.adoption.fit import blueprints
 from lastlight_state.workflows import NodeRef
 
 ERAS = sorted((Path(__file__).parents[2] / "fixtures" / "legacy" / "eras").glob("*.sql"))

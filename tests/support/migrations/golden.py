@@ -21,7 +21,7 @@ from support.migrations.story import STORY, UNTIL, Row
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.migrations import drift, migrate, script, scripts
-from lastlight_state.migrations.adoption.blueprint import blueprints
+from lastlight_state.migrations.adoption.fit import blueprints
 from lastlight_state.testing import ThrowawayPostgres
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "golden"

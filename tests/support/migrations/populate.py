@@ -9,8 +9,8 @@ from sqlalchemy import MetaData, Table, insert, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.types import Boolean, DateTime, Float, Integer, LargeBinary
 
-from lastlight_state.db.base import VERSION_TABLE
-from lastlight_state.db.columns import form_of, parse_time
+from lastlight_state.db.schema.base import VERSION_TABLE
+from lastlight_state.db.schema.columns import form_of, parse_time
 from lastlight_state.migrations.metadata import METADATA
 
 MOMENT = "2026-02-03T12:34:56.789Z"

@@ -14,7 +14,7 @@ from support.migrations.releases import HISTORY, released
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
 from lastlight_state.migrations import drift, scripts
-from lastlight_state.migrations.adoption.blueprint import blueprints
+from lastlight_state.migrations.adoption.fit import blueprints
 
 ROOT = Path(__file__).parents[3]
 DUE = "`make record` is due: {files} would be written anew"

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.backends.facts import Catalogue
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.migrations import apply, scripts
 from lastlight_state.testing.postgres import connect
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import create_model
 
 from lastlight_state import StateStore
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.units.unit import Unit
 
 
 def define(url: str, field: str, die_at: int = 0) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lastlight_state.codec import dump_line
-from lastlight_state.run_log import RunHeader, RunLog, RunReading, RunRecord, RunWriter
+from lastlight_state.files.run_log import RunHeader, RunLog, RunReading, RunRecord, RunWriter
 from lastlight_state.testing.clock import FrozenClock
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "run_log"

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from lastlight_state import StateStore
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Statement
 from lastlight_state.testing import Database
 
 #: Ranges whose rows are put in one order. Each has a limit of its own. Postgres 18 says that sorts are switched off.

@@ -24,7 +24,7 @@ from lastlight_state import StateStore
 from lastlight_state.errors import ClaimLost, Conflict, LostRace, StateError
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Claim
-from lastlight_state.workflows.claims import kinds, lists
+from lastlight_state.workflows.claims import lists
 
 ODD = (
     "SELECT id FROM workflow_runs AS r WHERE (status = 'running') <> EXISTS (SELECT 1 FROM run_leases AS l "
@@ -138,7 +138,7 @@ def cost(database: Database, store: StateStore, ranges: lists.Ranges[Any], names
     now = database.clock.now()
     statement, values = ranges.of({"workflow_name": names}, False, 51)
     compiled = statement.on(store.backend)
-    parameters = compiled.parameters({**kinds.moment(now), **values})
+    parameters = compiled.parameters({**lists.moment(now), **values})
     raw = database.raw()
     if database.name == "postgresql":
         [[plan]] = raw.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {compiled.sql}", parameters).fetchall()

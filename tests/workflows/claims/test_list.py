@@ -16,11 +16,11 @@ from support.workflows.steps import Raw, all_pages, started
 
 from lastlight_state import StateStore
 from lastlight_state.clock import iso_text
-from lastlight_state.db.statements import Family, Statement
+from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ClaimableRun, Provenance
-from lastlight_state.workflows.claims import kinds, lists, statements as sql
+from lastlight_state.workflows.claims import lists, statements as sql
 from lastlight_state.workflows.queue import statements as queue_statements
 
 
@@ -229,7 +229,7 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
     fill(raw, database.clock, many)
     now = database.clock.now()
     values = {
-        **kinds.moment(now),
+        **lists.moment(now),
         "at": now,
         "after_0": now,
         "after_1": "r1",

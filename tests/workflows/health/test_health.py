@@ -13,11 +13,10 @@ from support.workflows.plans import plan_of, plan_of_page
 from support.workflows.steps import PLAN, Raw, all_pages, paused, started
 
 from lastlight_state import StateStore
-from lastlight_state.db.statements import Family
+from lastlight_state.db.rows.statements import Family
 from lastlight_state.errors import CorruptData, InvalidValue, NotFound
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import Blocked, Gate, NodeRef, Question
-from lastlight_state.workflows.health import statements as sql
+from lastlight_state.workflows import Blocked, Gate, NodeRef, Question, health as sql
 from lastlight_state.workflows.words import LIVE
 
 START = FrozenClock().now()

@@ -14,8 +14,8 @@ from support.workflows.steps import Raw, started
 
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, MisuseError, PayloadTooLarge
-from lastlight_state.workflows.human_requests import forms
-from lastlight_state.workflows.human_requests.forms import check_response, check_schema
+from lastlight_state.workflows.human_requests import checks
+from lastlight_state.workflows.human_requests.checks import check_response, check_schema
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -177,7 +177,7 @@ def test_a_check_ends_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> No
     check_response("response", {"uniqueItems": True}, list(range(800)))
     wide = {f"k{index}": index for index in range(500)}
     check_response("response", {"properties": {key: {"type": "integer"} for key in wide}}, wide)
-    monkeypatch.setattr(forms, "MOST_STEPS", 5_000)
+    monkeypatch.setattr(checks, "MOST_STEPS", 5_000)
     doubling = {f"a{index}": {"allOf": [{"$ref": f"#/$defs/a{index + 1}"}] * 2} for index in range(40)}
     with pytest.raises(InvalidValue, match="steps"):
         check_schema("schema", {"$ref": "#/$defs/a0", "$defs": {**doubling, "a40": {}}})
@@ -186,7 +186,7 @@ def test_a_check_ends_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> No
     several: Any = {"patternProperties": {f"^a{index}": {} for index in range(20)}}
     check_response("response", several, dict.fromkeys("abc", 1))
     assert "steps" in refusal(several, wide).problem
-    monkeypatch.setattr(forms, "MOST_STEPS", 1)
+    monkeypatch.setattr(checks, "MOST_STEPS", 1)
     check_response("response", {"type": "string"}, "x")
     assert "steps" in refusal({"type": "string", "minLength": 1}, "x").problem
 
@@ -264,12 +264,12 @@ def test_a_form_without_the_extra_says_what_to_install(
 
 def test_the_libraries_of_forms_are_loaded_by_the_first_form_alone() -> None:
     """house H-4: an optional library is imported inside the one module that owns it."""
-    assert not {"jsonschema", "referencing"} & set(vars(forms))
+    assert not {"jsonschema", "referencing"} & set(vars(checks))
 
 
 @pytest.mark.parametrize("schema", [{"pattern": "a{99999999999}"}, {"patternProperties": {"a{99999999999}": {}}}])
 def test_a_pattern_with_too_many_repetitions_is_an_invalid_value(schema: dict[str, object]) -> None:
     with pytest.raises(InvalidValue, match="repetition"):
-        forms.check_schema("question.schema", schema)
+        checks.check_schema("question.schema", schema)
     with pytest.raises(InvalidValue, match="cannot be used: OverflowError"):
-        forms.check_response("response", schema, {"a": 1} if "patternProperties" in schema else "a")
+        checks.check_response("response", schema, {"a": 1} if "patternProperties" in schema else "a")

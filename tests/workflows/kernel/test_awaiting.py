@@ -15,7 +15,7 @@ from support.workflows.crew import Crew
 from support.workflows.steps import Raw, paused, started
 
 from lastlight_state import AsyncStateStore, StateStore
-from lastlight_state.db import watch
+from lastlight_state.db.news import watch
 from lastlight_state.errors import InvalidValue, MisuseError, StoreClosed
 from lastlight_state.testing import Database, FrozenClock
 

@@ -12,7 +12,8 @@ from support.workflows.steps import Raw
 
 from lastlight_state import StateStore
 from lastlight_state.testing import Database
-from lastlight_state.workflows.lookups import statements as sql, stories
+from lastlight_state.workflows import lookups
+from lastlight_state.workflows.lookups import statements as sql
 from lastlight_state.workflows.runs import resume
 
 Rows = pytest.mark.parametrize("rows", [2_000, pytest.param(100_000, marks=pytest.mark.soak)])
@@ -49,8 +50,8 @@ CHECKED: list[tuple[Any, str, str]] = [
     (sql.REPOS, "COVERING INDEX ix_workflow_runs_repo", "ix_workflow_runs_repo"),
     (sql.ACTIVITY, "ix_workflow_runs_repo (owner=? AND repo=? AND started_at>?)", "ix_workflow_runs_repo"),
     (sql.SEARCH.statement({"since": 1, "text": {}}, paged=True), "ix_executions_usage", "ix_executions_started"),
-    (stories.ATTEMPTS, "uq_executions_attempt", "Index"),
-    (stories.WAITS, "approvals_", "Index"),
+    (lookups.ATTEMPTS, "uq_executions_attempt", "Index"),
+    (lookups.WAITS, "approvals_", "Index"),
     (resume.NODES_OF_RUN, "(run_id=?)", "run_nodes"),
     (resume.LOOPS_OF_RUN, "(run_id=?)", "run_loops"),
     (resume.IN_FLIGHT_OF_RUN, "ix_executions_signs (workflow_run_id=?)", "Index"),

@@ -9,13 +9,13 @@ import pytest
 from support.workflows.plans import plan_of
 from support.workflows.steps import Raw, all_pages, started
 
-from lastlight_state.db.listing import Listing
-from lastlight_state.db.pages import after_values
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.lists.pages import after_values
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Node, NodePut, NodeRef, Wait
-from lastlight_state.workflows.kernel import nodes, rows
+from lastlight_state.workflows.kernel import executions, rows
 from lastlight_state.workflows.nodes import statements as sql
 from lastlight_state.workflows.words import WAITING_NODE
 
@@ -164,7 +164,7 @@ def test_lists_of_nodes_read_what_they_show(every_backend: StateStore, database:
     one: list[tuple[Any, dict[str, Any]]] = [
         (sql.COUNTS, {"run_id": "r7"}),
         (rows.GET, {"run_id": "r7"}),
-        (nodes.CLOSE, {"run_id": "r7", "at": now}),
+        (executions.NODE_CLOSE, {"run_id": "r7", "at": now}),
         (sql.LIST.statement({**of_run, "states": states}, paged=False), {**of_run, **states}),
     ]
     for statement, values in one:

@@ -16,7 +16,7 @@ from support.workflows.plans import plan_of, plan_of_page
 from support.workflows.steps import Raw, started, together
 
 from lastlight_state import StateStore
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.rows.statements import Statement
 from lastlight_state.errors import BackendBusy, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Claim, WorkflowRun

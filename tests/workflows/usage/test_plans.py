@@ -13,7 +13,7 @@ from support.workflows.plans import Plan, columns_of_rows, plan_of
 from support.workflows.steps import Raw
 
 from lastlight_state import StateStore
-from lastlight_state.db.statements import Statement
+from lastlight_state.db.rows.statements import Statement
 from lastlight_state.testing import Database
 from lastlight_state.workflows.usage import statements as sql
 

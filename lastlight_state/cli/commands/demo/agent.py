@@ -2,13 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeAlias
 
-from lastlight_state.agent_log import Cwd
-from lastlight_state.cli.commands.demo.recording import Meter, Segment
+from lastlight_state import codec
+from lastlight_state.files.agent_log import Cwd
+from lastlight_state.messaging import ConversationKey
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import Usage
+from lastlight_state.workflows import Trigger, Usage
+
+# The recorded events of the demo's agent, in the shapes in which its runtime prints them, one JSON object per line.
+#
+# A ``session`` event begins a segment: one stretch in which one process drove the agent. A session that was
+# interrupted has two segments, and the first of them ends in a tool that never answered.
+
+Event: TypeAlias = "dict[str, Any]"
+
+_COUNTS = ("input", "output", "cacheWrite", "cacheRead")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """``name`` of the session, the agent's working directory, the prompt it was given, and what followed."""
+
+    name: str
+    cwd: str
+    prompt: str
+    events: tuple[Event, ...]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the process ended while a tool was still at work."""
+        last: str = self.events[-1]["type"]
+        return last == "tool_execution_start"
+
+    @property
+    def last_text(self) -> str:
+        """What the agent said last."""
+        return next(text for event in reversed(self.events) if (text := _text(event, "assistant")))
+
+
+class Meter:
+    """Adds up what an agent's messages report."""
+
+    def __init__(self) -> None:
+        self._turns = 0
+        self._tokens = dict.fromkeys(_COUNTS, 0)
+        self._cost = Decimal(0)
+        self._model: str | None = None
+
+    def feed(self, event: Event) -> bool:
+        """Count an event; whether it reported anything."""
+        message = event.get("message", {})
+        if event["type"] != "message_end" or message.get("role") != "assistant":
+            return False
+        usage: Mapping[str, Any] = message["usage"]
+        self._turns += 1
+        self._model = message["model"]
+        self._cost += Decimal(str(usage["cost"]["total"]))
+        for name in _COUNTS:
+            self._tokens[name] += usage[name]
+        return True
+
+    @property
+    def usage(self) -> Usage:
+        """The totals so far."""
+        given, made, cached_new, cached = (self._tokens[name] for name in _COUNTS)
+        return Usage(
+            turns=self._turns,
+            input_tokens=given,
+            output_tokens=made,
+            cache_creation_input_tokens=cached_new,
+            cache_read_input_tokens=cached,
+            cost_usd=self._cost,
+            model=self._model,
+        )
+
+
+@cache
+def segments(name: str) -> tuple[Segment, ...]:
+    """The segments of a session, in the order they were recorded."""
+    return tuple(segment for segment in _all() if segment.name == name)
+
+
+@cache
+def _all() -> tuple[Segment, ...]:
+    events = list(_events())
+    starts = [i for i, event in enumerate(events) if event["type"] == "session"]
+    return tuple(_segment(events[i:j]) for i, j in zip(starts, [*starts[1:], len(events)], strict=True))
+
+
+def _segment(events: list[Event]) -> Segment:
+    head, *rest = events
+    prompt = next(text for event in rest if (text := _text(event, "user")))
+    return Segment(head["id"], head["cwd"], prompt, tuple(_undated(event) for event in rest))
+
+
+def _events() -> Iterator[Event]:
+    for line in files(__package__).joinpath("stream.jsonl").read_bytes().splitlines():
+        yield codec.load_line(line)
+
+
+def _text(event: Event, role: str) -> str:
+    message = event.get("message", {})
+    if event["type"] != "message_end" or message.get("role") != role:
+        return ""
+    return "\n".join(block["text"] for block in message["content"] if block["type"] == "text")
+
+
+def _undated(event: Event) -> Event:
+    """The event as one of now: a replay happens when it is replayed."""
+    return {name: value for name, value in event.items() if name != "timestamp"}
+
+
+# What the demo's workflow consists of.
+
+WORKFLOW = "issue-to-pr"
+TRIGGER = Trigger(
+    "acme/weather#42", type="webhook", owner="acme", repo="weather", issue_number=42, actor="maria", actor_type="github"
+)
+CONTEXT = {"issue": {"number": 42, "title": "Forecast endpoint fails for some cities", "labels": ["bug", "customer"]}}
+CHAT = ConversationKey("slack", "C-weather", "maria", "1768381200.000100")
+APPROVER = "maria"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A phase, which is also the name of its recorded session.
+
+    ``gate`` is asked when it is done. Its last text becomes the output of the loop ``keeps``; the output of the loop
+    ``reads`` is added to its prompt.
+    """
+
+    phase: str
+    gate: str | None = None
+    keeps: str | None = None
+    reads: str | None = None
+
+    @property
+    def skill(self) -> str:
+        """The name of its executions."""
+        return f"{WORKFLOW}:{self.phase}"
+
+
+STEPS = (
+    Step("architect", gate="post_architect", keeps="plan"),
+    Step("executor", reads="plan"),
+    Step("reviewer", keeps="review"),
+    Step("reviewer_fix_1", reads="review"),
+    Step("reviewer_1", gate="post_reviewer", keeps="review"),
+)
 
 
 @dataclass(frozen=True)

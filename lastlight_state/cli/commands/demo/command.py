@@ -2,21 +2,180 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
-from lastlight_state import migrations
-from lastlight_state.cli.answers import Answer
-from lastlight_state.cli.call import Call, command
-from lastlight_state.cli.commands.demo import chat, report, supervisor
-from lastlight_state.cli.commands.demo.story import APPROVER, CONTEXT, STEPS, TRIGGER, WORKFLOW
+from lastlight_state import codec, migrations
+from lastlight_state.cli.commands.demo.agent import APPROVER, CHAT, CONTEXT, STEPS, TRIGGER, WORKFLOW, replay, segments
 from lastlight_state.cli.opening import connected, settings_of
-from lastlight_state.settings import Settings
+from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.views import logs, maintenance
+from lastlight_state.cli.views.kinds import MESSAGES
+from lastlight_state.cli.views.run_kinds import EXECUTIONS
+from lastlight_state.errors import MisuseError
+from lastlight_state.files.agent_log import LogLine, RawFile
+from lastlight_state.maintenance import TimelineEntry
+from lastlight_state.messaging import MessagingMessageSummary
+from lastlight_state.settings import DATABASE_FILE, PREFIX, Settings
 from lastlight_state.store import StateStore
+from lastlight_state.workflows import ExecutionSummary, Trigger, WorkflowRun
 from lastlight_state.workflows.words import TERMINAL
+
+# What the store knows of the demo afterwards: timeline, cost, transcript.
+
+#: Lines of the transcript that are shown.
+HEAD = 16
+
+
+@dataclass(frozen=True)
+class Told:
+    """The story of one run and the chat beside it, as read from the store."""
+
+    run: WorkflowRun
+    events: tuple[TimelineEntry, ...]
+    executions: Sequence[ExecutionSummary]
+    messages: Sequence[MessagingMessageSummary]
+    session_id: str
+    transcript: Sequence[LogLine]
+    whole_results: Sequence[RawFile]
+
+    @property
+    def cost_usd(self) -> Decimal:
+        """What all of it cost."""
+        return sum((found.cost_usd or Decimal(0) for found in self.executions), Decimal(0))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The story for programs."""
+        return {
+            "run_id": self.run.id,
+            "status": self.run.status,
+            "cost_usd": self.cost_usd,
+            "events": self.events,
+            "executions": self.executions,
+            "messages": self.messages,
+            "session_id": self.session_id,
+        }
+
+    def lines(self, screen: Screen) -> Iterator[Any]:
+        """The story for people."""
+        yield screen.heading(f"timeline of run {self.run.id}")
+        yield from maintenance.lines(self.events, screen)
+        yield ""
+        yield screen.heading("executions")
+        yield from screen.table(EXECUTIONS, self.executions)
+        tokens = sum((found.input_tokens or 0) + (found.output_tokens or 0) for found in self.executions)
+        yield f"{len(self.executions)} executions, {tokens:,} tokens in and out, ${self.cost_usd:.4f}"
+        yield ""
+        yield screen.heading("chat")
+        yield from screen.table(MESSAGES, self.messages)
+        yield ""
+        yield screen.heading(f"transcript of session {self.session_id}, which was killed and resumed")
+        for line in self.transcript:
+            yield logs.text_of(line, screen)
+        yield "..."
+        for kept in self.whole_results:
+            yield f"a tool result of {kept.bytes:,} bytes is cut there, and kept whole beside the log"
+
+
+def of(store: StateStore, run_id: str, chat_id: str) -> Told:
+    """Read the story."""
+    executions = [*store.workflows.executions.list(run_id=run_id), *store.workflows.executions.list(trigger_id=chat_id)]
+    executions.sort(key=lambda found: found.started_at)
+    session_id = next(found.session_id for found in executions if found.outcome == "interrupted") or ""
+    return Told(
+        run=store.workflows.runs.get(run_id),
+        events=maintenance.whole(store, run_id),
+        executions=tuple(executions),
+        messages=store.messaging.messages.list(chat_id).items[::-1],
+        session_id=session_id,
+        transcript=store.agent_log.reader.read(session_id, limit=HEAD).lines,
+        whole_results=store.agent_log.raw.list(session_id),
+    )
+
+
+# Starts workers, and kills the one whose agent waits for a tool that will never answer.
+
+WORKER = "lastlight_state.cli.commands.demo.worker"
+
+Note = Callable[[str], None]
+
+
+def work(settings: Settings, run_id: str, note: Note) -> bool:
+    """Let one worker process drive the run until it stops by itself (True), or is killed (False)."""
+    command = [sys.executable, "-m", WORKER, run_id]
+    with subprocess.Popen(  # noqa: S603 our own interpreter and our own module
+        command,
+        env=environment(settings),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for us; we end the worker
+    ) as worker:
+        try:
+            note(f"worker {worker.pid} started")
+            killed = _listen(worker, note)
+        except BaseException:
+            worker.kill()
+            raise
+    if worker.returncode != (-signal.SIGKILL if killed else 0):
+        raise MisuseError(f"worker {worker.pid} ended with {worker.returncode}")
+    return not killed
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """Where a worker finds the database. A URL may hold a password, so it is in no command line."""
+    given = {
+        "URL": settings.url or str(settings.state_dir / DATABASE_FILE),
+        "STATE_DIR": str(settings.state_dir),
+        "SCHEMA": settings.schema_name,
+        "AGENT_LOG_DIR": settings.agent_log_dir,
+    }
+    inherited = {name: text for name, text in os.environ.items() if name != PREFIX + "URL_FILE"}
+    return inherited | {PREFIX + name: str(value) for name, value in given.items() if value is not None}
+
+
+def _listen(worker: subprocess.Popen[str], note: Note) -> bool:
+    """Pass on what the worker says. When it is stuck, kill it: no handler runs, nothing is flushed or closed."""
+    for line in worker.stdout or ():
+        said = codec.load_line(line.encode())
+        if "note" in said:
+            note(said["note"])
+            continue
+        note(f"{said['stuck']}: kill -9 {worker.pid}")
+        os.kill(worker.pid, signal.SIGKILL)
+        return True
+    return False
+
+
+# The conversation beside the run: a user asks, the agent answers, and all of it is stored.
+
+SKILL = "chat"
+
+
+def turn(store: StateStore, number: int) -> str:
+    """One question and its answer, the recorded ones of that number; the id of the messaging session."""
+    segment = segments(SKILL)[number]
+    session = store.messaging.sessions.resume(CHAT).session
+    agent_session = store.messaging.sessions.ensure_agent_session(session.id, f"chat-{session.id[-12:]}")
+    store.messaging.messages.append(session.id, role="user", content=segment.prompt)
+    trigger = Trigger(session.id, type="chat", actor=CHAT.user_id, actor_type="slack")
+    execution = store.workflows.executions.start(SKILL, trigger=trigger, session_id=agent_session)
+    replayed = replay(store, segment, session_id=agent_session, prompt=segment.prompt, execution_id=execution.id)
+    store.messaging.messages.append(session.id, role="assistant", content=segment.last_text)
+    store.workflows.executions.finish(execution.id, "succeeded", usage=replayed.usage)
+    return session.id
 
 
 @command("demo")
@@ -36,28 +195,28 @@ def run(call: Call) -> Answer:
             note(f"migrating {backend.location}")
             migrations.migrate(backend)
         with StateStore.open(settings=settings) as store:
-            told = report.of(store, *_play(store, settings, note))
+            told = of(store, *_play(store, settings, note))
     return Answer(told.data, told.lines)
 
 
-def _play(store: StateStore, settings: Settings, note: supervisor.Note) -> tuple[str, str]:
+def _play(store: StateStore, settings: Settings, note: Note) -> tuple[str, str]:
     """The ids of the run and of the messaging session, after all is done."""
     run_id = store.workflows.runs.create(WORKFLOW, trigger=TRIGGER, phase=STEPS[0].phase, context=CONTEXT).id
     note(f"dispatched {WORKFLOW} for {TRIGGER.id}: run {run_id}")
-    supervisor.work(settings, run_id, note)
-    chat_id = chat.turn(store, 0)
+    work(settings, run_id, note)
+    chat_id = turn(store, 0)
     note(f"chat: session {chat_id}, first turn")
     while (status := store.workflows.runs.get(run_id).status) not in TERMINAL:
         if status == "paused":
             _approve(store, run_id, note)
-        elif not supervisor.work(settings, run_id, note):
+        elif not work(settings, run_id, note):
             note("the run is still running, and nobody drives it: another worker takes over")
-    chat.turn(store, 1)
+    turn(store, 1)
     note("chat: second turn")
     return run_id, chat_id
 
 
-def _approve(store: StateStore, run_id: str, note: supervisor.Note) -> None:
+def _approve(store: StateStore, run_id: str, note: Note) -> None:
     for gate in store.workflows.approvals.list_pending(run_id=run_id):
         answered = store.workflows.approvals.answer(gate.id, "approved", by=APPROVER, response="go ahead")
         note(f"gate {gate.gate} approved by {APPROVER}, the run is {answered.run.status}")

@@ -11,9 +11,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from lastlight_state import codec
-from lastlight_state.cli.commands.demo.agent import replay
-from lastlight_state.cli.commands.demo.recording import segments
-from lastlight_state.cli.commands.demo.story import STEPS, Step
+from lastlight_state.cli.commands.demo.agent import STEPS, Step, replay, segments
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Gate, PhaseEntry, WorkflowRun
 

@@ -2,18 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from lastlight_state.db.base import VERSION_TABLE
+from lastlight_state.conversations import checks, similarity
+from lastlight_state.conversations.tables import NAMESPACES, VECTORS
+from lastlight_state.db import valid
+from lastlight_state.db.schema.base import VERSION_TABLE
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.maintenance.imports import foreign, servers
-from lastlight_state.maintenance.imports.foreign import Foreign, unit_name
-from lastlight_state.maintenance.imports.node_databases import apart, units
-from lastlight_state.maintenance.imports.node_databases.apart import APART
+from lastlight_state.maintenance.imports import cells, foreign, servers
+from lastlight_state.maintenance.imports.cells import Row
+from lastlight_state.maintenance.imports.foreign import Foreign, digest, unit_name
+from lastlight_state.maintenance.imports.node_databases import units
+from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, moment
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece, Place
+from lastlight_state.maintenance.imports.row_pieces import Growth, Row as Placed, RowDraft, RowPiece, change
+from lastlight_state.outputs import models as outputs
+from lastlight_state.outputs.models import CACHE
+from lastlight_state.schedules.crons.definitions import pattern
+from lastlight_state.schedules.models import SCHEDULES, UNPLANNED
+
+# What belongs to no run: crons, entries of the cache, and chunks of text with their embeddings, each one unit.
+
+_NAME = cells.name(256)
+_CRON, _CHUNK = limits_of(SCHEDULES), limits_of(VECTORS)
+_ZONE = "UTC"
+_PLAN = ["next_run_at", "planned_with"]
+
+#: A unit as rows of ours, by table, its head last.
+Made = Callable[[Terms, Row], dict[str, list[Row]]]
+
+
+def piece(source: Foreign, row: Row, kind: str, made: Made, into: Into) -> Piece:
+    """The unit of a row."""
+    source.confirm()
+    terms = Terms(into.settings.limits, lenient=into.lenient)
+    given = made(terms, row)
+    *_, head = given
+    [first] = given[head]
+    key = ":".join(str(first[name]) for name in _KEYS[head])
+    draft = RowDraft((kind, key), head, digest(row), given, terms.noticed, stays_gone=True)
+    return RowPiece(draft, _GROWTHS, into)
+
+
+def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
+    """A cron. It is planned by the first look for due ones here, so that what was missed meanwhile does not fire."""
+    found = Found(terms, "_smithers_cron", row, "cron_id", adapts=True)
+    created = found.must("created_at_ms", moment)
+    enabled = found.may("enabled", cells.flag)
+    terms.noticed["enabled_unknown"] += enabled is None
+    terms.noticed["next_run_at_ms_left"] += row.get("next_run_at_ms") is not None
+    made = {
+        "name": found.must("cron_id", cells.name(_CRON.name)),
+        "pattern": found.must("pattern", lambda where, value: pattern(value, _ZONE, parsed=False, where=where)),
+        "timezone": _ZONE,
+        "target_kind": "workflow",
+        "target": found.must("workflow_path", cells.name(_CRON.target)),
+        "enabled": enabled is True,
+        "created_at": created,
+        "updated_at": created,
+        "last_run_at": found.may("last_run_at_ms", moment),
+        "next_run_at": created if enabled else None,
+        "planned_with": UNPLANNED if enabled else None,
+        "error_json": found.json("error_json", _CRON.error_json),
+    }
+    return {"cron_schedules": [{**made, "payload": found.kept({}, _CRON.payload)}]}
+
+
+def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
+    """An entry of the cache, under its own key."""
+    found = Found(terms, "_smithers_cache", row, "cache_key")
+    for name in ("tools_sig", "jj_pointer"):
+        terms.noticed[f"{name}_left"] += row.get(name) is not None
+    table = found.must("output_table", _NAME)
+    made = {
+        "cache_key": found.must("cache_key", _NAME),
+        **{name: found.must(name, _NAME) for name in ("workflow_name", "node_id")},
+        "output_key": table,
+        "table_name": table,
+        "schema_signature": found.must("schema_sig", _NAME),
+        "agent_signature": found.may("agent_sig", _NAME),
+        "created_at": found.must("created_at_ms", moment),
+        "payload": found.json("payload_json", outputs.ROW),
+    }
+    return {"output_cache": [made]}
+
+
+def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
+    """A chunk of text with its embedding, in its namespace, which begins with the first of its chunks."""
+    found = Found(terms, "_smithers_vectors", row, "id", adapts=True)
+    embedding = found.must("embedding", checks.vector)
+    dimensions = len(embedding) // 4
+    if found.must("dimensions", valid.number) != dimensions:
+        raise InvalidValue(f"_smithers_vectors {row['id']!s:.80}.dimensions", f"the embedding has {dimensions} numbers")
+    namespace, created = found.must("namespace", _NAME), found.must("created_at_ms", moment)
+    made = {
+        "namespace": namespace,
+        "id": found.must("id", _NAME),
+        "document_id": found.may("document_id", _NAME),
+        "chunk_index": found.may("chunk_index", valid.number) or 0,
+        "dimensions": dimensions,
+        "norm": similarity.norm(similarity.unpack(embedding)),
+        "created_at": created,
+        "embedding": embedding,
+        "content": found.must("content", cells.text(_CHUNK.content)),
+    }
+    metadata = found.json("metadata_json", _CHUNK.chunk_metadata, dict) or {}
+    head = {"namespace": namespace, "dimensions": dimensions, "created_at": created}
+    return {
+        "vector_namespaces": [head],
+        "vectors": [{**made, "chunk_metadata": found.kept(metadata, _CHUNK.chunk_metadata)}],
+    }
+
+
+def _cron_is_open(stored: Placed, row: Placed) -> bool:
+    """Whether nobody here has changed the cron, and it has not fired here."""
+    return stored["last_fire_id"] is None and bool(stored["updated_at"] == row["updated_at"])
+
+
+def _change_cron(view: Unit, _into: Into, growth: Growth, stored: Placed, row: Placed, names: list[str]) -> None:
+    """Change a cron. With another pattern it is planned anew."""
+    plan = _PLAN if {"pattern", "enabled"} & set(names) else []
+    change(view, growth, SCHEDULES, stored, row, [*names, *plan])
+
+
+_KEYS = {str(table.name): [column.name for column in table.primary_key] for table in (SCHEDULES, CACHE, VECTORS)}
+_GROWTHS: dict[str, Growth] = {
+    "cron_schedules": Growth(
+        _cron_is_open, frozenset(), ("updated_at", "last_fire_id"), frozenset(_PLAN), _change_cron
+    ),
+    "output_cache": Growth(
+        lambda stored, row: bool(stored["created_at"] <= row["created_at"]), frozenset(), ("created_at",)
+    ),
+    "vectors": Growth(lambda stored, _: stored["updated_at"] is None, frozenset(), ("updated_at",)),
+    str(NAMESPACES.name): Growth(lambda _stored, _row: False, frozenset({"dimensions"}), (), frozenset({"created_at"})),
+}
+#: The tables of such units: their order, what each becomes, and how it is made.
+APART: dict[str, tuple[str, str, Made]] = {
+    "_smithers_cron": ("cron_id", "cron", cron),
+    "_smithers_cache": ("cache_key", "output_cache", cached),
+    "_smithers_vectors": ("created_at_ms, id", "vector", vector),
+}
+
 
 _PREFIX = "_smithers_"
 _RUNS = f"{_PREFIX}runs"
@@ -62,7 +196,7 @@ def _apart(source: Foreign) -> Iterator[Part]:
     for table, (order, kind, made) in APART.items():
         for row in source.rows(table, f"ORDER BY {order}"):
             name = unit_name(table.removeprefix(_PREFIX), row[order.rpartition(" ")[2]])
-            yield Part(name, partial(apart.piece, source, row, kind, made))
+            yield Part(name, partial(piece, source, row, kind, made))
 
 
 def _elsewhere(source: Foreign) -> Iterator[Part]:

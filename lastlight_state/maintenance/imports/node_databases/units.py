@@ -2,15 +2,173 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lastlight_state.maintenance.imports.cells import Row
+import sqlalchemy as sa
+
+from lastlight_state.db.rows.statements import bind, constant, prepared
+from lastlight_state.journal.models import (
+    EVENTS,
+    FRAMES,
+    SANDBOX_ENDS,
+    SANDBOXES,
+    SCORES,
+    SEQUENCES,
+    SIGNALS,
+    TOOL_CALLS,
+)
+from lastlight_state.maintenance.imports import workflow_rows
+from lastlight_state.maintenance.imports.cells import Row as CellRow
 from lastlight_state.maintenance.imports.foreign import Foreign, digest
-from lastlight_state.maintenance.imports.node_databases import frames, inputs, journal, questions, runs, work
+from lastlight_state.maintenance.imports.node_databases import runs, streams, values
 from lastlight_state.maintenance.imports.node_databases.found import Terms
-from lastlight_state.maintenance.imports.node_databases.piece import RunPiece
-from lastlight_state.maintenance.imports.pieces import Into, Piece
-from lastlight_state.maintenance.imports.row_pieces import RowDraft
+from lastlight_state.maintenance.imports.node_databases.values import Outputs
+from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Piece
+from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece
+from lastlight_state.outputs.models import INPUTS
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, RUNS
+
+# How rows of a run may follow their source, by table.
+
+
+def _never(_stored: Row, _row: Row) -> bool:
+    return False
+
+
+def _is_newer(stored: Row, row: Row) -> bool:
+    return bool(stored["updated_at"] <= row["updated_at"])
+
+
+def _is_pending(stored: Row, _row: Row) -> bool:
+    return bool(stored["status"] == "pending")
+
+
+def _happened(table: sa.Table, *left: str) -> Growth:
+    """What happened stays as it is. ``left`` are columns that only this library writes."""
+    return Growth(_never, frozenset(table.c.keys()) - set(left), (), frozenset(left))
+
+
+#: What was imported and is closed, ended or answered here stays so, and is counted.
+GROWTHS: dict[str, Growth] = {
+    str(table.name): growth
+    for table, growth in (
+        (
+            RUNS,
+            Growth(
+                workflow_rows.is_open,
+                frozenset({"workflow_name", "trigger_id", "started_at"}),
+                ("status", "updated_at", "claim_epoch"),
+                frozenset({"context", "parent_run_id", "queued_at", "status_reason"}),
+                workflow_rows.move,
+            ),
+        ),
+        (
+            EXECUTIONS,
+            Growth(
+                lambda stored, _: stored["finished_at"] is None and stored["success"] is None,
+                frozenset({"trigger_id", "skill", "workflow_run_id", "node_id", "iteration", "attempt"}),
+                ("finished_at", "success"),
+            ),
+        ),
+        (NODES, Growth(_is_newer, frozenset(), ("state", "updated_at"))),
+        (LOOPS, Growth(_is_newer, frozenset(), ("iteration", "updated_at"))),
+        (
+            APPROVALS,
+            Growth(
+                _is_pending,
+                frozenset({"workflow_run_id", "gate", "node_id", "iteration"}),
+                ("status",),
+                frozenset({"created_at", "blocks_run"}),
+            ),
+        ),
+        (
+            REQUESTS,
+            Growth(
+                _is_pending,
+                frozenset({"run_id", "node_id", "iteration", "requested_at"}),
+                ("status",),
+                frozenset({"blocks_run"}),
+            ),
+        ),
+        (EVENTS, _happened(EVENTS)),
+        (SIGNALS, _happened(SIGNALS, "consumed_at", "consumed_by")),
+        (FRAMES, _happened(FRAMES)),
+        (
+            TOOL_CALLS,
+            Growth(
+                lambda stored, _: stored["finished_at"] is None,
+                frozenset({"run_id", "call_id", "tool_name", "started_at"}),
+                ("finished_at",),
+                frozenset({"execution_id"}),
+            ),
+        ),
+        (
+            SANDBOXES,
+            Growth(
+                lambda stored, row: stored["status"] not in SANDBOX_ENDS and _is_newer(stored, row),
+                frozenset(),
+                ("status", "updated_at"),
+            ),
+        ),
+        (
+            SCORES,
+            Growth(
+                lambda stored, _: stored["superseded_at"] is None,
+                frozenset(SCORES.c.keys()) - {"superseded_at"},
+                ("superseded_at",),
+            ),
+        ),
+        (INPUTS, Growth(_never, frozenset(), (), frozenset({"created_at"}))),
+        (SEQUENCES, Growth(lambda stored, row: stored["next_seq"] < row["next_seq"], frozenset(), ("next_seq",))),
+    )
+}
+
+
+# A run that was read: how it is compared with what is stored, and stored. Its tool calls get their numbers here.
+
+_c, _s = TOOL_CALLS.c, SEQUENCES.c
+_STREAM = "tool_calls"
+_CALLS = prepared(sa.select(_c.seq, _c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
+_NEXT = prepared(sa.select(_s.next_seq).where(_s.run_id == bind("run_id", _s.run_id), _s.stream == constant(_STREAM)))
+
+
+class RunPiece(RowPiece):
+    """A run. A tool call that is stored keeps its number; the others get the next ones, as they began."""
+
+    def __init__(self, draft: RowDraft, calls: Sequence[Row], produced: Outputs, into: Into) -> None:
+        super().__init__(draft, GROWTHS | dict.fromkeys(produced, values.STAYS), into)
+        self._produced = produced
+        self._calls = sorted(calls, key=lambda row: (row["started_at"], row["call_id"]))
+
+    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+        """Its outcome, the rows that are added, and what is noticed."""
+        numbered = self._numbered(look) if self._calls else {}
+        held = values.fitting(look.view, self._produced)
+        run = self.draft.given["workflow_runs"][0]
+        rows = {name: values.made(table, self._produced[name], run) for name, table in held.items()}
+        self._given = {**self.draft.given, **numbered, **rows}
+        # a table that is defined later has its rows brought in by the next import
+        self.digest = digest([self.draft.digest, sorted(held)]) if held else self.draft.digest
+        found, added, noticed = super().compared(look)
+        if found in STORED:
+            left = self._produced.keys() - held.keys()
+            noticed.update({f"{name}_left": len(self._produced[name]) for name in left})
+        return found, added, noticed
+
+    def _numbered(self, look: Look) -> dict[str, Sequence[Row]]:
+        this = {"run_id": self.target[1]}
+        stored = {row["call_id"]: row["seq"] for row in look.view.rows(_CALLS, this)}
+        following = max((look.view.value(_NEXT, this) or 0, *(seq + 1 for seq in stored.values())))
+        calls = []
+        for call in self._calls:
+            if call["call_id"] not in stored:
+                stored[call["call_id"]] = following
+                following += 1
+            calls.append({**call, "seq": stored[call["call_id"]]})
+        counter = {**this, "stream": _STREAM, "next_seq": following}
+        return {"tool_calls": calls, "run_sequences": [*self.draft.given.get("run_sequences", ()), counter]}
+
 
 _PRODUCED = "WHERE run_id = ? ORDER BY node_id"
 #: The tables whose rows belong to a run, each with the order of its rows.
@@ -26,13 +184,13 @@ OF_RUNS = {
     "_smithers_tool_calls": "node_id, iteration, attempt, seq",
     "_smithers_sandboxes": "sandbox_id",
     "_smithers_scorers": "id",
-    inputs.TABLE: "run_id",
+    values.TABLE: "run_id",
 }
 #: The rows of a unit as they stand in the source, by table.
-Rows = Mapping[str, Sequence[Row]]
+Rows = Mapping[str, Sequence[CellRow]]
 
 
-def piece(source: Foreign, row: Row, left: Sequence[str], outputs: Sequence[str], into: Into) -> Piece:
+def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[str], into: Into) -> Piece:
     """The run of a row of ``_smithers_runs``. ``left`` are tables that have no place here: their rows are counted.
 
     ``outputs`` are the tables of what tasks produced.
@@ -42,8 +200,8 @@ def piece(source: Foreign, row: Row, left: Sequence[str], outputs: Sequence[str]
         for table, order in OF_RUNS.items()
         if "run_id" in source.columns(table)
     }
-    snapshots = inputs.SNAPSHOTS if "input_json" in source.columns(inputs.SNAPSHOTS) else ""
-    found[inputs.SNAPSHOTS] = list(source.rows(snapshots, inputs.FIRST_SNAPSHOT, [row["run_id"]]))
+    snapshots = values.SNAPSHOTS if "input_json" in source.columns(values.SNAPSHOTS) else ""
+    found[values.SNAPSHOTS] = list(source.rows(snapshots, values.FIRST_SNAPSHOT, [row["run_id"]]))
     counts = {table: source.count(table, "run_id", row["run_id"]) for table in left}
     produced = {table: list(source.rows(table, _PRODUCED, [row["run_id"]])) for table in outputs}
     source.confirm()
@@ -54,29 +212,29 @@ def piece(source: Foreign, row: Row, left: Sequence[str], outputs: Sequence[str]
     target = ("workflow_run", given["workflow_runs"][0]["id"])
     draft = RowDraft(target, "workflow_runs", digest([row, found, produced]), given, terms.noticed)
     executions = {one["id"] for one in given.get("executions", ())}
-    calls = [work.tool_call(terms, one, executions) for one in found.get("_smithers_tool_calls", ())]
+    calls = [streams.tool_call(terms, one, executions) for one in found.get("_smithers_tool_calls", ())]
     return RunPiece(draft, calls, produced, into)
 
 
-def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:
+def _given(terms: Terms, row: CellRow, found: Rows) -> dict[str, list[CellRow]]:
     run = runs.run(terms, row)
     attempts = [runs.attempt(terms, one) for one in found.get("_smithers_attempts", ())]
     last = runs.last_attempts(attempts)
     nodes = [runs.node(terms, one, last) for one in found.get("_smithers_nodes", ())]
     loops = [runs.loop(terms, one) for one in found.get("_smithers_ralph", ())]
-    approvals = [questions.approval(terms, one, run) for one in found.get("_smithers_approvals", ())]
-    requests = [questions.request(terms, one, run) for one in found.get("_smithers_human_requests", ())]
-    events = [journal.event(terms, one) for one in found.get("_smithers_events", ())]
-    signals = [journal.signal(terms, one) for one in found.get("_smithers_signals", ())]
-    shown = list(frames.frames(terms, found.get("_smithers_frames", ())))
-    sandboxes = [work.sandbox(terms, one, run) for one in found.get("_smithers_sandboxes", ())]
-    scores = list(work.scores(terms, found.get("_smithers_scorers", ())))
+    approvals = [runs.approval(terms, one, run) for one in found.get("_smithers_approvals", ())]
+    requests = [runs.request(terms, one, run) for one in found.get("_smithers_human_requests", ())]
+    events = [streams.event(terms, one) for one in found.get("_smithers_events", ())]
+    signals = [streams.signal(terms, one) for one in found.get("_smithers_signals", ())]
+    shown = list(streams.frames(terms, found.get("_smithers_frames", ())))
+    sandboxes = [streams.sandbox(terms, one, run) for one in found.get("_smithers_sandboxes", ())]
+    scores = list(streams.scores(terms, found.get("_smithers_scorers", ())))
     is_asked = any(one["status"] == "pending" for one in (*approvals, *requests))
     others = (*attempts, *loops, *approvals, *requests, *events, *signals, *shown, *sandboxes, *scores)
     numbers = {
-        "events": journal.numbers(events),
-        "signals": journal.numbers(signals),
-        "frames": journal.numbers(shown, "frame_no"),
+        "events": streams.numbers(events),
+        "signals": streams.numbers(signals),
+        "frames": streams.numbers(shown, "frame_no"),
     }
     return {
         "workflow_runs": [runs.placed(run, row["status"], nodes, is_asked=is_asked, others=others)],
@@ -90,8 +248,8 @@ def _given(terms: Terms, row: Row, found: Rows) -> dict[str, list[Row]]:
         "run_frames": shown,
         "sandboxes": sandboxes,
         "scores": scores,
-        "run_sequences": list(journal.counters(run["id"], numbers)),
+        "run_sequences": list(streams.counters(run["id"], numbers)),
         "run_inputs": [
-            inputs.revision(terms, run, one, found[inputs.SNAPSHOTS]) for one in found.get(inputs.TABLE, ())
+            values.revision(terms, run, one, found[values.SNAPSHOTS]) for one in found.get(values.TABLE, ())
         ],
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lastlight_state.maintenance.prune.sweeps.conversations import CHANGES_SWEEP, EXCHANGE
 from lastlight_state.maintenance.prune.sweeps.expiring import CACHE_SWEEP, CHECKPOINTS_SWEEP, STATES_SWEEP
+from lastlight_state.maintenance.prune.sweeps.heads import CHANGES_SWEEP, EXCHANGE
 from lastlight_state.maintenance.prune.sweeps.journal import JOURNAL
 from lastlight_state.maintenance.prune.sweeps.orphans import ORPHANS
 from lastlight_state.maintenance.prune.sweeps.sweep import Sweep

@@ -13,15 +13,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.checkpoints.models import THREADS
 from lastlight_state.checkpoints.statements import TABLES
-from lastlight_state.checkpoints.tables import THREADS
-from lastlight_state.db.indexes import through
-from lastlight_state.db.keyed import KeyRow, family, rows
-from lastlight_state.db.statements import Family, Row, Statement, bind, exactly, number, prepared
-from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.prune import places
+from lastlight_state.db.lists.filters import KeyRow, family, rows
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, exactly, number, prepared
+from lastlight_state.db.schema.indexes import through
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.maintenance.prune import arguments
 from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, OneStage, Removal, Tally, Terms, cutoff
-from lastlight_state.outputs.tables import CACHE
+from lastlight_state.outputs.models import CACHE
 from lastlight_state.states.models import STATES
 
 
@@ -85,7 +85,7 @@ class Statements:
             .order_by(age.desc(), key.desc())
             .limit(number(1))
             .offset(sa.bindparam("kept", type_=sa.Integer())),
-            places.Ended,
+            arguments.Ended,
         )
         self.look_expired, self.look_old = prepared(expired, KeyRow), prepared(old, KeyRow)
         self.lock_expired, self.lock_old = prepared(_locking(expired), KeyRow), prepared(_locking(old), KeyRow)
@@ -139,7 +139,7 @@ class Expiring(OneStage):
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms with the place before which records are old enough, and not among the newest valid ones."""
-        return places.bounded(unit, self.statements.boundary, terms, now=_now(terms))
+        return arguments.bounded(unit, self.statements.boundary, terms, now=_now(terms))
 
     def look(self, unit: Unit, terms: Terms, _after: Any) -> Look:
         """Return the next batch of removable records. It needs no cursor: removed ones are not found again."""
@@ -264,7 +264,7 @@ def _next(
 
 
 def _values(terms: Terms) -> Row:
-    age, key = places.read(terms["until"])
+    age, key = arguments.read(terms["until"])
     return {"now": _now(terms), "until_age": age, "until_key": key}
 
 

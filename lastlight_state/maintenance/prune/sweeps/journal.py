@@ -14,22 +14,21 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.indexes import AmongFew, Leading
-from lastlight_state.db.keyed import family, rows
-from lastlight_state.db.statements import Statement, bind, constant, number, prepared
-from lastlight_state.db.unit import Unit
+from lastlight_state.db.lists.filters import family, rows
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
+from lastlight_state.db.schema.indexes import AmongFew, Leading
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal import tool_calls
 from lastlight_state.journal.events import statements as events
 from lastlight_state.journal.frames import statements as frames
-from lastlight_state.journal.kernel.streams import Stream
+from lastlight_state.journal.kernel import Stream
+from lastlight_state.journal.models import EVENTS, FRAMES, SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
 from lastlight_state.journal.signals import statements as signals
-from lastlight_state.journal.tables import EVENTS, FRAMES, SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance.prune import places, walk
-from lastlight_state.maintenance.prune.kinds.runs import RUNS_KIND
-from lastlight_state.maintenance.prune.places import START
-from lastlight_state.maintenance.prune.statements import LOOK, STATEMENTS
+from lastlight_state.maintenance.prune import arguments, walk
+from lastlight_state.maintenance.prune.arguments import START
+from lastlight_state.maintenance.prune.kinds import RUNS_KIND
 from lastlight_state.maintenance.prune.sweeps.sweep import Look, OneStage, Removal, Tally, Terms, cutoff
-from lastlight_state.maintenance.prune.walk import Range
+from lastlight_state.maintenance.prune.walk import LOOK, STATEMENTS, Range
 from lastlight_state.workflows.tables import RUNS
 
 _ALL = 2**62
@@ -180,11 +179,11 @@ class Journal(OneStage):
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
         """Return the next runs of whose journals something may go, in the order of their ends."""
-        start = START if after is None else places.read(after)
+        start = START if after is None else arguments.read(after)
         found = Range.of(RUNS_KIND, terms).next(unit, start, locked=False)
         free = _free(unit, [key for _, key in found], Counter())
         keys = [row["key"] for row in rows(unit, SOME, free) if any(row[name] for name in self.tables)]
-        return Look(keys, places.written(found[-1]) if len(found) == LOOK else None)
+        return Look(keys, arguments.written(found[-1]) if len(found) == LOOK else None)
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove journals of these runs, or the beginnings of them: about ``most`` rows."""

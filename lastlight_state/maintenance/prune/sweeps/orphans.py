@@ -16,12 +16,11 @@ import sqlalchemy as sa
 from lastlight_state.conversations.kernel.references import HOLDERS, OWNING, REFERRING, links
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS
 from lastlight_state.conversations.words import MESSAGE, PROGRESSION
-from lastlight_state.db.indexes import unindexed
-from lastlight_state.db.keyed import family, rows
-from lastlight_state.db.statements import Family, bind, number
-from lastlight_state.db.unit import Unit
-from lastlight_state.maintenance.prune.sweeps.keys import Keys
-from lastlight_state.maintenance.prune.sweeps.sweep import Look, Removal, Tally, Terms, cutoff
+from lastlight_state.db.lists.filters import family, rows
+from lastlight_state.db.rows.statements import Family, bind, number
+from lastlight_state.db.schema.indexes import unindexed
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.maintenance.prune.sweeps.sweep import Keys, Look, Removal, Tally, Terms, cutoff
 
 #: The days after which a writer is not expected to refer to what it has stored.
 LEAST_DAYS = 1

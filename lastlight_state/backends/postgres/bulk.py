@@ -1,0 +1,160 @@
+"""Many rows at once, by COPY.
+
+The driver writes a row value by value, each by an object found by its type. Here each column is made into text at
+once, which takes a third of the time; what a column holds nearly always is of one type, and needs no escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+from sqlalchemy import Column
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from lastlight_state.backends.facts import Upkeep
+from lastlight_state.backends.postgres.driver import translate
+from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.clock import iso_text
+
+# Whole tables of Postgres, read and written by COPY for copies between databases.
+
+_IDENTITY = "SELECT pg_postmaster_start_time()::text, current_database(), coalesce(%s, current_schema())"
+
+
+class Moving(Upkeep):
+    """The part of the backend that copies between databases use."""
+
+    schema: str | None
+    dialect: PGDialect_psycopg
+
+    def stream(
+        self, checkout: Any, sql: str, params: Mapping[str, Any], columns: Sequence[Column[Any]]
+    ) -> Iterator[Sequence[Any]]:
+        types = [str(column.type.compile(self.dialect).partition(" COLLATE ")[0]).lower() for column in columns]
+        said = f"COPY ({sql}) TO STDOUT"
+        with _translated(), checkout.driver.cursor() as cursor, cursor.copy(said, params) as copy:
+            copy.set_types(types)
+            try:
+                yield from copy.rows()
+            except psycopg.DataError as error:
+                if error.sqlstate is None:  # the driver's own: a value that Python cannot hold
+                    raise ValueError(str(error)) from error
+                raise
+
+    def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        sql = f"COPY {self._named(table)} ({', '.join(map(quoted, names))}) FROM STDIN"
+        with _translated(), checkout.driver.cursor() as cursor, cursor.copy(sql) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def given(self, checkout: Any, table: str, column: str) -> int | None:
+        with _translated():
+            [(sequence,)] = checkout.driver.execute(f"SELECT {self._sequence(table, column)}")
+            # Not pg_sequence_last_value: from version 18 on it answers NULL to a role that may not read the sequence.
+            [(last, is_called)] = checkout.driver.execute(f"SELECT last_value, is_called FROM {sequence}")
+        return last if is_called else None
+
+    def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
+        greatest = f"SELECT max({quoted(column)}) FROM {self._named(table)}"
+        names = f"SELECT setval({self._sequence(table, column)}, greatest(({greatest}), "
+        sql = names.replace("%", "%%") + "%s::bigint))"
+        with _translated():
+            checkout.driver.execute(sql, (last,))  # NULL, of an empty table, changes nothing
+
+    def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
+        with _translated():
+            checkout.driver.execute(f"ANALYZE {', '.join(map(self._named, tables))}")
+
+    def identity(self, checkout: Any) -> Hashable:
+        with _translated():
+            return tuple(checkout.driver.execute(_IDENTITY, (self.schema,)).fetchone())
+
+    def _sequence(self, table: str, column: str) -> str:
+        return f"pg_get_serial_sequence({literal(self._named(table))}, {literal(column)})"
+
+    def _named(self, table: str) -> str:
+        return f"{quoted(self.schema)}.{quoted(table)}" if self.schema else quoted(table)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error) from error
+
+
+Values = Sequence[Any]
+
+_NULL = r"\N"
+#: Characters that the format of COPY gives a meaning, and how they are written.
+_ESCAPES = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def copy_rows(driver: Any, table: str, names: Sequence[str], blocks: Iterator[Sequence[Values]]) -> None:
+    """Insert rows, given some at a time as their columns, in their order. Raises the driver's errors; then none is.
+
+    Rows are asked for when those before them are on their way: the server stores them while the next ones are made.
+    """
+    columns = next(blocks, None)
+    if columns is None:
+        return
+    sql = f"COPY {table} ({', '.join(map(quoted, names))}) FROM STDIN"
+    with driver.cursor() as cursor, cursor.copy(sql) as copy:
+        while columns is not None:
+            copy.write(_lines(columns))
+            columns = next(blocks, None)
+
+
+def _lines(columns: Sequence[Values]) -> str:
+    rows = zip(*map(_texts, columns), strict=True)
+    return "\n".join([*map("\t".join, rows), ""])
+
+
+def _texts(column: Values) -> Sequence[str]:
+    """Each value of a column as COPY reads it."""
+    kinds = {*map(type, column)}
+    if kinds == {str} and _is_plain("".join(column)):
+        return column
+    first = column[0]
+    same = _text(first)  # often all rows have one value, such as none at all, or the present
+    return [same if value is first else _text(value) for value in column]
+
+
+def _is_plain(text: str) -> bool:
+    return not ("\\" in text or "\n" in text or "\t" in text or "\r" in text)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return _NULL
+    write = _WRITTEN.get(type(value)) or next((_WRITTEN[kind] for kind in _WRITTEN if isinstance(value, kind)), None)
+    if write is None:
+        raise TypeError(f"no column has values of {type(value).__name__}")
+    return write(value)
+
+
+def _escaped(text: str) -> str:
+    for character, written in _ESCAPES.items():
+        text = text.replace(character, written)
+    return text
+
+
+def _bytes(value: bytes) -> str:
+    return r"\\x" + value.hex()
+
+
+_WRITTEN: dict[type, Callable[[Any], str]] = {
+    str: _escaped,
+    bool: lambda value: "t" if value else "f",
+    int: int.__repr__,
+    float: float.__repr__,
+    datetime: iso_text,
+    bytes: _bytes,
+    Decimal: lambda value: format(value, "f"),
+}

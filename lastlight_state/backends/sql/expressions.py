@@ -1,0 +1,252 @@
+"""Functions on single values in SQL that each product writes in its own way: rounding, times and pieces of texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from lastlight_state.backends.facts import Entry
+from lastlight_state.errors import NotSupported
+
+# SQL that is put together as text: quoted names, literals, and a condition that ends a script.
+#
+# An upgrade that is written as a script runs without this program, so the script itself must stop when its query finds
+# a row that forbids the upgrade.
+
+
+def quoted(name: str) -> str:
+    """The name as a quoted identifier. SQLAlchemy's own quoting doubles ``%``, which is wrong without parameters."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """The text as a literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+_TABLE = "lastlight_refusal"
+
+
+def refusal(product: str, query: str, message: str) -> tuple[str, ...]:
+    """The statements that fail, saying ``message``, when ``query`` finds anything."""
+    if product == "postgresql":
+        raises = f"RAISE EXCEPTION USING ERRCODE = 'LL001', MESSAGE = {literal(message)}"
+        return (f"DO $refusal$ BEGIN IF EXISTS ({query}) THEN {raises}; END IF; END $refusal$",)
+    if product == "sqlite":  # SQLite shows a text of ours only as the name of a failed constraint
+        return (
+            f"CREATE TEMP TABLE {_TABLE} (found INTEGER CONSTRAINT {quoted(message)} CHECK (found IS NULL))",
+            f"INSERT INTO temp.{_TABLE} SELECT 1 WHERE EXISTS ({query})",
+            f"DROP TABLE temp.{_TABLE}",
+        )
+    raise NotSupported(f"a script for {product} cannot stop at a condition")
+
+
+# Which statements would begin or end a transaction.
+
+_HINT = re.compile(r"\b(?:commit|rollback|end|abort|begin|start|prepare)\b", re.IGNORECASE)
+#: Comments, texts and quoted names, in which a semicolon or a word means nothing.
+_OPAQUE = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$""", re.DOTALL
+)
+_ENDING = re.compile(
+    r"\W*(COMMIT|END|ABORT|BEGIN|START\s+TRANSACTION|PREPARE\s+TRANSACTION"
+    r"|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))\b",
+    re.IGNORECASE,
+)
+_BODY = re.compile(r"\bBEGIN\b", re.IGNORECASE)
+
+
+def ending_word(sql: str) -> str | None:
+    """The words, such as COMMIT, by which the text would begin or end a transaction; None where it would do neither.
+
+    Savepoints do neither. An END after a BEGIN in the text is that of a trigger's or a function's body.
+    """
+    if not _HINT.search(sql):
+        return None
+    in_body = False
+    for statement in _OPAQUE.sub(" ", sql).split(";"):
+        found = _ENDING.match(statement)
+        if found and not (in_body and found[1].upper() == "END"):
+            return " ".join(found[1].upper().split())
+        in_body = in_body or bool(_BODY.search(statement))
+    return None
+
+
+# What the original program's rows say in its own columns, written to the columns that revision 0002 adds.
+#
+# The number of phases is that of the history. That program kept the error of a run in the run's context, where it
+# stays.
+
+_ENDED = "status IN ('failed', 'cancelled') AND error IS NULL"
+
+_SQLITE_PHASES = (
+    "UPDATE workflow_runs SET phase_count = CASE WHEN typeof(phase_history) = 'text' AND json_valid(phase_history) "
+    "THEN json_array_length(phase_history) ELSE 0 END WHERE phase_history <> '[]'"
+)
+_SQLITE_ERROR = (
+    f"UPDATE workflow_runs SET error = json_extract(context, '$.error') WHERE {_ENDED} "
+    "AND CASE WHEN typeof(context) = 'text' AND json_valid(context) "
+    "THEN json_type(context, '$.error') = 'text' ELSE 0 END"
+)
+_POSTGRES_PHASES = (
+    "UPDATE workflow_runs SET phase_count = CASE WHEN jsonb_typeof(phase_history) = 'array' "
+    "THEN jsonb_array_length(phase_history) ELSE 0 END WHERE phase_history <> CAST('[]' AS jsonb)"
+)
+_POSTGRES_ERROR = (
+    f"UPDATE workflow_runs SET error = context ->> 'error' WHERE {_ENDED} "
+    "AND jsonb_typeof(context -> 'error') = 'string'"
+)
+_STATEMENTS = {
+    "sqlite": (_SQLITE_PHASES, _SQLITE_ERROR),
+    "postgresql": (_POSTGRES_PHASES, _POSTGRES_ERROR),
+}
+
+
+def carried(product: str) -> tuple[str, ...]:
+    """The statements that do it, none for other products. Called once the columns are there."""
+    return _STATEMENTS.get(product, ())
+
+
+# Asks for the outline of a schema, its tables, columns and guards, within a SELECT that reads something else.
+
+#: Columns of virtual tables and of tables of others are not asked for: that would load modules and read their schemas.
+_SQLITE = (
+    "(SELECT group_concat(entry, char(10)) FROM ("
+    "SELECT type || char(9) || tbl_name || char(9) || name AS entry FROM sqlite_master "
+    "WHERE type = 'trigger' AND tbl_name IN ({tables}) "
+    "UNION ALL SELECT 'column' || char(9) || m.name || char(9) || c.name "
+    "FROM sqlite_master AS m JOIN pragma_table_xinfo(m.name) AS c WHERE m.type = 'table' AND m.name IN ({tables})))"
+)
+#: A trigger that is switched off is not there; one that also fires on a replica is.
+_POSTGRES = (
+    "(WITH ours AS MATERIALIZED (SELECT oid, relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p') "
+    "AND relname IN ({tables}) AND relnamespace = "
+    "(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = {version}.tableoid)) "
+    "SELECT string_agg(entry, chr(10)) FROM ("
+    "SELECT 'trigger' || chr(9) || o.relname || chr(9) || t.tgname AS entry "
+    "FROM ours AS o JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = o.oid "
+    "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
+    "UNION ALL SELECT 'column' || chr(9) || o.relname || chr(9) || a.attname "
+    "FROM ours AS o JOIN pg_catalog.pg_attribute AS a ON a.attrelid = o.oid "
+    "WHERE a.attnum > 0 AND NOT a.attisdropped) AS entries)"
+)
+_PRODUCTS = {"sqlite": _SQLITE, "postgresql": _POSTGRES}
+
+
+def outline(product: str, tables: Iterable[str], version: str) -> str:
+    """An expression for the outline of these tables, in the schema of ``version``, a table of the SELECT's FROM.
+
+    NULL for products of which nothing is known, and where none of the tables is there.
+    """
+    listed = ", ".join(f"'{table}'" for table in sorted(tables))
+    return _PRODUCTS[product].format(tables=listed, version=version) if listed and product in _PRODUCTS else "NULL"
+
+
+def entries(text: str | None) -> frozenset[Entry]:
+    """What an outline names: columns and guards."""
+    parts = (line.split("\t") for line in (text or "").split("\n"))
+    return frozenset((part[0], part[1], part[2]) for part in parts if len(part) == 3)
+
+
+class nearest(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
+    """The whole number nearest to a float below 2**53, a half to the even one: what Python's ``round`` gives.
+
+    Postgres does so by itself. SQLite's ``round`` takes a half away from zero, so a half is handled apart.
+    """
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(nearest, "sqlite")
+def _nearest_on_sqlite(element: nearest, compiler: SQLCompiler, **options: Any) -> str:
+    number = compiler.process(*element.clauses, **options)
+    whole = f"CAST({number} AS INTEGER)"
+    rest = f"(abs({number}) - abs({whole}))"
+    away = f"(CASE WHEN {number} < 0 THEN -1 ELSE 1 END)"
+    return f"(CASE WHEN {rest} > 0.5 OR ({rest} = 0.5 AND {whole} % 2 <> 0) THEN {whole} + {away} ELSE {whole} END)"
+
+
+@compiles(nearest, "postgresql")
+def _nearest_on_postgres(element: nearest, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST(round({compiler.process(*element.clauses, **options)}) AS BIGINT)"
+
+
+class millis_between(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
+    """Whole milliseconds from the first time to the second; negative when that is earlier, NULL when one is NULL."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(millis_between, "sqlite")
+def _millis_on_sqlite(element: millis_between, compiler: SQLCompiler, **options: Any) -> str:
+    start, end = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"CAST(round((julianday({end}) - julianday({start})) * 86400000) AS INTEGER)"
+
+
+@compiles(millis_between, "postgresql")
+def _millis_on_postgres(element: millis_between, compiler: SQLCompiler, **options: Any) -> str:
+    start, end = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"CAST(round(EXTRACT(epoch FROM ({end} - {start})) * 1000) AS BIGINT)"
+
+
+class utc_bucket(FunctionElement[str]):  # noqa: N801 - reads as the SQL function that it stands for
+    """The first characters of a time's ISO-8601 text in UTC: ``utc_bucket(time, 10)`` its day, 13 its hour."""
+
+    type = sa.Text()
+    inherit_cache = True
+
+
+@compiles(utc_bucket, "sqlite")
+def _text_on_sqlite(element: utc_bucket, compiler: SQLCompiler, **options: Any) -> str:
+    moment, length = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"substr({moment}, 1, {length})"
+
+
+@compiles(utc_bucket, "postgresql")
+def _text_on_postgres(element: utc_bucket, compiler: SQLCompiler, **options: Any) -> str:
+    moment, length = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"substr(to_char({moment} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24'), 1, {length})"
+
+
+class before(FunctionElement[str]):  # noqa: N801 - reads as the SQL function that it stands for
+    """The part of a text before the first ``mark``; NULL where the mark does not occur."""
+
+    type = sa.Text()
+    inherit_cache = True
+
+
+@compiles(before, "sqlite")
+def _before_on_sqlite(element: before, compiler: SQLCompiler, **options: Any) -> str:
+    text, mark = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"CASE WHEN instr({text}, {mark}) > 0 THEN substr({text}, 1, instr({text}, {mark}) - 1) END"
+
+
+@compiles(before, "postgresql")
+def _before_on_postgres(element: before, compiler: SQLCompiler, **options: Any) -> str:
+    text, mark = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"CASE WHEN strpos({text}, {mark}) > 0 THEN split_part({text}, {mark}, 1) END"
+
+
+class bytes_of(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
+    """The bytes of a value's text, as the product writes it."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(bytes_of, "sqlite")
+def _bytes_on_sqlite(element: bytes_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"length(CAST({compiler.process(*element.clauses, **options)} AS BLOB))"
+
+
+@compiles(bytes_of, "postgresql")
+def _bytes_on_postgres(element: bytes_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"octet_length(CAST({compiler.process(*element.clauses, **options)} AS TEXT))"

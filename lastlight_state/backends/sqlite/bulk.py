@@ -1,0 +1,160 @@
+"""Whole tables of SQLite, read and written for copies between databases."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lastlight_state.backends import waiting
+from lastlight_state.backends.facts import Place, Upkeep
+from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.backends.sqlite import door, files
+from lastlight_state.backends.sqlite.connections import Connections
+from lastlight_state.backends.sqlite.driver import each, translate
+from lastlight_state.backends.sqlite.private_copies import place_of
+from lastlight_state.errors import BackendBusy, BackendUnavailable
+
+# Many rows at once: several in one INSERT, which costs SQLite a third of what one statement for each row costs.
+
+#: Rows in one statement. More gain nothing, and SQLite takes at most 32,766 parameters.
+_ROWS = 50
+#: The end of an INSERT of one row that has a parameter for each column, and nothing after them.
+_PARAMETERS = re.compile(r"VALUES (\((?:\?, )*\?\))\s*$")
+
+
+def insert_rows(driver: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows in their order; ``sql`` inserts one of them. Raises the driver's errors."""
+    several, whole = _several(sql), len(rows) - len(rows) % _ROWS
+    if several is None:
+        driver.executemany(sql, rows)
+        return
+    if whole:
+        starts = range(0, whole, _ROWS)
+        driver.executemany(several, (list(chain.from_iterable(rows[start : start + _ROWS])) for start in starts))
+    if whole < len(rows):
+        driver.executemany(sql, rows[whole:])
+
+
+@lru_cache(maxsize=64)
+def _several(sql: str) -> str | None:
+    """The statement for many rows; None for one that cannot be extended."""
+    found = _PARAMETERS.search(sql)
+    if found is None or found[1].count("?") * _ROWS > 32_766:
+        return None
+    return sql.rstrip() + f", {found[1]}" * (_ROWS - 1)
+
+
+T = TypeVar("T")
+
+#: How long a copy waits for a lock until it looks again.
+_PAUSE_SECONDS = 0.02
+_NUMBER = "INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :seq)"
+_RENUMBER = "UPDATE sqlite_sequence SET seq = :seq WHERE name = :name"
+#: What SQLite says where a copy cannot be written: it is the copy's disk, and waiting does not help.
+_NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE"})
+
+
+class Moving(Upkeep):
+    """The part of the backend that copies between databases use."""
+
+    _connections: Connections
+    persist: Callable[..., Any]
+    lock_seconds: float
+
+    def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        try:
+            yield from door.watched(
+                checkout.driver,
+                lambda: each(self._patiently(checkout, lambda: checkout.driver.execute(sql, params))),
+                self._size,
+            )
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def _size(self) -> int:
+        return files.size(*self.files)
+
+    def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        listed, places = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
+        try:
+            checkout.driver.executemany(f"INSERT INTO {quoted(table)} ({listed}) VALUES ({places})", rows)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def given(self, checkout: Any, table: str, column: str) -> int | None:
+        try:
+            found = checkout.driver.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+        except sqlite3.Error as error:
+            raise translate(error) from error
+        return None if found is None else int(found[0])
+
+    def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
+        there = self.given(checkout, table, column)
+        if last is None or (there is not None and there >= last):
+            return
+        try:
+            checkout.driver.execute(_NUMBER if there is None else _RENUMBER, {"name": table, "seq": last})
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    def identity(self, checkout: Any) -> Hashable:
+        if not self.files:
+            return None
+        found = self.files[0].stat()
+        return found.st_dev, found.st_ino
+
+    def place(self) -> Place | None:
+        return place_of(self.files[0]) if self.files else None
+
+    def lost_log(self, *, lacks_tables: bool) -> bool:
+        if not self.files or self._connections.journal_mode != "wal":  # which only a look at a file in rest knows
+            return False
+        return files.lost_log(self.files[0], lacks_tables=lacks_tables)
+
+    def snapshot(self, checkout: Any, path: Path) -> bool:
+        try:
+            path.touch(mode=0o600, exist_ok=False)
+            with closing(sqlite3.connect(path)) as copy:
+                # All pages in one step, which is one moment. The driver itself waits for a lock without end.
+                checkout.driver.backup(copy, progress=_until(waiting.until(self.lock_seconds)), sleep=_PAUSE_SECONDS)
+        except (sqlite3.Error, OSError) as error:
+            if getattr(error, "sqlite_errorname", None) in _NO_ROOM:
+                raise _no_room(path) from error
+            raise translate(error) from error
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        return True
+
+    def _patiently(self, checkout: Any, run: Callable[[], T]) -> T:
+        """Return what ``run`` gives, which waits for the file's lock as a statement of a unit does."""
+        try:
+            return run()
+        except sqlite3.Error as error:
+            found: T = self.persist(checkout, error, run)
+            return found
+
+
+def _until(end: float) -> Callable[[int, int, int], None]:
+    """Ends a copy with `BackendBusy` that is still waiting for a lock at that moment."""
+
+    def told(status: int, *_: int) -> None:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() >= end:
+            raise BackendBusy("the database is locked by another writer")
+        waiting.refuse_ended()
+
+    return told
+
+
+def _no_room(path: Path) -> BackendUnavailable:
+    free = shutil.disk_usage(path.parent).free
+    problem = f"{path}: the copy cannot be written: {free} bytes are free there"
+    return BackendUnavailable(problem, reason="no_room", path=str(path), free_bytes=free)

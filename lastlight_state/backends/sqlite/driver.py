@@ -1,0 +1,129 @@
+"""From SQLite's error names to the library's errors. Texts are never read."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR, Unreadable
+from lastlight_state.errors import (
+    BackendBusy,
+    BackendError,
+    BackendUnavailable,
+    Conflict,
+    MisuseError,
+    ReadOnlyTransaction,
+    StateError,
+)
+
+# Rows of a cursor, past text that is no UTF-8.
+#
+# The driver stays on a row whose text it cannot decode, so the same row can be read once more with a ``text_factory``
+# that decodes what it can. By default texts are read as usual: a factory in Python would be called for each of them.
+
+
+def fetched(cursor: sqlite3.Cursor) -> list[Any]:
+    """All rows. A text that is no UTF-8 is `Unreadable`; other errors of the driver are raised."""
+    rows: list[Any] = []
+    try:
+        rows.extend(cursor)  # keeps the rows before an error, which fetchall() drops
+    except sqlite3.OperationalError as error:
+        rows.extend(_rest(cursor, error))
+    return rows
+
+
+def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
+    """The rows as `fetched` gives them, one by one."""
+    try:
+        yield from cursor
+    except sqlite3.OperationalError as error:
+        yield from _rest(cursor, error)
+
+
+def _rest(cursor: sqlite3.Cursor, error: sqlite3.OperationalError) -> Iterator[Any]:
+    """The rows from the one on that the decoder refused. Raises the error if the database said it."""
+    if getattr(error, "sqlite_errorcode", None) is not None:
+        raise error
+    connection = cursor.connection
+    usual, connection.text_factory = connection.text_factory, _text_or_unreadable
+    try:
+        yield from cursor
+    finally:
+        connection.text_factory = usual
+
+
+def _text_or_unreadable(data: bytes) -> str | Unreadable:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return Unreadable(data)
+
+
+_CHECK_RIGHTS = "check that it is a file, and the rights to it and to its directory"
+_CONSTRAINTS = {
+    "SQLITE_CONSTRAINT_UNIQUE": "unique",
+    "SQLITE_CONSTRAINT_PRIMARYKEY": "unique",
+    "SQLITE_CONSTRAINT_ROWID": "unique",
+    "SQLITE_CONSTRAINT_FOREIGNKEY": "foreign_key",
+    "SQLITE_CONSTRAINT_NOTNULL": "not_null",
+    "SQLITE_CONSTRAINT_CHECK": "check",
+}
+
+
+def translate(error: Exception) -> StateError:
+    """The library's error for one of the driver's or the operating system's."""
+    if isinstance(error, OSError):
+        said = {"reason": NOT_REGULAR} if error.errno in (errno.ELOOP, errno.EINVAL) else {}
+        return BackendUnavailable(f"the database file cannot be opened: {error.strerror}; {_CHECK_RIGHTS}", **said)
+    name = getattr(error, "sqlite_errorname", None)
+    if name is None:
+        return (
+            MisuseError(f"the driver refused the call: {error}")
+            if isinstance(error, sqlite3.ProgrammingError)
+            else _other(error, "")
+        )
+    if name == "SQLITE_CONSTRAINT_TRIGGER":
+        return Conflict(str(error), code="refused_by_database")
+    if name in _CONSTRAINTS:
+        return Conflict(f"the database refused a row ({_CONSTRAINTS[name]})", code=_CONSTRAINTS[name])
+    return _of_file(error, name)
+
+
+def is_locked(error: Exception) -> bool:
+    """True if another connection holds the lock, so that a retry may succeed."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and name != "SQLITE_BUSY_SNAPSHOT"
+
+
+def _of_file(error: Exception, name: str) -> StateError:
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return BackendBusy("the database is locked by another writer")
+    if name == "SQLITE_FULL":
+        return BackendUnavailable("the disk is full")
+    if name.startswith("SQLITE_IOERR"):
+        return BackendUnavailable(f"input or output failed ({name})", repeats=6)
+    if name == "SQLITE_READONLY":
+        return ReadOnlyTransaction("a write on a connection that may only read")
+    if name == "SQLITE_READONLY_ROLLBACK":
+        return BackendUnavailable(
+            "a writer died inside a transaction and left its journal beside the file, which cannot be read until the"
+            " journal is rolled back: keep the two together, and open the database once for writing"
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):
+        return BackendUnavailable(f"the database file cannot be opened or written ({name}); {_CHECK_RIGHTS}")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return BackendUnavailable(
+            f"the file is not a sound SQLite database ({name}): check the path, or restore a backup",
+            reason="not_a_database",
+        )
+    if name == "SQLITE_INTERRUPT":
+        return BackendUnavailable("the file took longer to read than a unit may take", reason="statement_timeout")
+    if name == "SQLITE_AUTH":
+        return BackendUnavailable("the file has a view or a trigger in place of a table", reason=FORBIDDEN)
+    return _other(error, name)
+
+
+def _other(error: Exception, name: str) -> StateError:
+    return BackendError(f"the database refused a statement ({name or type(error).__name__}): {error}")

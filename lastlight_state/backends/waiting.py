@@ -1,0 +1,267 @@
+"""How long a call waits for others, and waits that end early when nobody wants the answer any more.
+
+A call waits for its turn, for the file's lock and between repetitions. All of that ends at its `Deadline`. What runs on
+a worker thread for a coroutine can be told meanwhile that it was cancelled; then it stops waiting, with `BackendBusy`.
+It never stops working.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+from weakref import ref
+
+from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, NotSupported
+from lastlight_state.metrics import Metrics
+
+#: The ``reason`` of a `BackendBusy` that came of nobody's locks: the caller wants no answer any more.
+CANCELLED = "cancelled"
+
+_of_thread = threading.local()
+
+
+class Patience:
+    """Of one call: lasts until `end`, which any thread may call."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._gate: threading.Lock | None = None
+
+    def end(self) -> None:
+        """Let the call stop waiting, now or when it would begin to."""
+        self.over = True
+        if self._gate is not None:
+            wake(self._gate)
+
+    def wait(self, gate: threading.Lock, seconds: float) -> None:
+        """Wait until somebody opens the gate, or the patience is over."""
+        self._gate = gate
+        try:
+            if not self.over:
+                gate.acquire(timeout=seconds)
+        finally:
+            self._gate = None
+
+
+class Deadline:
+    """Ends all waits of one call: so many seconds after the first of them began.
+
+    It holds for everything that this thread does inside the ``with`` block, however many units, files and repetitions
+    that takes. Inside the block of another deadline, the other one holds.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end: float | None = None
+
+    @property
+    def end(self) -> float:
+        """The moment on the monotonic clock. Asking for the first time begins the count."""
+        if self._end is None:
+            self._end = time.monotonic() + self._seconds
+        return self._end
+
+    def __enter__(self) -> Deadline | Self:
+        outer = _deadline()
+        if outer is not None:
+            return outer
+        _of_thread.deadline = ref(self)  # not the deadline itself: one that was cut off ends with its block
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if _deadline() is self:
+            _of_thread.deadline = None
+
+
+def until(seconds: float) -> float:
+    """The moment when a wait of so many seconds ends: with the deadline of this thread's call, where that is sooner."""
+    end, deadline = time.monotonic() + seconds, _deadline()
+    return end if deadline is None else min(end, deadline.end)
+
+
+def _deadline() -> Deadline | None:
+    found: ref[Deadline] | None = getattr(_of_thread, "deadline", None)
+    return None if found is None else found()
+
+
+def lend(patience: Patience | None) -> None:
+    """From now on this thread's waits are as patient as that, or without end."""
+    _of_thread.patience = patience
+
+
+@contextmanager
+def none() -> Iterator[None]:
+    """A block whose calls do not wait: where they would, they raise `BackendBusy`."""
+    before: Patience | None = getattr(_of_thread, "patience", None)
+    over = Patience()
+    over.end()
+    lend(over)
+    try:
+        yield
+    finally:
+        lend(before)
+
+
+def wait(gate: threading.Lock, seconds: float) -> None:
+    """Wait at a closed gate. Raises `BackendBusy` when this call's patience is over."""
+    patience: Patience | None = getattr(_of_thread, "patience", None)
+    if patience is None:
+        gate.acquire(timeout=seconds)
+    else:
+        patience.wait(gate, seconds)
+        refuse_ended()
+
+
+def pause(seconds: float) -> None:
+    """Sleep. Raises `BackendBusy` when this call's patience is over."""
+    if getattr(_of_thread, "patience", None) is None:
+        time.sleep(seconds)
+    else:
+        wait(closed_gate(), seconds)
+
+
+def refuse_ended() -> None:
+    """Raise `BackendBusy` when this call's patience is over."""
+    patience: Patience | None = getattr(_of_thread, "patience", None)
+    if patience is not None and patience.over:
+        raise BackendBusy("the call was cancelled while it waited", final=True, reason=CANCELLED)
+
+
+def closed_gate() -> threading.Lock:
+    """A lock that is taken, for one thread to wait at and others to open."""
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
+def wake(gate: threading.Lock) -> None:
+    """Open a gate. Opening one that is open changes nothing."""
+    try:
+        gate.release()
+    except RuntimeError:
+        return
+
+
+# Repeats a whole unit of work while the database is busy.
+#
+# Up to six retries, 50 ms doubling to 2 s, each stretched or shortened by up to a quarter so that writers do not meet
+# again in step. The database's own busy timeout waits finely before that; this is the coarse part behind it. A lost
+# connection is met by repeating once, and only when it is certain that nothing was written.
+
+T = TypeVar("T")
+
+_LEAST_STRETCH, _MOST_STRETCH = 0.75, 1.25
+
+_log = logging.getLogger("lastlight_state.backends")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The retry budget of a store. ``sleep`` and ``stretch`` (a factor around 1) can be replaced by tests."""
+
+    metrics: Metrics
+    #: No repetition begins later than this many seconds after the first failure. None: the repeats are the limit.
+    seconds: float | None = None
+    #: For how long one attempt waits for a lock.
+    lock_seconds: float = 0.0
+    limit: int = 6
+    base: float = 0.05
+    cap: float = 2.0
+    sleep: Callable[[float], None] = pause
+    stretch: Callable[[], float] = field(default=lambda: random.uniform(_LEAST_STRETCH, _MOST_STRETCH))  # noqa: S311 - not for secrets
+
+    def run(self, attempt: Callable[[], T], *, repeatable: bool = False, label: str | None = None) -> T:
+        """The result of ``attempt``, which is a whole unit and may run several times. ``label`` names it in metrics.
+
+        ``repeatable``: a second run after an unknown outcome finds what the first one wrote, so it may be repeated too.
+        """
+        try:
+            return attempt()
+        except BackendError as error:
+            return self.again(attempt, error, repeatable=repeatable, label=label)
+
+    def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool, label: str | None = None) -> T:
+        """The result of a repetition after the first attempt failed with ``error``, or the last error."""
+        with Deadline(self._after_failure) as deadline:
+            return self._again(attempt, error, deadline.end - self.lock_seconds, repeatable=repeatable, label=label)
+
+    @property
+    def most_seconds(self) -> float:
+        """How long a call waits for locks and between its repetitions, at most."""
+        return self.lock_seconds + self._after_failure
+
+    @property
+    def _after_failure(self) -> float:
+        pauses = sum(min(self.cap, self.base * 2**repeat) for repeat in range(self.limit)) * _MOST_STRETCH
+        last: float = pauses + max(0, self.limit - 1) * self.lock_seconds
+        return (last if self.seconds is None else min(self.seconds, last)) + self.lock_seconds
+
+    def _again(
+        self, attempt: Callable[[], T], error: BackendError, last: float, *, repeatable: bool, label: str | None
+    ) -> T:
+        """The same, with no repetition that would begin later than ``last``."""
+        repeats, in_doubt = 0, False
+        while True:
+            in_doubt = in_doubt or error.outcome == "unknown"
+            busy = isinstance(error, BackendBusy)
+            allowed = self._limit_when_busy(error) if busy else _when_unavailable(error, repeatable)
+            pause = min(self.cap, self.base * 2**repeats) * self.stretch()
+            if repeats >= allowed or time.monotonic() + pause > last:
+                if in_doubt:
+                    error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
+                self.gives_up(error, repeats, label=label)
+                raise error
+            self.sleep(pause)
+            repeats += 1
+            self.metrics.count("retries", label=label)
+            try:
+                return attempt()
+            except BackendError as next_error:
+                error = next_error
+
+    def gives_up(self, error: BackendError, repeats: int = 0, *, label: str | None = None) -> None:
+        """Count and log a call that gives up because others held the locks, and not because it was cancelled."""
+        if isinstance(error, BackendBusy) and error.details.get("reason") != CANCELLED:
+            self.metrics.count("gave_up", label=label)
+            _log.warning("%s gave up after %d repetitions: %s", label or "a call", repeats, type(error).__name__)
+
+    def _limit_when_busy(self, error: BackendError) -> int:
+        """0 for an error that must not be retried (``final``), else the limit."""
+        return 0 if error.details.get("final") else self.limit
+
+
+def _when_unavailable(error: BackendError, repeatable: bool) -> int:
+    if not isinstance(error, BackendUnavailable):
+        return 0
+    if error.outcome == "unknown" and not repeatable:
+        return 0
+    return int(error.details.get("repeats", 0))
+
+
+# What a backend does for locks that have a name and no row.
+
+
+class NamedLocks(ABC):
+    """The part of a backend that holds such locks for units."""
+
+    #: Whether `locked` is there: a lock, a statement and the commit reach the server together.
+    locks_in_one_trip = False
+
+    @abstractmethod
+    def named_lock(self, checkout: Any, name: str) -> None:
+        """Hold ``name`` until the unit ends; others who ask for it wait."""
+
+    def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
+        """Run one statement while ``name`` is held, and return its cursor. It sees what earlier holders committed.
+
+        Outside a transaction the same message commits it, so that the lock is held for the time of the statement alone,
+        and not for a client's round trips.
+        """
+        raise NotSupported("locks of this database are taken by statements of their own")

@@ -1,0 +1,118 @@
+"""How long ago something was, as the command line takes it (``90s``, ``24h``, ``2w``) and as tables show it."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import sys
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lastlight_state.errors import Conflict
+
+# The flags that every command has, before it or behind it.
+
+
+@dataclass
+class Flags:
+    """The values given, on either side of the command; the later one holds."""
+
+    url: str | None = None
+    url_file: Path | None = None
+    schema: str | None = None
+    state_dir: Path | None = None
+    json: bool = False
+    quiet: bool = False
+    no_color: bool = False
+    local: bool = False
+
+
+def options() -> list[click.Parameter]:
+    """The flags as parameters of a command. They store into the ``flags`` of its context's object."""
+    path = click.Path(path_type=Path)
+    return [
+        _option("--url", metavar="URL", help="The database: a path, sqlite:///… or postgresql://…."),
+        _option("--url-file", metavar="FILE", type=path, help="A file that holds the URL, password included."),
+        _option("--schema", metavar="NAME", help="The schema, on Postgres."),
+        _option("--state-dir", metavar="DIR", type=path, help="Where lastlight.db and agent-sessions/ are by default."),
+        _option("--json", is_flag=True, help="Answer with one JSON object on stdout."),
+        _option("--quiet", is_flag=True, help="No progress and no notes on stderr."),
+        _option("--no-color", is_flag=True, help="No colour on a terminal."),
+        _option("--local", is_flag=True, help="Show local times instead of UTC."),
+    ]
+
+
+def _option(flag: str, **said: Any) -> click.Option:
+    return click.Option([flag], expose_value=False, callback=_store, **said)
+
+
+def _store(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    if value is not None and value is not False:
+        setattr(context.obj.flags, str(option.name), value)
+    return value
+
+
+# Who acts from the command line, where nobody is named.
+
+#: The flag of every command that acts in somebody's name.
+BY = click.option("--by", metavar="NAME", help="Who does it; by default the user of this process.")
+
+
+def acting(by: str | None) -> str:
+    """The name that is stored."""
+    if by is not None:
+        return by
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without this user in its list
+        return "operator"
+
+
+# Asks before something irreversible is done: on a terminal, or by a flag.
+
+REFUSED = "not_confirmed"
+
+#: The flag of every command that may ask.
+YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Return with ``-y`` or when the person at the terminal agrees. Raises `Conflict` ``not_confirmed`` otherwise."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Conflict(f"{question} Nothing was done: there is no terminal to ask at, so -y is required", code=REFUSED)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Conflict("Nothing was done", code=REFUSED)
+
+
+def at_terminal(question: str, *, yes: bool) -> None:
+    """Ask as `ask` does, on a terminal alone. A script that acts is not asked, and goes on."""
+    if sys.stdin.isatty():
+        ask(question, yes=yes)
+
+
+_AGO = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def age(text: str) -> timedelta | None:
+    """Return the time that these words mean, or None."""
+    found = _AGO.fullmatch(text)
+    return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def since(moment: datetime, now: datetime) -> str:
+    """Return how long before ``now`` a moment was, or how long after: ``5m ago``, ``in 2h``. Beyond 60 days the day."""
+    seconds = (now - moment).total_seconds()
+    for unit, length, most in (("s", 1, 100), ("m", 60, 100), ("h", 3_600, 48), ("d", 86_400, 60)):
+        count = int(abs(seconds) / length)
+        if count < most:
+            return f"{count}{unit} ago" if seconds >= 0 else f"in {count}{unit}"
+    return f"{moment:%Y-%m-%d}"

@@ -1,0 +1,180 @@
+"""What bundles hold and what was loaded of one, for people; and the loading itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.cli import arguments
+from lastlight_state.cli.exits import NO, Failure
+from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.output import Answer, Call
+from lastlight_state.cli.screen import GAP, Column, Screen
+from lastlight_state.db.lists.pages import pages_of
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance import Bundle, LoadedBundle, RedactPlan, TimelineEntry
+from lastlight_state.maintenance.bundles.records import ON_CONFLICT
+from lastlight_state.receipts import Receipt
+from lastlight_state.store import StateStore
+
+# What ``repair --counters`` does and shows.
+
+COUNTS = (Column("COUNTER", lambda row: row[0]), Column("BEHIND", lambda row: row[1], right=True))
+SAMPLES = (
+    Column("COUNTER", lambda late: late.counter),
+    Column("OF", lambda late: late.key, keep=True),
+    Column("IS", lambda late: late.value, right=True),
+    Column("MUST BE", lambda late: late.needed, right=True),
+)
+
+
+def raised(call: Call, *, dry_run: bool) -> Answer:
+    """Raise the counters that are behind, or only say which; then they are exit code 1."""
+    plan = look(call, lambda store: store.maintenance.counters.plan())
+    data: dict[str, Any] = {"dry_run": dry_run, **plan.model_dump(), "receipt": None}
+    if dry_run:
+        failure = Failure(NO, "behind", f"{_amount(plan.counts)} behind", {"counts": plan.counts})
+        return Answer(data, lambda screen: _counter_lines(screen, plan), failure if plan.counts else None)
+    with working(call) as store:
+        receipt = store.maintenance.counters.run()
+    data |= {"counts": receipt.counts, "receipt": receipt}
+    told = f"receipt {receipt.id}: {_amount(receipt.counts)} raised"
+    return Answer(data, lambda screen: [told, *screen.table(COUNTS, list(receipt.counts.items()))])
+
+
+def _counter_lines(screen: Screen, plan: Any) -> Iterator[Any]:
+    yield f"{_amount(plan.counts)} behind"
+    yield from screen.table(COUNTS, list(plan.counts.items()))
+    yield ""
+    yield from screen.table(SAMPLES, plan.samples)
+
+
+def _amount(counts: Mapping[str, int]) -> str:
+    many = sum(counts.values())
+    return "1 counter" if many == 1 else f"{many} counters"
+
+
+# What ``redact`` and ``erase`` have in common: the plan, the question, the work and its receipt.
+
+EMPTYING_COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
+PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("MESSAGES", lambda row: row[1], right=True))
+
+
+def emptied(
+    call: Call,
+    plan: Callable[[StateStore], RedactPlan],
+    run: Callable[[StateStore], Receipt],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> Answer:
+    """Say what would be done, or ask and do it."""
+    planned = look(call, plan)
+    data = {"dry_run": dry_run, **planned.model_dump(), "receipt": None}
+    if dry_run:
+        return Answer(data, lambda screen: _planned(planned, screen))
+    if planned.counts:
+        arguments.ask(f"Change or remove {sum(planned.counts.values())} rows?", yes=yes)
+    with working(call) as store:
+        receipt = run(store)
+    data |= {"counts": receipt.counts, "receipt": receipt}
+    return Answer(data, lambda screen: _done(receipt, planned, screen))
+
+
+def _planned(plan: RedactPlan, screen: Screen) -> Iterator[Any]:
+    yield f"would change {sum(plan.counts.values())} rows, and empty {plan.bytes} bytes"
+    yield from _table(screen, EMPTYING_COUNTS, plan.counts)
+    yield from _stays(plan, screen)
+
+
+def _done(receipt: Receipt, plan: RedactPlan, screen: Screen) -> Iterator[Any]:
+    yield f"receipt {receipt.id}: {receipt.state}"
+    yield from _table(screen, EMPTYING_COUNTS, receipt.counts)
+    yield from _stays(plan, screen)
+
+
+def _stays(plan: RedactPlan, screen: Screen) -> Iterator[Any]:
+    yield from _table(screen, PROTECTED, plan.protected)
+    if sessions := getattr(plan, "agent_sessions", ()):
+        yield ""
+        yield f"log files are not touched; those of these agent sessions are about the person: {', '.join(sessions)}"
+
+
+def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int]) -> Iterator[Any]:
+    if counts:
+        yield ""
+        yield from screen.table(columns, list(counts.items()))
+
+
+# The timeline of a run, read whole and drawn line by line.
+
+COLUMNS = (
+    Column("AT", lambda entry: entry.at, keep=True),
+    Column("SOURCE", lambda entry: entry.source),
+    Column("ACTOR", lambda entry: entry.actor, rank=1),
+    Column("WHAT", lambda entry: entry.text, below=True),
+)
+#: What the clock said, where that disagrees with the order of what happened.
+CLOCK = Column("CLOCK", lambda entry: entry.clock)
+
+
+def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
+    """Return every entry of a run's timeline, oldest first."""
+    pages = pages_of(store.maintenance.timeline.list, run_id, limit=500)
+    return tuple(entry for page in pages for entry in page.items)
+
+
+def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
+    """Return the entries as a table."""
+    disagrees = any(entry.clock is not None for entry in entries)
+    return screen.table((*COLUMNS, CLOCK) if disagrees else COLUMNS, entries)
+
+
+def line(entry: TimelineEntry, screen: Screen) -> str:
+    """Return one entry as a line."""
+    return GAP.join(screen.shown(value) for value in (entry.at, entry.source, entry.actor, entry.text))
+
+
+PARTS = (
+    Column("PART", lambda part: part.name),
+    Column("ROWS", lambda part: "" if part.rows is None else part.rows, right=True),
+    Column("BYTES", lambda part: part.size_bytes, right=True),
+)
+ADDED = (Column("ADDED", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
+
+
+def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
+    """Return what a bundle holds."""
+    yield f"{bundle.kind} {bundle.id} at {bundle.revision}"
+    yield from screen.table(PARTS, bundle.parts)
+    if bundle.redacted:
+        yield f"without {', '.join(bundle.redacted)}"
+    for name, ids in bundle.context.items():
+        yield f"{name} that it was forked from: {', '.join(ids)}"
+
+
+def loaded(call: Call, path: Path, terms: dict[str, Any], *, dry_run: bool) -> Answer:
+    """Load a bundle, or say what a load would add. ``terms`` are the arguments of both."""
+    if (on_conflict := terms["on_conflict"]) not in ON_CONFLICT:
+        raise InvalidValue("--on-conflict", f"{on_conflict!r:.80} is unknown", permitted=tuple(ON_CONFLICT))
+    if dry_run:
+        found = look(call, lambda store: store.maintenance.bundles.plan(path, **terms))
+    else:
+        with working(call) as store:
+            found = store.maintenance.bundles.load(path, **terms)
+    record = found.model_dump(exclude={"receipt", "kind"})
+    data = {"dry_run": dry_run, "kind": "bundle", "bundle_kind": found.kind, **record, "receipt": found.receipt}
+    return Answer(data, lambda screen: _lines(screen, found, dry_run))
+
+
+def _lines(screen: Screen, found: LoadedBundle, dry_run: bool) -> Iterator[object]:
+    if found.receipt is not None:
+        yield f"receipt {found.receipt.id}: {found.receipt.state}"
+    elif dry_run:
+        yield "dry run: nothing is written"
+    else:
+        yield f"{found.kind} {found.id} is there already"
+    if found.rows:
+        yield from screen.table(ADDED, list(found.rows.items()))
+    yield from found.files

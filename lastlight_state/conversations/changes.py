@@ -1,0 +1,258 @@
+"""The feed of a session: what changed, by number, for whoever shows a conversation while it goes on.
+
+Numbers begin at 1, have no gaps and are in the order of the commits, so that a reader who goes on after the last number
+it has seen misses nothing. Bodies are not in the feed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+
+from lastlight_state.clock import aware_utc
+from lastlight_state.conversations import words
+from lastlight_state.conversations.kernel.feeds import GONE, TOPIC, watch_for
+from lastlight_state.conversations.kernel.sessions import SUMMARY
+from lastlight_state.conversations.life_records import Change
+from lastlight_state.conversations.records import SessionSummary
+from lastlight_state.conversations.rows import SessionChangeRow
+from lastlight_state.conversations.shown import SessionSummaryRow
+from lastlight_state.conversations.tables import CHANGES, SESSIONS
+from lastlight_state.db import valid
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.lists.pages import iterate, pages_of
+from lastlight_state.db.news.watch import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import Conflict
+
+# The statements of feeds.
+
+_c = CHANGES.c
+_OF = _c.session_id == bind("session_id", _c.session_id)
+
+LIST = Listing(
+    "session_changes",
+    tuple(CHANGES.columns),
+    row=SessionChangeRow,
+    order=(_c.seq,),
+    filters={"session_id": _OF, "after_seq": _c.seq > bind("after_seq", _c.seq)},
+    descending=False,
+)
+#: The sessions that changed last, in the order of their changes.
+UPDATED = Listing(
+    "sessions_updated",
+    SUMMARY,
+    row=SessionSummaryRow,
+    order=(SESSIONS.c.updated_at, SESSIONS.c.id),
+    filters={"since": SESSIONS.c.updated_at >= bind("since", SESSIONS.c.updated_at)},
+    descending=False,
+)
+HEAD = prepared(sa.select(SESSIONS.c.change_seq).where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id)))
+LOWEST = prepared(sa.select(sa.func.min(_c.seq)).where(_OF))
+_LAST = sa.select(_c.seq).where(_OF).order_by(_c.seq.desc()).limit(number(1)).scalar_subquery()
+#: Lets the counter of a session that is behind know all numbers.
+SETTLE = prepared(
+    sa.update(SESSIONS)
+    .where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id), SESSIONS.c.change_seq < _LAST)
+    .values(change_seq=_LAST)
+)
+TRIM = prepared(sa.delete(CHANGES).where(_OF, _c.seq < bind("below", _c.seq)))
+
+
+#: How much later than the time of an update its commit may be seen.
+OVERLAP = timedelta(seconds=60)
+#: The longest wait after which a follower looks whether it was told to stop.
+_SLICE = 0.5
+
+
+class Changes(Repository):
+    """``store.conversations.changes``"""
+
+    def after(self, session_id: str, seq: int = 0, *, limit: int = 50, page_token: str | None = None) -> Page[Change]:
+        """A page of what changed after the entry ``seq``, in order.
+
+        Raises `NotFound`, and `Conflict` ``feed_trimmed`` with the ``lowest`` number that is left where entries after
+        ``seq`` were removed: then read the session anew, and go on from its ``change_seq``.
+        """
+        valid.page_limit(limit)
+        given = {"session_id": valid.sought("session_id", session_id), "after_seq": valid.number("seq", seq)}
+        last = LIST.key_of(given, page_token)
+        following = (seq if last is None else last[0]) + 1
+
+        def read(unit: Unit) -> Page[Change]:
+            found = LIST.page(unit, Change.of, limit=limit, page_token=page_token, given=given)
+            if not found.damaged and (not found.items or found.items[0].seq != following):
+                self._refuse_trimmed(unit, session_id, following)
+            return found
+
+        return self._viewing(read)
+
+    def head(self, session_id: str) -> int:
+        """The number of the last entry. Raises `NotFound`."""
+        return self._reading(lambda unit: _head(unit, valid.sought("session_id", session_id)))
+
+    def wait(
+        self, session_id: str, seq: int = 0, *, timeout: float, poll_interval: float = 0.5, limit: int = 50
+    ) -> Page[Change]:
+        """As `after`; where there is nothing yet, wait for it. After ``timeout`` seconds the page is empty.
+
+        Looks every ``poll_interval`` seconds, with one statement for all that wait in a store, and holds no connection
+        meanwhile. In a transaction it is `MisuseError`.
+        """
+        seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
+        refuse_in_transaction(self._scope)
+        found = self.after(session_id, seq, limit=limit)
+        if found.items or found.damaged or not seconds:
+            return found
+        with self._arrivals(session_id, seq, seconds, interval) as arrived:
+            arrived.wait(arrived.seconds_left)
+        return self.after(session_id, seq, limit=limit)
+
+    def follow(
+        self,
+        session_id: str,
+        seq: int = 0,
+        *,
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Change]:
+        """Each entry after ``seq`` once and in order: the stored ones, then new ones as they are committed.
+
+        Ends after ``idle_timeout`` seconds without one, or when ``stop`` is set. Raises as `after`: `NotFound`, too,
+        when the session is removed meanwhile.
+        """
+        refuse_in_transaction(self._scope)
+        found, first = valid.sought("session_id", session_id), valid.number("seq", seq)
+        idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
+        interval = valid.seconds("poll_interval", poll_interval)
+        return self._followed(found, first, idle, interval, valid.stop(stop))
+
+    def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:
+        """Call ``callback`` with each change that this store commits, after the commit; returns what ends it.
+
+        It runs in the thread that committed. One that raises is logged and counted, and keeps nobody from anything.
+        Changes of several threads may arrive in another order than that of their numbers.
+        """
+        return self._listeners.subscribe(TOPIC, callback)
+
+    def updated_sessions(
+        self, since: datetime, *, limit: int = 50, page_token: str | None = None
+    ) -> Page[SessionSummary]:
+        """A page of the sessions that were updated from a minute before ``since`` on, in the order of their updates.
+
+        The minute is for commits that are late, so sessions come again: compare ``change_seq``.
+        """
+        given = {"since": _overlapping(aware_utc("since", since))}
+        return self._page(UPDATED, SessionSummary.of, given, limit, page_token)
+
+    def follow_all(
+        self,
+        since: datetime,
+        *,
+        idle_timeout: float | None = None,
+        poll_interval: float = 0.5,
+        stop: threading.Event | None = None,
+    ) -> Iterator[SessionSummary]:
+        """Each session that changes, and those that have changed since; again whenever its ``change_seq`` has grown.
+
+        Asks as `updated_sessions` every ``poll_interval`` seconds. Ends after ``idle_timeout`` seconds without a
+        change, or when ``stop`` is set. A session whose ``updated_at`` lies more than a minute back when it is stored,
+        as that of an import, is not seen.
+        """
+        refuse_in_transaction(self._scope)
+        idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
+        interval, first = valid.seconds("poll_interval", poll_interval), aware_utc("since", since)
+        return self._all_followed(first, idle, interval, valid.stop(stop))
+
+    def trim(self, session_id: str, *, below: int) -> int:
+        """Remove the entries with a number below this; how many they were. Who reads after them is told so."""
+        this = {"session_id": valid.sought("session_id", session_id)}
+        values = {**this, "below": valid.number("below", below)}
+
+        def trim(unit: Unit) -> int:
+            unit.change(SETTLE, this)  # an entry that is gone cannot refuse its number
+            return unit.change(TRIM, values)
+
+        return self._once(trim, repeatable=True)
+
+    def _arrivals(
+        self,
+        session_id: str,
+        seq: int,
+        seconds: float,
+        interval: float,
+        woken: Callable[[], object] | None = None,
+    ) -> AbstractContextManager[Arrivals[str]]:
+        return arrivals(watch_for(self._scope), session_id, seconds, interval, known=seq, woken=woken)
+
+    def _followed(
+        self, session_id: str, seq: int, idle: float | None, interval: float, stop: threading.Event
+    ) -> Iterator[Change]:
+        watch, heard = watch_for(self._scope), time.monotonic()
+        with watch.waiting_for([session_id], interval):
+            known = {session_id: seq}
+            head = max(seq, self.head(session_id))
+            while not stop.is_set():
+                if head > known[session_id]:
+                    for change in self._stored(session_id, known[session_id]):
+                        yield change
+                        head, heard = max(head, change.seq), time.monotonic()
+                    known[session_id] = head
+                if idle is not None and time.monotonic() - heard >= idle:
+                    return
+                left = _SLICE if idle is None else min(_SLICE, heard + idle - time.monotonic())
+                head = watch.grown(known, max(left, 0.0)).get(session_id, head)
+                if head == GONE:
+                    raise valid.not_found(words.SESSION, session_id)
+
+    def _all_followed(
+        self, since: datetime, idle: float | None, interval: float, stop: threading.Event
+    ) -> Iterator[SessionSummary]:
+        heard, known = time.monotonic(), dict[str, tuple[int, datetime]]()
+        while not stop.is_set():
+            began = self._now()
+            for session in iterate(self.updated_sessions, since, limit=valid.PAGE_LIMIT):
+                seen, _ = known.get(session.id, (-1, None))
+                known[session.id] = session.change_seq, session.updated_at
+                if session.change_seq > seen:
+                    yield session
+                    heard = time.monotonic()
+            newest = max((at for _, at in known.values()), default=since)
+            since = max(since, min(began, newest), began - OVERLAP)  # moves on, also where nothing changes
+            known = {key: (seq, at) for key, (seq, at) in known.items() if at >= _overlapping(since)}
+            if idle is not None and time.monotonic() - heard >= idle:
+                return
+            stop.wait(interval if idle is None else min(interval, max(0.0, heard + idle - time.monotonic())))
+
+    def _stored(self, session_id: str, seq: int) -> Iterator[Change]:
+        for page in pages_of(self.after, session_id, seq, limit=valid.PAGE_LIMIT):
+            yield from page.items
+
+    @staticmethod
+    def _refuse_trimmed(unit: Unit, session_id: str, following: int) -> None:
+        head = _head(unit, session_id)
+        if head >= following:
+            lowest = unit.value(LOWEST, {"session_id": session_id}) or head + 1
+            problem = f"entries after {following - 1} were removed; {lowest} is the lowest that is left"
+            raise Conflict(f"feed of session {session_id!r:.80}: {problem}", code=words.FEED_TRIMMED, lowest=lowest)
+
+
+def _overlapping(since: datetime) -> datetime:
+    """From when on updates are read, so that none is missed; not before the first year."""
+    return max(since, datetime.min.replace(tzinfo=UTC) + OVERLAP) - OVERLAP
+
+
+def _head(unit: Unit, session_id: str) -> int:
+    head: int | None = unit.value(HEAD, {"session_id": session_id})
+    if head is None:
+        raise valid.not_found(words.SESSION, session_id)
+    return head

@@ -1,0 +1,296 @@
+"""Orders of messages. An order is changed at its end, or replaced whole; what forks have inherited of it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations import checks, words
+from lastlight_state.conversations.arguments import NewMessage
+from lastlight_state.conversations.kernel import deleting, orders, sessions, storing
+from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.kernel.orders import OrderMessage
+from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.conversations.records import Appended, Link, Progression, ProgressionUse
+from lastlight_state.conversations.rows import ProgressionRow
+from lastlight_state.conversations.shown import LinkRow, PlaceRow
+from lastlight_state.conversations.tables import LINKS, PROGRESSIONS
+from lastlight_state.db import valid
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, PayloadTooLarge, StaleVersion
+from lastlight_state.ids import new_id
+
+# The statements of orders.
+
+_p, _l = PROGRESSIONS.c, LINKS.c
+_THIS = _p.id == bind("progression_id", _p.id)
+_ITS = _l.progression_id == bind("progression_id", _l.progression_id)
+
+GET = prepared(sa.select(*PROGRESSIONS.columns).where(_THIS), ProgressionRow)
+#: All ids in their order; one more than a caller may have.
+COLLECTION = prepared(sa.select(_l.message_id).where(_ITS).order_by(_l.ord).limit(number(words.MANY + 1)), OrderMessage)
+
+LINKED = Listing(
+    "progressions.ids",
+    (_l.ord, _l.message_id),
+    row=LinkRow,
+    order=(_l.ord,),
+    filters={"progression_id": _ITS, "after_ord": _l.ord > bind("after_ord", _l.ord)},
+    descending=False,
+)
+CONTAINING = Listing(
+    "progressions.containing",
+    (_l.progression_id, _l.ord),
+    row=PlaceRow,
+    order=(_l.progression_id, _l.ord),
+    filters={"message_id": _l.message_id == bind("message_id", _l.message_id)},
+    descending=False,
+)
+TAIL = prepared(
+    sa.select(_l.ord, _l.message_id).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).order_by(_l.ord), LinkRow
+)
+REPLACE = prepared(
+    sa.update(PROGRESSIONS)
+    .where(_THIS)
+    .values(next_ord=bind("next_ord", _p.next_ord), version=_p.version + number(1))
+    .returning(*PROGRESSIONS.columns),
+    ProgressionRow,
+)
+
+
+_MOST = limits_of(PROGRESSIONS)
+
+
+class Progressions(Repository):
+    """``store.conversations.progressions``"""
+
+    def create(
+        self,
+        progression_id: str | None = None,
+        message_ids: Sequence[str] = (),
+        *,
+        name: str | None = None,
+        created_at: datetime | float | None = None,
+        node_metadata: dict[str, Any] | None = None,
+    ) -> Progression:
+        """Make an order of at most 1,000 stored messages; more are appended. Raises `AlreadyExists`, `NotFound`."""
+        row = self._row(progression_id, name, created_at, node_metadata)
+        ids = checks.message_ids("message_ids", message_ids, words.BATCH)
+        return storing.settled(lambda: self._writing(lambda unit: self._created(unit, row, ids)))
+
+    def ensure(self, progression_id: str, message_ids: Sequence[str] = ()) -> Progression:
+        """Return the order of this id, made unless it is there. An existing one with another order is `AlreadyExists`.
+
+        Without ``message_ids``, an existing one is returned whatever its order.
+        """
+        row = self._row(progression_id, None, None, None)
+        ids = checks.message_ids("message_ids", message_ids, words.BATCH)
+
+        def look(unit: Unit) -> Progression:
+            found = unit.find(Progression.of, GET, {"progression_id": row["id"]})
+            if found is None:
+                return self._created(unit, row, ids)
+            if ids and _ids(unit, row["id"]) != ids:
+                raise AlreadyExists(words.PROGRESSION, row["id"], problem="already exists with another order")
+            return found
+
+        return storing.settled(lambda: self._writing(look, repeatable=True))
+
+    def get(self, progression_id: str) -> Progression:
+        """Return the order, without its links. Raises `NotFound`."""
+        values = {"progression_id": valid.sought("progression_id", progression_id)}
+        return self._one(Progression.of, GET, values, kind=words.PROGRESSION, key=progression_id)
+
+    def find(self, progression_id: str) -> Progression | None:
+        """Return the order, without its links, or None."""
+        return self._find(Progression.of, GET, {"progression_id": valid.sought("progression_id", progression_id)})
+
+    def ids(
+        self, progression_id: str, *, after_ord: int | None = None, limit: int = 50, page_token: str | None = None
+    ) -> Page[Link]:
+        """Return a page of an order's own links, after a position. Raises `NotFound`."""
+        given = {
+            "progression_id": valid.sought("progression_id", progression_id),
+            "after_ord": None if after_ord is None else valid.number("after_ord", after_ord, least=-1),
+        }
+        found = self._page(LINKED, Link.of, given, limit, page_token)
+        if not found.items and not found.damaged:
+            self.get(progression_id)
+        return found
+
+    def collection(self, progression_id: str) -> list[str]:
+        """Return the ids of an order's own links, at most 10,000, repetitions included.
+
+        Raises `NotFound`, and `PayloadTooLarge` for a longer order: `lastlight_state.iterate` reads the pages of `ids`.
+        """
+        found = self._reading(lambda unit: _ids(unit, valid.sought("progression_id", progression_id)))
+        if not found:
+            self.get(progression_id)
+        if len(found) > words.MANY:
+            hint = "use ids(), page by page"
+            raise PayloadTooLarge("collection", limit=words.MANY, actual=len(found), unit="ids", hint=hint)
+        return found
+
+    def append(
+        self, progression_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
+    ) -> Appended:
+        """Add at most 1,000 messages to the end: messages to store, or ids of stored ones. All or none.
+
+        Those that its own links hold are skipped, or with ``"keep"`` added again. A message with the id of a stored one
+        and other content revises that. Raises `NotFound` for an unknown order or message, `InvalidValue` with the
+        position of a bad message, and `PayloadTooLarge` past 32 MiB. A constant number of statements, whatever the
+        length.
+        """
+        found, now = valid.sought("progression_id", progression_id), self._now()
+        given = storing.drafts("messages", messages, now)
+        skips = valid.word("on_repeat", on_repeat, words.ON_REPEAT) == "skip"
+        known, locks = self._remember(KnownClasses), sessions.Locks()
+
+        def append(unit: Unit) -> Appended:
+            owners = sessions.owners_locked(unit, locks, found)
+            order = orders.locked(unit, [found])
+            there, _ = sessions.put_all(unit, self._listeners, known, given, now, locks=locks)
+            ids = [storing.id_of(one) for one in given]
+            held = orders.held(unit, {found: order[found]["next_ord"]}, sorted(there)) if skips else {}
+            new = orders.unheld(ids, held.get(found, set())) if skips else ids
+            shared = orders.extend(unit, order, {found: new}, owners[0] if owners else "")
+            told = news("messages.appended", progression_id=found, first=order[found]["next_ord"], count=len(new))
+            if shared or (new and owners):
+                sessions.tell_all(unit, self._listeners, found, now, told, locks=locks)
+            return orders.appended(order[found], new, ids)
+
+        return storing.settled(lambda: self._writing(append, repeatable=skips))
+
+    def replace(self, progression_id: str, message_ids: Sequence[str], *, expect_version: int) -> Progression:
+        """Put at most 10,000 stored messages in place of an order's own links, if it still has this version.
+
+        Only what differs is written. The session whose pool it is points to the new first and last message. Raises
+        `StaleVersion`, `NotFound`, and `Conflict` ``fork_prefix`` for a change of what a fork of its branch has
+        inherited.
+        """
+        found = valid.sought("progression_id", progression_id)
+        ids = checks.message_ids("message_ids", message_ids, words.MANY)
+        version = valid.number("expect_version", expect_version)
+        now, locks = self._now(), sessions.Locks()
+
+        def replace(unit: Unit) -> Progression:
+            order = _locked(unit, locks, found, version)
+            return replaced(unit, self._listeners, order, ids, now, locks=locks)
+
+        return storing.settled(lambda: self._writing(replace))
+
+    def pop(self, progression_id: str, count: int = 1, *, expect_version: int | None = None) -> list[Link]:
+        """Take the last 1 to 10,000 messages off the end, and return which they were, in their order.
+
+        An order of fewer gives all that it has. The messages stay stored. With ``expect_version`` only if the order
+        still has that version, else `StaleVersion`. Raises `NotFound`, and `Conflict` ``fork_prefix`` for what its
+        branch, or a fork of it, has inherited; then nothing is taken. A constant number of statements, whatever the
+        length.
+        """
+        found = valid.sought("progression_id", progression_id)
+        most = valid.number("count", count, least=1, most=words.MANY)
+        version = None if expect_version is None else valid.number("expect_version", expect_version)
+        now, locks = self._now(), sessions.Locks()
+
+        def pop(unit: Unit) -> list[Link]:
+            order = _locked(unit, locks, found, version)
+            first = deleting.first_of_last(order, most)
+            taken = unit.all(Link.of, TAIL, {"progression_id": found, "from_ord": first})
+            deleting.cut(unit, self._listeners, order, first, now, locks=locks)
+            return taken
+
+        return storing.settled(lambda: self._writing(pop))
+
+    def truncate(self, progression_id: str, from_ord: int, *, expect_version: int | None = None) -> Progression:
+        """Take all messages from a position on off the end, however many; nothing where the order ends before it.
+
+        The messages stay stored. With ``expect_version`` only if the order still has that version, else `StaleVersion`.
+        Raises `NotFound`, and `Conflict` ``fork_prefix`` for what its branch, or a fork of it, has inherited. A
+        constant number of statements, whatever the length.
+        """
+        found, first = valid.sought("progression_id", progression_id), valid.number("from_ord", from_ord)
+        version = None if expect_version is None else valid.number("expect_version", expect_version)
+        now, locks = self._now(), sessions.Locks()
+
+        def truncate(unit: Unit) -> Progression:
+            order = _locked(unit, locks, found, version)
+            deleting.cut(unit, self._listeners, order, first, now, locks=locks)
+            return _stored(unit, found)
+
+        return storing.settled(lambda: self._writing(truncate))
+
+    def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
+        """Return a page of the orders that hold a message, and where. An unknown message is in none."""
+        given = {"message_id": valid.sought("message_id", message_id)}
+        return self._page(CONTAINING, ProgressionUse.of, given, limit, page_token)
+
+    def _row(self, progression_id: Any, name: Any, created_at: Any, node_metadata: Any) -> orders.NewOrder:
+        return orders.fresh(
+            new_id() if progression_id is None else valid.identifier("progression_id", progression_id, _MOST.id),
+            checks.created("created_at", created_at, self._now()),
+            name=checks.name("name", name, _MOST.name),
+            node_metadata=checks.encoded("node_metadata", node_metadata, _MOST.node_metadata),
+        )
+
+    def _created(self, unit: Unit, row: orders.NewOrder, ids: Sequence[str]) -> Progression:
+        if unit.row(GET, {"progression_id": row["id"]}) is not None:
+            raise AlreadyExists(words.PROGRESSION, row["id"])
+        storing.put_all(unit, self._remember(KnownClasses), ids, row["created_at"])
+        orders.create(unit, {**row, "next_ord": len(ids)})
+        orders.link(unit, {row["id"]: (0, ids)})
+        return _stored(unit, row["id"])
+
+
+def _locked(unit: Unit, locks: sessions.Locks, progression_id: str, version: int | None) -> orders.OrderHead:
+    """Lock an order, after the sessions that have it. Raises `StaleVersion` where it has another version."""
+    sessions.owners_locked(unit, locks, progression_id)
+    order = orders.locked(unit, [progression_id])[progression_id]
+    if version not in (None, order["version"]):
+        raise StaleVersion(words.PROGRESSION, progression_id, expected=version, found=order["version"])
+    return order
+
+
+def replaced(
+    unit: Unit,
+    listeners: Listeners,
+    order: orders.OrderHead,
+    ids: Sequence[str],
+    now: datetime,
+    *,
+    locks: sessions.Locks,
+) -> Progression:
+    """Put stored messages in place of the own links of an order that is locked, as are the sessions that have it."""
+    progression_id = order["id"]
+    stored = [row["message_id"] for row in unit.rows(orders.LINKED, {"progression_id": progression_id})]
+    same = next((i for i, pair in enumerate(zip(stored, ids, strict=False)) if pair[0] != pair[1]), None)
+    kept = min(len(stored), len(ids)) if same is None else same
+    first = order["start_ord"] + kept
+    if kept == len(stored) == len(ids):
+        return _stored(unit, progression_id)
+    deleting.refuse_inherited(unit, order, first)
+    storing.refuse_unknown(unit, ids[kept:])
+    deleting.drop(unit, progression_id, first)
+    orders.link(unit, {progression_id: (first, ids[kept:])})
+    told = news("progression.replaced", progression_id=progression_id)
+    sessions.tell_all(unit, listeners, progression_id, now, told, locks=locks)
+    values = {"progression_id": progression_id, "next_ord": order["start_ord"] + len(ids)}
+    [changed] = unit.all(Progression.of, REPLACE, values)
+    return changed
+
+
+def _stored(unit: Unit, progression_id: str) -> Progression:
+    [found] = unit.all(Progression.of, GET, {"progression_id": progression_id})
+    return found
+
+
+def _ids(unit: Unit, progression_id: str) -> list[str]:
+    return [row["message_id"] for row in unit.rows(COLLECTION, {"progression_id": progression_id})]

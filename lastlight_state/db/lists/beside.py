@@ -1,0 +1,122 @@
+"""Lists beside large values, for databases that keep them inside the row (SQLite).
+
+To read a column that stands behind a large value, SQLite walks the whole value. So the rows of a list are found through
+a narrow index and shown from a covering one, joined by the columns that begin the covering index. Such a statement
+reads from a row itself only what stands before its first large value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.selectable import Join
+from sqlalchemy.sql.visitors import replacement_traverse
+
+from lastlight_state.db.schema.indexes import through
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """An index by which rows are found, and the columns that conditions read through it besides those of the order.
+
+    ``only`` is the predicate of a partial index whose columns the conditions do not name. ``ordered`` is False for an
+    index that does not hold the columns of the order.
+    """
+
+    index: str
+    columns: tuple[str, ...] = ()
+    only: sa.ColumnElement[bool] | None = None
+    ordered: bool = True
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another table that a list shows columns of, and the index that holds them. It is read last."""
+
+    table: sa.Table
+    index: str
+
+    def after(self, source: sa.FromClause) -> sa.FromClause:
+        """The join with this table. What it is joined by is among the conditions of the list."""
+        return _InOrder(source, self.table, sa.true())
+
+
+@dataclass(frozen=True)
+class Covering:
+    """The index that holds what a list shows; ``key`` are its first columns, which tell one row.
+
+    ``found_by`` names the narrow index for each filter. The first filter that is given decides, then the one named "";
+    None, or no name: the statement needs no join. ``only`` is the predicate of a partial index.
+    """
+
+    index: str
+    key: tuple[str, ...]
+    found_by: Mapping[str, Narrow | None]
+    only: sa.ColumnElement[bool] | None = None
+    other: Other | None = None
+
+    def narrow(self, given: Collection[str]) -> Narrow | None:
+        """The index by which a list with these filters is found."""
+        return next((narrow for name, narrow in self.found_by.items() if name in given or not name), None)
+
+
+class _InOrder(Join):
+    """A join whose left side is read first. SQLite keeps to the order of CROSS JOIN only."""
+
+    inherit_cache = True
+
+
+@compiles(_InOrder)
+def _joined_in_order(element: _InOrder, compiler: SQLCompiler, **options: Any) -> str:
+    as_sides = {**options, "asfrom": True}
+    left, right = (compiler.process(side, **as_sides) for side in (element.left, element.right))
+    on = compiler.process(element.onclause)  # type: ignore[arg-type]  # every one has a condition
+    return f"{left} CROSS JOIN {right} ON {on}"
+
+
+class Finding:
+    """The two sides of the join: the table as it is found, and as it is shown."""
+
+    def __init__(self, covering: Covering, narrow: Narrow, order: Sequence[sa.Column[Any]]) -> None:
+        self._covering = covering
+        self._narrow = narrow
+        self._table: Any = order[0].table
+        self._found = self._table.alias("found")
+        self._names = {*narrow.columns, *covering.key, *(column.name for column in order if narrow.ordered)}
+
+    def select(
+        self, shown: Sequence[sa.ColumnElement[Any]], conditions: Sequence[sa.ColumnElement[bool]]
+    ) -> sa.Select[Any]:
+        """The rows that meet the conditions. Columns of the narrow index are compared and shown from there."""
+        covering, other = self._covering, self._covering.other
+        same = sa.and_(*(self._table.c[name] == self._found.c[name] for name in covering.key))
+        source: sa.FromClause = _InOrder(self._found, self._table, same)
+        selected = sa.select(*map(self.found, shown)).select_from(other.after(source) if other else source)
+        selected = selected.where(*map(self.found, conditions), *self._predicates())
+        selected = through(selected, self._found, self._narrow.index)
+        selected = through(selected, self._table, covering.index)
+        return through(selected, other.table, other.index) if other else selected
+
+    def _predicates(self) -> Iterator[sa.ColumnElement[bool]]:
+        """Those of the partial indexes, repeated so that SQLite may use them."""
+        if self._narrow.only is not None:
+            yield replacement_traverse(self._narrow.only, {}, self._of_found)
+        if self._covering.only is not None:
+            yield self._covering.only
+
+    def found(self, element: Any) -> Any:
+        """The element with the columns of the narrow index read through it."""
+        return replacement_traverse(element, {}, self._replaced)
+
+    def _replaced(self, element: Any, **_: Any) -> Any:
+        return self._of_found(element) if getattr(element, "name", None) in self._names else None
+
+    def _of_found(self, element: Any, **_: Any) -> Any:
+        if isinstance(element, sa.Column) and element.table is self._table:
+            return self._found.c[element.name]
+        return None

@@ -1,0 +1,141 @@
+"""Statements with optional filters of several values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypedDict, overload
+
+import sqlalchemy as sa
+
+from lastlight_state.db.rows.statements import NO_VALUES, Family, Row, RowT, Statement, Values, size_for
+from lastlight_state.db.units.unit import Unit
+
+# Filters of lists by several values, each of which is compared with more than one column.
+
+#: Conditions of which a row meets one, and the condition that it meets any.
+Alternatives: TypeAlias = tuple[Sequence[sa.ColumnElement[bool]], sa.ColumnElement[bool]]
+
+
+@dataclass(frozen=True)
+class Several:
+    """A filter of several values that each are several parameters; a value lacks those that are NULL.
+
+    ``conditions`` gives those of one value, of which a row must meet one; its argument ends the parameters' names.
+    With ``ranges`` each condition is an index range of its own as long as no column is spread.
+    """
+
+    parameters: tuple[str, ...]
+    conditions: Callable[[str], Sequence[sa.ColumnElement[bool]]]
+    ranges: bool = True
+
+    def filled(self, values: Sequence[Mapping[str, Any]], size: int) -> dict[str, Any]:
+        """The parameters of these values. Those left over are None, which equals nothing."""
+        padding: list[Mapping[str, Any]] = [{}] * (size - len(values))
+        given = enumerate([*values, *padding])
+        return {f"{name}_{i}": value.get(name) for i, value in given for name in self.parameters}
+
+    def alternatives(self, size: int) -> Alternatives:
+        """The conditions of that many values."""
+        each = [condition for i in range(size) for condition in self.conditions(f"_{i}")]
+        any_of_them = sa.or_(*each)
+        return (each if self.ranges else [any_of_them]), any_of_them
+
+
+# Statements about many keys: some hundred at a time, each of which finds its rows by an index.
+
+#: How many keys one statement names.
+_KEYS = 200
+
+
+class KeyRow(TypedDict):
+    """A key that was found."""
+
+    key: str
+
+
+class IdRow(TypedDict):
+    """The id of a row that was found."""
+
+    id: str
+
+
+class CountOf(KeyRow):
+    """How many rows a record has."""
+
+    rows: int
+
+
+@overload
+def family(make: Any) -> Family: ...
+
+
+@overload
+def family(make: Any, row: type[RowT]) -> Family[RowT]: ...
+
+
+def family(make: Any, row: Any = None) -> Any:
+    """Return statements about keys, made of a list of their parameters; ``row`` as of a `Family`."""
+    return Family("key", make, row)
+
+
+def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the keys in their order, as many at a time as one statement names."""
+    ordered = sorted(keys)
+    return (ordered[at : at + _KEYS] for at in range(0, len(ordered), _KEYS))
+
+
+def rows(unit: Unit, family: Family[RowT], keys: Iterable[str], values: Values = NO_VALUES) -> Iterator[RowT]:
+    """Return what a statement finds for these keys, however many, with these values of its other parameters."""
+    for chunk in chunks(keys):
+        statement, named = family.of(chunk)
+        yield from unit.rows(statement, {**values, **named})
+
+
+#: The most statements that one `Filtered` keeps compiled.
+MOST_FILTERED = 256
+
+
+class Filtered(Generic[RowT]):
+    """Statements with filters of several values each, of which none, some or all are given.
+
+    ``make`` gets the conditions, and what else `of` was called with, and returns the statement. A filter is a function
+    of parameters, such as ``column.in_``. There is one statement for each combination of `SIZES`; parameters left over
+    repeat the last value. ``beside`` makes what runs instead where large values lie inside the rows. ``row`` is the
+    `TypedDict` of the rows, as of a `Statement`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., sa.Executable],
+        beside: Callable[..., sa.Executable] | None = None,
+        row: type[RowT] | None = None,
+        /,
+        **filters: Callable[[Sequence[Any]], Any],
+    ) -> None:
+        self._make = make
+        self._beside = beside
+        self.row = row
+        self._filters = filters
+        self._made: dict[tuple[Any, ...], Statement[RowT]] = {}
+
+    def of(self, given: Mapping[str, Sequence[Any] | None], *also: Any) -> tuple[Statement[RowT], Row]:
+        """Return the statement and its parameters for these values: up to 500 of each filter. None filters nothing."""
+        sizes = {name: size_for(len(values)) for name, values in given.items() if values is not None}
+        values = {
+            f"{name}_{i}": value
+            for name, size in sizes.items()
+            for i, value in enumerate([*given[name], *[given[name][-1]] * (size - len(given[name]))])  # type: ignore[index,misc,arg-type]
+        }
+        shape = (*sizes.items(), also)
+        statement = self._made.get(shape)
+        if statement is None:
+            if len(self._made) >= MOST_FILTERED:
+                self._made.clear()
+            conditions = [self._condition(name, size) for name, size in sizes.items()]
+            beside = self._beside and self._beside(conditions, *also)
+            statement = self._made[shape] = Statement(self._make(conditions, *also), beside, row=self.row)
+        return statement, values
+
+    def _condition(self, name: str, size: int) -> Any:
+        return self._filters[name]([sa.bindparam(f"{name}_{i}") for i in range(size)])

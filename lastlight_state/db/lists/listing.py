@@ -1,0 +1,287 @@
+"""A list as its repository declares it: columns, order, filters. Each combination of filters is compiled once.
+
+A filter of one value is a condition. A filter of several values over the column that leads an index is *spread*: one
+bounded index range for each value, merged, so that a page neither sorts nor scans rows that it does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.sql import operators
+
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
+from lastlight_state.db.lists.beside import Covering, Finding
+from lastlight_state.db.lists.filters import Alternatives, Several
+from lastlight_state.db.lists.pages import Placed, parted, placed, window
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import (
+    NO_VALUES,
+    AnyOf,
+    Row,
+    RowT,
+    Statement,
+    Values,
+    among,
+    constant,
+    number,
+    padded,
+    size_for,
+)
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.indexes import Leading, through
+from lastlight_state.db.units.unit import Unit
+
+T = TypeVar("T")
+
+#: The values of a filter of several: how many parameters, or the words themselves.
+_Sizes: TypeAlias = int | tuple[str, ...]
+
+#: The most values that one filter takes.
+MOST_VALUES = 50
+#: The most statements that one list keeps compiled.
+MOST_SHAPES = 512
+
+
+class Listing(Generic[RowT]):
+    """A keyset list. ``filters`` and ``spread`` are named after the arguments of the method that lists.
+
+    ``shown``       the columns of an item, those of ``order`` among them
+    ``order``       the columns to sort by, all descending or, with ``descending=False``, all ascending
+    ``filters``     conditions; each uses the parameter of its own name, or those of the mapping given as its value
+    ``spread``      columns with a filter of several values, each value an index range of its own
+    ``worded``      names in ``spread`` with a closed vocabulary: their values are SQL literals, because with parameters
+                    Postgres' generic plan may scan all rows of a common status to find a rare one
+    ``leading``     the name in ``worded`` whose column leads the index of the order, where another index has that order
+                    as well: Postgres may walk the other one, past all rows of other words
+    ``walked``      names in ``spread`` that no index leads: their values are one condition, and rare ones are found by
+                    walking past the others
+    ``either``      filters by conditions of which a row must meet one; each condition is an index range of its own as
+                    long as no column is spread
+    ``several``     filters of several values that are each compared with more than one column
+    ``always``      conditions of every page
+    ``through``     the index that SQLite must read by (`db.indexes.through`)
+    ``covering``    the index that holds what is shown, and how rows are found for it (`db.beside`)
+    ``few``         the rows are few, and found by an index that has not their order: they are sorted by an expression
+                    that no index serves, or Postgres may walk all rows in that order to find them
+    ``source``      the join that the columns come from, if they are of more than one table
+    ``most``        how many values a spread filter takes
+    ``row``         the `TypedDict` of an item, as of a `Statement`
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shown: Sequence[sa.ColumnElement[Any]],
+        *,
+        order: Sequence[sa.Column[Any]],
+        filters: Mapping[str, sa.ColumnElement[bool]] | None = None,
+        spread: Mapping[str, sa.Column[Any]] | None = None,
+        either: Mapping[str, Sequence[sa.ColumnElement[bool]]] | None = None,
+        several: Mapping[str, Several] | None = None,
+        always: Sequence[sa.ColumnElement[bool]] = (),
+        descending: bool = True,
+        through: str | None = None,
+        covering: Covering | None = None,
+        few: bool = False,
+        source: sa.FromClause | None = None,
+        worded: Collection[str] = (),
+        leading: str | None = None,
+        walked: Collection[str] = (),
+        most: int = MOST_VALUES,
+        row: type[RowT] | None = None,
+    ) -> None:
+        self.row = row
+        self._name = name
+        self._shown = tuple(shown)
+        self._order = tuple(order)
+        called = {column.element: column.name for column in shown if isinstance(column, sa.Label)}
+        self._key = [called.get(column, column.name) for column in order]
+        self._kinds = [datetime if column.type is columns.Timestamp else column.type.python_type for column in order]
+        self._filters = dict(filters or {})
+        self._spread = dict(spread or {})
+        self._either = dict(either or {})
+        self._groups = dict(several or {})
+        self._always = tuple(always)
+        self._descending = descending
+        self._through = through
+        self._covering = covering
+        self._sorting = (sa.func.coalesce(order[0], order[0]), *order[1:]) if few else self._order
+        self._source = source
+        self._worded = frozenset(worded)
+        self._leading = leading
+        self._walked = frozenset(walked)
+        self._most = most
+        self._made: dict[tuple[Any, ...], Statement[RowT]] = {}
+
+    def page(
+        self,
+        unit: Unit,
+        make: Callable[[RowT], T],
+        *,
+        limit: int,
+        page_token: str | None = None,
+        given: Mapping[str, Any] | None = None,
+        also: Values = NO_VALUES,
+    ) -> Page[T]:
+        """Return one page of the rows that pass the filters ``given``.
+
+        A filter of None passes every row; an empty sequence passes none.
+        ``also`` are parameters of the ``always`` conditions, such as the present time. A token does not depend on them.
+        """
+        chosen = {name: value for name, value in (given or {}).items() if value is not None}
+        key = self.key_of(chosen, page_token)
+        shown = window(lambda size: self.placed(unit, chosen, key, size, also=also), limit)
+        items, damaged = parted(shown.rows, make)
+        token = None if shown.last is None else pages.encode_token([self._name, chosen], shown.last)
+        return Page.of({"items": items, "next_page_token": token, "damaged": damaged})
+
+    def placed(
+        self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
+    ) -> Placed[RowT]:
+        """Return the next ``limit`` rows after ``key``, and the key of each."""
+        if self._is_empty(chosen):
+            return Placed((), lambda _at: None)
+        statement, values = self._statement(chosen, key, limit)
+        return placed(unit.readable(statement, {**values, **also}), self._key)
+
+    def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
+        """Return how many rows pass the filters ``given``: as many as all pages have together."""
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if self._is_empty(chosen):
+            return 0
+        statement, values = self._statement(chosen, None, 0)
+        return int(unit.value(statement, {**values, **also}))
+
+    def key(self, row: Mapping[str, Any]) -> list[Any]:
+        """The key of a row: its values in the order columns."""
+        return [row[name] for name in self._key]
+
+    def key_of(self, chosen: Mapping[str, Any], page_token: str | None) -> list[Any] | None:
+        """The key of a token. Raises `InvalidValue` for a token of another list or other filters."""
+        key = pages.decode_token([self._name, chosen], page_token)
+        return None if key is None else self.checked_key(key)
+
+    def checked_key(self, key: Sequence[Any]) -> list[Any]:
+        """A key from a token, its times as times. Raises `InvalidValue` for anything that is no key of this list."""
+        return pages.checked(key, self._kinds, nullable=True)
+
+    @property
+    def orders_by_time(self) -> bool:
+        """Whether the first part of a key is a time, for tests of plans."""
+        return self._kinds[0] is datetime
+
+    def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement[RowT]:
+        """Return the statement of a page with these filters (of a count with a limit of 0), for tests of its plan."""
+        return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
+
+    def _is_empty(self, chosen: Mapping[str, Any]) -> bool:
+        """Whether an empty sequence lets no row pass."""
+        return any(not value and (name in self._spread or name in self._groups) for name, value in chosen.items())
+
+    def _statement(
+        self, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int
+    ) -> tuple[Statement[RowT], Row]:
+        values: Row = {} if key is None else pages.after_values(key)
+        several: list[tuple[str, _Sizes]] = []
+        for name, value in chosen.items():
+            if name in self._groups:
+                valid.at_most(name, value, self._most)
+                size = size_for(len(value))
+                several.append((name, size))
+                values |= self._groups[name].filled(value, size)
+                continue
+            if name not in self._spread:
+                values |= value if isinstance(value, Mapping) else {name: value}
+                continue
+            valid.at_most(name, value, self._most)
+            unique = list(dict.fromkeys(value))
+            if name in self._worded:
+                several.append((name, tuple(sorted(unique))))
+                continue
+            size = size_for(len(unique))
+            several.append((name, size))
+            values |= padded(name, unique, size)
+        shape = (frozenset(chosen), tuple(several), key is not None, limit)
+        statement = self._made.get(shape)
+        if statement is None:
+            if len(self._made) >= MOST_SHAPES:
+                self._made.clear()
+            statement = self._made[shape] = self._built(chosen, dict(several), paged=key is not None, limit=limit)
+        return statement, values
+
+    def _built(
+        self, chosen: Mapping[str, Any], spread: Mapping[str, _Sizes], *, paged: bool, limit: int
+    ) -> Statement[RowT]:
+        plain = self._build(chosen, spread, paged=paged, limit=limit)
+        if self._covering is None or (narrow := self._covering.narrow(chosen)) is None:
+            return Statement(plain, row=self.row)
+        finding = Finding(self._covering, narrow, self._order)
+        return Statement(plain, self._build(chosen, spread, paged=paged, limit=limit, finding=finding), row=self.row)
+
+    def _build(
+        self,
+        chosen: Mapping[str, Any],
+        spread: Mapping[str, _Sizes],
+        *,
+        paged: bool,
+        limit: int,
+        finding: Finding | None = None,
+    ) -> Any:
+        conditions = [*self._always, *(self._filters[name] for name in chosen if name in self._filters)]
+        if paged:
+            order = self._order if finding else self._sorting
+            conditions.append(pages.after(order, descending=self._descending))
+        conditions += [self._alternatives(name, spread[name])[1] for name in sorted(self._walked & spread.keys())]
+        ranged = sorted(spread.keys() - self._walked, key=lambda name: (name in self._groups, name))
+        several = [self._alternatives(name, spread[name]) for name in ranged]
+        several += [(self._either[name], sa.or_(*self._either[name])) for name in chosen if name in self._either]
+        if not limit:
+            return self._counting([*conditions, *(any_of_them for _, any_of_them in several)])
+        if not several:
+            return self._range(conditions, limit, finding)
+        (leading, _), *others = several
+        conditions += [any_of_them for _, any_of_them in others]
+        ranges = [self._range([*conditions, one], limit, finding) for one in leading]
+        return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges], limit)
+
+    def _counting(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+        source = self._source if self._source is not None else self._order[0].table
+        return sa.select(sa.func.count()).select_from(source).where(*conditions)
+
+    def _alternatives(self, name: str, values: _Sizes) -> Alternatives:
+        if not isinstance(values, int):
+            column = self._spread[name]
+            same = Leading if name == self._leading else operators.eq
+            return [same(column, constant(word)) for word in values], among(column, values)
+        if name in self._groups:
+            return self._groups[name].alternatives(values)
+        column = self._spread[name]
+        given = AnyOf(name, column, values)
+        return [column == value for value in given.parameters], given.condition
+
+    def _range(
+        self, conditions: Sequence[sa.ColumnElement[bool]], limit: int, finding: Finding | None
+    ) -> sa.Select[Any]:
+        led = [condition.left for condition in conditions if isinstance(condition, Leading)]
+        if finding is not None:
+            found = finding.select(self._shown, conditions)
+            return found.order_by(*map(finding.found, self._directions([*led, *self._order]))).limit(number(limit))
+        shown = sa.select(*self._shown).where(*conditions)
+        if self._source is not None:
+            shown = shown.select_from(self._source)
+        if self._through:
+            shown = through(shown, self._order[0].table, self._through)
+        return shown.order_by(*self._directions([*led, *self._sorting])).limit(number(limit))
+
+    def _merged(self, ranges: Sequence[sa.Select[Any]], limit: int) -> sa.Select[Any]:
+        merged = sa.union_all(*ranges).subquery()
+        order = [merged.c[name] for name in self._key]
+        return sa.select(merged).order_by(*self._directions(order)).limit(number(limit))
+
+    def _directions(self, order: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
+        return [column.desc() if self._descending else column.asc() for column in order]

@@ -1,0 +1,267 @@
+"""Keyset pages: lists that cost the same at any depth, with opaque tokens.
+
+A token holds the key of the last row of its page and a digest of what was asked, so that it is refused by another list
+and for other filters. There is no offset and no total.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
+from types import UnionType
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+import orjson
+import sqlalchemy as sa
+
+from lastlight_state.db import valid
+from lastlight_state.db.rows.records import DamagedRow, Page
+from lastlight_state.db.rows.statements import RowT
+from lastlight_state.db.schema.columns import key_type, parse_time
+from lastlight_state.db.units.unit import Found
+from lastlight_state.errors import Conflict, CorruptData, InvalidValue
+
+# Opaque texts that callers hand back: cursors and page tokens. Pure.
+
+
+def pack(value: Any) -> str:
+    """A JSON value as opaque text; times in it become texts."""
+    return base64.urlsafe_b64encode(orjson.dumps(value, option=orjson.OPT_UTC_Z)).decode().rstrip("=")
+
+
+def unpack(where: str, text: str) -> Any:
+    """The value of `pack`. Raises `InvalidValue` for other text."""
+    try:
+        return orjson.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+    except (ValueError, TypeError):
+        raise damaged(where) from None
+
+
+def damaged(where: str) -> InvalidValue:
+    """The error for a text that `pack` did not make, or that somebody changed."""
+    return InvalidValue(where, "damaged, or made by something else")
+
+
+# All pages of a list, one item after the other.
+#
+# A list whose order is not that of its keys can lead back to a page that was read before. Such a walk would never end,
+# so it stops with an error.
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_log = logging.getLogger("lastlight_state.db")
+
+
+def iterate(listing: Callable[P, Page[T]], /, *args: P.args, **given: P.kwargs) -> Iterator[T]:
+    """The items of all pages of a list: ``iterate(store.workflows.runs.list, statuses=["running"])``.
+
+    Takes the list's method and its arguments. Each page is read when the items before it are used up; its size is
+    ``limit``. Rows that come or go meanwhile may or may not be among them; none comes twice unless its place in the
+    order changed. Rows that cannot be read are logged and passed over. Raises `Conflict` ``walk_repeats`` when the list
+    leads back to a page that was read before.
+    """
+    for page in pages_of(listing, *args, **given):
+        yield from _sound(page)
+
+
+def pages_of(listing: Callable[P, Page[T]], /, *args: P.args, **given: P.kwargs) -> Iterator[Page[T]]:
+    """Give the pages of a list, as `iterate` gives their items."""
+    read: Callable[..., Page[T]] = listing
+    asked: dict[str, Any] = dict(given)
+    walk = _Walk()
+    while True:
+        page = read(*args, **asked)
+        yield page
+        if page.next_page_token is None:
+            return
+        asked["page_token"] = walk.further(page.next_page_token)
+
+
+async def aiterate(listing: Callable[P, Awaitable[Page[T]]], /, *args: P.args, **given: P.kwargs) -> AsyncIterator[T]:
+    """The items of all pages of a list of an `AsyncStateStore`, as `iterate` gives them."""
+    read: Callable[..., Awaitable[Page[T]]] = listing
+    asked: dict[str, Any] = dict(given)
+    walk = _Walk()
+    while True:
+        page = await read(*args, **asked)
+        for item in _sound(page):
+            yield item
+        if page.next_page_token is None:
+            return
+        asked["page_token"] = walk.further(page.next_page_token)
+
+
+class _Walk:
+    """Notices that page tokens repeat, in whatever distance, and remembers one token for that.
+
+    The remembered token is replaced after 1, 2, 4, 8 … pages, so that it comes to lie in every circle.
+    """
+
+    def __init__(self) -> None:
+        self._remembered: str | None = None
+        self._pages, self._until = 0, 1
+
+    def further(self, token: str) -> str:
+        """Return the token of the next page. Raises `Conflict` when it is the remembered one."""
+        if token == self._remembered:
+            raise Conflict(
+                "the list leads back to a page that was read before: the order of its rows is not that of their keys; "
+                "`lastlight-state doctor --deep` names values that are not in the form of their column",
+                code="walk_repeats",
+                page_token=token,
+            )
+        self._pages += 1
+        if self._pages == self._until:
+            self._remembered, self._until = token, 2 * self._until
+        return token
+
+
+def _sound(page: Page[T]) -> tuple[T, ...]:
+    for row in page.damaged:
+        _log.error("passed over a row that cannot be read: %s", row.problem)
+    return page.items
+
+
+# Rows of an ordered list of which some cannot be read, and the key after which the list goes on.
+#
+# A damaged row keeps its place in a list. Where its key is damaged, too, it cannot be named in a page token, so the
+# next page begins after the last key that can be read.
+
+#: A row that has no type, or why it cannot be read.
+Row: TypeAlias = "dict[str, Any] | CorruptData"
+
+
+class Placed(NamedTuple, Generic[RowT]):
+    """Rows in their order, or why one cannot be read, and the key of each by its place: None where it is damaged."""
+
+    rows: Sequence[RowT | CorruptData]
+    key: Callable[[int], list[Any] | None]
+
+
+class Window(NamedTuple, Generic[RowT]):
+    """The rows of a page, and the key after which the next page begins: None at the end of the list."""
+
+    rows: Sequence[RowT | CorruptData]
+    last: list[Any] | None
+
+
+def placed(found: Found[RowT], key: Sequence[str]) -> Placed[RowT]:
+    """Return the rows that a statement found, with their keys in these columns."""
+    return Placed(found.rows, lambda at: found.columns(at, key))
+
+
+def window(read: Callable[[int], Placed[RowT]], limit: int) -> Window[RowT]:
+    """Return the next ``limit`` rows of what ``read`` gives: the first rows, at most as many as it is asked for.
+
+    Where none of their keys can be read, more rows are looked at until one is found: damaged keys do not end a list.
+    """
+    while True:
+        rows, key = read(limit + 1)
+        if len(rows) <= limit:
+            return Window(rows, None)
+        for at in range(limit - 1, -1, -1):
+            last = key(at)
+            if last is not None:
+                return Window(rows[:limit], last)
+        limit *= 2
+
+
+def parted(
+    rows: Sequence[RowT | CorruptData], make: Callable[[RowT], T]
+) -> tuple[tuple[T, ...], tuple[DamagedRow, ...]]:
+    """Return what ``make`` makes of the rows, and what a page says about those that are damaged."""
+    items = tuple(make(row) for row in rows if not isinstance(row, CorruptData))
+    return items, tuple(damaged_row(row) for row in rows if isinstance(row, CorruptData))
+
+
+def damaged_row(error: CorruptData) -> DamagedRow:
+    """A damaged row as a page shows it."""
+    return DamagedRow(table=error.table, key=error.key, column=error.column, problem=str(error))
+
+
+__all__ = ["LONGEST", "Page", "after", "after_values", "checked", "decode_token", "encode_token", "key"]
+
+#: The longest text in a key, in bytes: no index entry is longer.
+LONGEST = 4096
+
+#: What a part of a key must be: a type, or a range of whole numbers.
+Kind: TypeAlias = type | UnionType | range
+
+
+def encode_token(asked: Any, key: Sequence[Any]) -> str:
+    """The token for the page that follows ``key`` in the list that ``asked`` describes."""
+    return pack([_digest(asked), list(key)])
+
+
+def decode_token(asked: Any, token: str | None) -> list[Any] | None:
+    """The unchecked key of a token, or None without a token.
+
+    Raises `InvalidValue` for a damaged token, and for one of another list or other filters.
+    """
+    if token is None:
+        return None
+    match unpack("page_token", token):
+        case [str(found), list(key)]:
+            if found != _digest(asked):
+                raise InvalidValue("page_token", "made for another list or another filter")
+            return key
+        case _:
+            raise damaged("page_token")
+
+
+def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | None:
+    """The key of a token, each part checked to be of its kind, or None without a token.
+
+    Raises `InvalidValue` for a damaged token, and for one of another list or other filters.
+    """
+    found = decode_token(asked, token)
+    return None if found is None else checked(found, kinds)
+
+
+def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False) -> list[Any]:
+    """The parts of a key from a token as statements take them; texts that stand for times become times.
+
+    Anybody can write a token, so a part of another kind is `InvalidValue`. ``nullable`` permits None.
+    """
+    try:
+        return [None if part is None and nullable else _part(part, kind) for part, kind in zip(key, kinds, strict=True)]
+    except (InvalidValue, TypeError, ValueError, OverflowError):
+        raise damaged("page_token") from None
+
+
+def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:
+    """The condition that a row comes after the key ``after_0``, ``after_1`` … in this order of columns.
+
+    A function that leads is compared alone, too: SQLite seeks in its index by that, and scans it by the tuple.
+    """
+    keys = [sa.bindparam(f"after_{i}", type_=key_type(column)) for i, column in enumerate(columns)]
+    ours, theirs = sa.tuple_(*columns), sa.tuple_(*keys)
+    beyond = ours < theirs if descending else ours > theirs
+    if not isinstance(columns[0], sa.Function):
+        return beyond
+    return sa.and_(columns[0] <= keys[0] if descending else columns[0] >= keys[0], beyond)
+
+
+def after_values(key: Sequence[Any]) -> dict[str, Any]:
+    """The parameters of `after`."""
+    return {f"after_{i}": part for i, part in enumerate(key)}
+
+
+def _part(part: Any, kind: Kind) -> Any:
+    if isinstance(kind, range):
+        return valid.number("page_token", part, least=kind.start, most=kind.stop - 1)
+    if kind is datetime:
+        return parse_time(part)
+    if kind is int:
+        return valid.number("page_token", part, least=-(2**63))
+    if not isinstance(part, kind) or (isinstance(part, bool) and kind is not bool):
+        raise TypeError(part)
+    return valid.content("page_token", part, LONGEST) if isinstance(part, str) else part
+
+
+def _digest(asked: Any) -> str:
+    return hashlib.sha256(orjson.dumps(asked, default=sorted, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -1,0 +1,71 @@
+"""Callbacks that users of a store register for its events."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+from lastlight_state.db import valid
+from lastlight_state.metrics import Metrics
+
+# What an exception says, as text that every database can store.
+
+#: Characters of an exception's message that are kept.
+MESSAGE_CHARS = 4_000
+#: The end of a text that was longer.
+CUT = " …[cut]"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def message_of(error: BaseException) -> str:
+    """What the exception says, at most 4,000 characters of it."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a job's exception may be unable to say anything
+        text = "(an exception without a text)"
+    return storable(text, MESSAGE_CHARS)
+
+
+def storable(text: str, most: int) -> str:
+    """The text, clipped and marked as such, without lone surrogates and control characters.
+
+    Databases refuse some of these, and JSON spells the others in six bytes each.
+    """
+    kept = text if len(text) <= most else text[: most - len(CUT)] + CUT
+    whole = kept.encode("utf-8", "replace").decode()
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole)
+
+
+_log = logging.getLogger("lastlight_state.db")
+
+
+class Listeners:
+    """Callbacks by topic. One that raises is logged and counted; the others are still called."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._by_topic: dict[str, list[Callable[[Any], object]]] = {}
+
+    def subscribe(self, topic: str, callback: Callable[[Any], object]) -> Callable[[], None]:
+        """Call ``callback`` with each fact of the topic; returns the function that ends it."""
+        valid.callback("callback", callback)
+        listening = self._by_topic.setdefault(topic, [])
+        listening.append(callback)
+
+        def unsubscribe() -> None:
+            if callback in listening:
+                listening.remove(callback)
+
+        return unsubscribe
+
+    def notify(self, topic: str, fact: Any) -> None:
+        """Call all callbacks of the topic."""
+        for callback in tuple(self._by_topic.get(topic, ())):
+            try:
+                callback(fact)
+            except Exception:  # noqa: BLE001 - one listener must not silence the others
+                self._metrics.count("failed_hooks")
+                _log.exception("a listener of %s failed", topic)

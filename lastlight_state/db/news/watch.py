@@ -1,0 +1,299 @@
+"""One thread per store that looks for what many wait for, with one query for all of them in each interval.
+
+Waiting holds no connection and no transaction. Who waits is woken when its value has grown. The thread ends with the
+last block that waits, whatever an exception cuts short. Looks that take long are made less often. So are, for those
+who permit it, looks while nothing happens: many processes that wait for work would otherwise keep a server busy.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Generic, TypeVar
+
+from lastlight_state.db.units.scope import Scope, TransactionScope
+from lastlight_state.errors import MisuseError, StateError, StoreClosed
+from lastlight_state.unwinding import Exit, Held, block
+
+K = TypeVar("K", bound=Hashable)
+
+_log = logging.getLogger("lastlight_state.db")
+
+#: What is not there yet.
+NOTHING_YET = -1
+#: Between two looks the thread rests this many times as long as the last look took, ...
+REST = 20
+#: ... but for this reason alone never longer than so many seconds, and so long after one that failed.
+LONGEST_REST = 0.5
+#: Seconds between two looks of a wait that slows down, after `QUIET` seconds without news. Before that, in proportion.
+SLOWEST = 1.0
+QUIET = 60.0
+#: Intervals differ by as large a part, so that stores which began together do not look together.
+JITTER = 0.2
+#: The most seconds that a store that is closed waits for a look that is under way.
+LAST_LOOK_SECONDS = 5.0
+
+
+class Watch(Generic[K]):
+    """Values that only grow, read by ``read`` for all keys that anybody waits for."""
+
+    def __init__(self, read: Callable[[Collection[K]], Mapping[K, int]]) -> None:
+        self._read = read
+        self._lock = threading.RLock()  # a block may be abandoned by the thread that holds it
+        self._changed = threading.Condition(self._lock)
+        #: Made anew by each change: one may come in the middle of a loop, from the garbage collector.
+        self._waiting: tuple[_Waiting[K], ...] = ()
+        self._values: dict[K, int] = {}
+        self._thread: threading.Thread | None = None
+        #: Those that may be in the middle of a look: also the ones that were replaced, or that nobody needs any more.
+        self._threads: list[threading.Thread] = []
+        self._idle = threading.Event()
+        #: Set when something may have come: the store has committed, or the thread is to end.
+        self._news = threading.Event()
+        self._last_news = 0.0
+        self._closed: StateError | None = None
+
+    def waiting_for(
+        self,
+        keys: Collection[K],
+        interval: float,
+        woken: Callable[[], object] | None = None,
+        *,
+        slows_down: bool = False,
+    ) -> AbstractContextManager[None]:
+        """Look for these keys about every ``interval`` seconds until the block is left.
+
+        With ``slows_down``, the interval grows while nothing happens, up to `SLOWEST` seconds.
+        ``woken`` is called, by the thread that looks, when the value of one of them has grown and when the store was
+        closed.
+        """
+        return _Waiting(self, keys, interval, woken, slows_down=slows_down)
+
+    def notify(self) -> None:
+        """Look soon, because this store has committed something. Costs nothing where nobody waits."""
+        if self._thread is not None and not self._news.is_set():
+            self._last_news = time.monotonic()
+            self._news.set()
+
+    def look(self, keys: Collection[K]) -> Mapping[K, int]:
+        """Return the values of these keys at this moment."""
+        return self._read(keys)
+
+    def grown(self, known: Mapping[K, int], timeout: float) -> dict[K, int]:
+        """Wait until a value is greater than the one known, ``timeout`` seconds at most; those that are."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._closed or self._grown(known), timeout)
+            if self._closed is not None:
+                raise StoreClosed("the store was closed while somebody waited") from self._closed
+            return self._grown(known)
+
+    def end(self) -> None:
+        """Look no more, and tell those who wait that the store was closed. Waits for a look that is under way.
+
+        It has a connection, which may be one of a caller's engine: that could be disposed before it came back.
+        """
+        with self._lock:
+            self._stop()
+            if self._closed is None:
+                self._closed = StoreClosed("the store is closed")
+                self._wake([key for waiting in self._waiting for key in waiting.keys])
+            threads = self._threads
+        until = time.monotonic() + LAST_LOOK_SECONDS
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(max(until - time.monotonic(), 0.0))
+
+    def _grown(self, known: Mapping[K, int]) -> dict[K, int]:
+        return {key: self._values[key] for key, value in known.items() if self._values.get(key, NOTHING_YET) > value}
+
+    def _began(self, waiting: _Waiting[K]) -> None:
+        with self._lock:
+            is_sooner = waiting.interval < self._interval()
+            self._last_news = time.monotonic()
+            self._waiting = (*self._waiting, waiting)
+            if self._closed is None and (self._thread is None or is_sooner):
+                self._start()
+
+    def _start(self) -> None:
+        """Start a thread. One that rests for longer is replaced."""
+        self._stop()
+        self._idle, self._news = threading.Event(), threading.Event()
+        ended = (self._idle, self._news)
+        self._thread = threading.Thread(target=self._run, args=ended, name="lastlight-watch", daemon=True)
+        self._thread.start()
+        self._threads = [*(thread for thread in self._threads if thread.is_alive()), self._thread]
+
+    def _over(self, waiting: _Waiting[K]) -> None:
+        with self._lock:
+            self._waiting = tuple(other for other in self._waiting if other is not waiting)
+            if not self._waiting:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Forget what was read, and end the thread, as nobody waits any more."""
+        self._values.clear()
+        self._thread = None
+        self._stop()
+
+    def _stop(self) -> None:
+        self._idle.set()
+        self._news.set()
+
+    def _is_over_after_rest(self, idle: threading.Event, news: threading.Event, took: float) -> bool:
+        """Rest until the next look is due, and return True if there is none to be made."""
+        rest = max(self._interval(), min(REST * took, LONGEST_REST))
+        if idle.wait(rest):
+            return True
+        news.wait(max(0.0, self._slow_interval() - rest))
+        news.clear()
+        return idle.is_set()
+
+    def _run(self, idle: threading.Event, news: threading.Event) -> None:
+        took = 0.0
+        while not self._is_over_after_rest(idle, news, took):
+            wanted = self._wanted(idle)
+            if not wanted:
+                return
+            began = time.monotonic()
+            try:
+                found = self._read(wanted)
+            except MisuseError as error:
+                with self._lock:
+                    self._closed = error
+                    self._wake(wanted)
+                return
+            except Exception as error:  # noqa: BLE001 - others wait for this thread, and the next look will tell
+                _log.warning("a look for what was committed failed: %s", error)
+                took = LONGEST_REST
+                continue
+            took = time.monotonic() - began
+            with self._lock:
+                grown = [key for key, value in found.items() if value > self._values.get(key, NOTHING_YET)]
+                if grown:
+                    self._last_news = time.monotonic()
+                self._values.update(found)
+                self._wake(grown)
+
+    def _wake(self, keys: Collection[K]) -> None:
+        """Wake all who wait for one of these keys."""
+        self._changed.notify_all()
+        for waiting in self._waiting:
+            if waiting.woken is not None and not set(keys).isdisjoint(waiting.keys):
+                waiting.woken()
+
+    def _interval(self) -> float:
+        with self._lock:
+            return min((waiting.interval for waiting in self._waiting), default=0.5)
+
+    def _slow_interval(self) -> float:
+        """Return the seconds to the next look if nothing is committed by this store meanwhile."""
+        slow = min(1.0, (time.monotonic() - self._last_news) / QUIET) * SLOWEST
+        slow *= 1 - JITTER * random.random()  # noqa: S311 it keeps stores apart and protects nothing
+        with self._lock:
+            due = (max(each.interval, slow) if each.slows_down else each.interval for each in self._waiting)
+            return min(due, default=0.0)
+
+    def _wanted(self, idle: threading.Event) -> list[K]:
+        """Return the keys that somebody waits for. Forgets blocks that were cut off; with the last the thread ends."""
+        with self._lock:
+            if idle.is_set():
+                return []
+            self._waiting = tuple(waiting for waiting in self._waiting if not waiting.gone)
+            if not self._waiting:
+                self._rest()
+            return list({key for waiting in self._waiting for key in waiting.keys})
+
+
+class _Waiting(Held, AbstractContextManager[None], Generic[K]):
+    """A block in which somebody waits for keys."""
+
+    def __init__(
+        self,
+        watch: Watch[K],
+        keys: Collection[K],
+        interval: float,
+        woken: Callable[[], object] | None,
+        *,
+        slows_down: bool,
+    ) -> None:
+        self._watch = watch
+        self.keys = tuple(keys)
+        self.interval = interval
+        self.woken = woken
+        self.slows_down = slows_down
+
+    def __enter__(self) -> None:
+        self._watch._began(self)
+
+    def _leave(self, *raised: object) -> None:
+        self._watch._over(self)
+        self.handle = None
+
+    __exit__ = Exit(_leave)
+
+    def abandoned(self, handle: object) -> None:
+        """Wait for the keys no more."""
+        self._watch._over(self)
+
+
+_making_lock = threading.Lock()
+
+
+def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K, int]]) -> Watch[K]:
+    """Return the one watch of this name in a store's scope, which ends with it."""
+    with _making_lock:
+        watches: dict[str, Watch[Any]] = scope.watches
+        if name not in watches:
+            watches[name] = Watch(read)
+            scope.before_close.insert(0, watches[name].end)  # first: what ends after it may raise
+            scope.after_commits.append(watches[name].notify)
+        return watches[name]
+
+
+# Waiting for one value of a `Watch`, for a limited time.
+
+
+class Arrivals(Generic[K]):
+    """Tells whether the value of a key has grown since it was asked last; at first, since it was ``known``."""
+
+    def __init__(self, watch: Watch[K], key: K, seconds: float, known: int) -> None:
+        self._watch = watch
+        self._known = {key: known}
+        self._end = time.monotonic() + seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """How much of the time is left."""
+        return max(0.0, self._end - time.monotonic())
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the value has grown, and return whether it has. Raises `StoreClosed`."""
+        grown = self._watch.grown(self._known, seconds)
+        self._known.update(grown)
+        return bool(grown)
+
+
+def refuse_in_transaction(scope: Scope) -> None:
+    """Raise `MisuseError` in a transaction or view."""
+    if isinstance(scope, TransactionScope):
+        raise MisuseError("waiting takes longer than a transaction should: call it on the store")
+
+
+@block
+def arrivals(
+    watch: Watch[K],
+    key: K,
+    seconds: float,
+    poll_interval: float,
+    *,
+    known: int = NOTHING_YET,
+    woken: Callable[[], object] | None = None,
+    slows_down: bool = False,
+) -> Iterator[Arrivals[K]]:
+    """Watch a key. ``woken`` is called by the thread that looks when something has come."""
+    with watch.waiting_for([key], poll_interval, woken, slows_down=slows_down):
+        yield Arrivals(watch, key, seconds, known)

@@ -1,0 +1,233 @@
+"""The parameters of statements: checked and converted by a function written for the parameters of one statement.
+
+Every parameter is looked at before any statement is sent, the same way for each database.
+
+The products differ in what they make of a value of the wrong type: one compares, one converts, one raises in its own
+words. So a parameter must have the Python type of the column that it is compared with or stored in, a text no NUL, and
+an integer 64 bits. Combinations of types that were met before cost one look into a set.
+
+Generated code takes a third of the time of loops over the parameters, and every call uses it. The generated text has no
+names but its own, and the names of parameters as quoted texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from types import NoneType
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.types import NullType, TypeEngine
+
+from lastlight_state.backends.facts import Unreadable
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.columns import read_time
+from lastlight_state.errors import InvalidValue
+
+Convert = Callable[[Any], Any]
+Gather = Callable[[Mapping[str, Any]], Any]
+
+#: The whole numbers that both databases hold.
+LEAST, MOST = -(2**63), 2**63 - 1
+#: Combinations of types that are remembered for one statement.
+_MOST_KINDS = 4_096
+
+#: For types that check their values themselves, such as those of columns in a service's own tables.
+_OPEN = (object, bool), "a value"
+
+#: What a parameter of a column's type may be, and how that is called.
+_ALLOWED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...], str], ...] = (
+    (sa.Enum, *_OPEN),
+    (sa.String, (str,), "text"),
+    (sa.Integer, (int,), "a whole number"),
+    (sa.Boolean, (bool,), "True or False"),
+    (columns.Float64, (float, int), "a number"),
+    (columns.ExactNumeric, (Decimal,), "a Decimal"),
+    (columns.UtcTimestamp, (datetime,), "a datetime"),
+    (columns.BinaryJson, (str,), "JSON text"),
+    (sa.LargeBinary, (bytes,), "bytes"),
+    (columns.RawBytes, (bytes,), "bytes"),
+)
+
+#: Of a parameter whose type the statement leaves open.
+_ANY = (str, int, float, bool, datetime), "a text, number or time"
+
+
+class Gate:
+    """What the parameters of one statement may be, in the order of their names."""
+
+    __slots__ = ("_names", "_rules", "known")
+
+    def __init__(self, types: Mapping[str, TypeEngine[Any] | None]) -> None:
+        self._names = tuple(types)
+        self._rules = [rule(kind) for kind in types.values()]
+        #: The combinations of types that were let through.
+        self.known: set[tuple[type, ...]] = set()
+
+    def judge(self, given: Sequence[Any], kinds: tuple[type, ...]) -> None:
+        """Let these types through. Raises `InvalidValue` for one that the database would not take as it is."""
+        for name, rule, value in zip(self._names, self._rules, given, strict=True):
+            if value is None:
+                continue
+            allowed, words = rule
+            if not isinstance(value, allowed) or (type(value) is bool and bool not in allowed):
+                raise InvalidValue(name, f"expected {words}, got {type(value).__name__}")
+        if len(self.known) >= _MOST_KINDS:
+            self.known.clear()
+        self.known.add(kinds)
+
+    def refusals(self) -> list[str]:
+        """Lines of code that refuse values of the right type which are too much; the values are ``v0``, ``v1`` …"""
+        rules = zip(self._names, self._rules, strict=True)
+        edges = [(name, f"v{i}", _edge(f"v{i}", allowed)) for i, (name, (allowed, _)) in enumerate(rules)]
+        return [f"if {edge}: refuse({name!r}, {value})" for name, value, edge in edges if edge]
+
+
+def gatherer(
+    order: Sequence[str],
+    types: Mapping[str, TypeEngine[Any]],
+    converters: Mapping[str, Convert],
+    constants: Mapping[str, Any],
+    *,
+    by_position: bool,
+) -> Gather:
+    """The function that makes the driver's parameters of values by name: a list, or a dict, as its style asks.
+
+    It raises `InvalidValue` for a value that is wrong. ``constants`` stand for values that are not given.
+    """
+    at = {name: f"v{i}" for i, name in enumerate(dict.fromkeys(order))}
+    gate = Gate({name: types.get(name) for name in at})
+    scope: dict[str, Any] = {"known": gate.known, "judge": gate.judge, "refuse": refuse}
+    scope |= {f"constant_{at[name]}": value for name, value in constants.items() if name in at}
+    scope |= {f"convert_{at[name]}": convert for name, convert in converters.items() if name in at}
+    everything = _joined(at.values())
+    lines = [
+        *(f"{value} = {_given(name, value, scope)}" for name, value in at.items()),
+        f"if (kinds := ({_joined(f'{value}.__class__' for value in at.values())})) not in known:",
+        f"    judge(({everything}), kinds)",
+        *gate.refusals(),
+        *(f"if {v} is not None: {v} = convert_{v}({v})" for v in at.values() if f"convert_{v}" in scope),
+        f"return [{_joined(at[name] for name in order)}]"
+        if by_position
+        else f"return {{{_joined(f'{name!r}: {value}' for name, value in at.items())}}}",
+    ]
+    head = f"def gather(values, {', '.join(f'{name}={name}' for name in scope)}):\n"
+    exec(head + "".join(f"    {line}\n" for line in lines), scope)  # noqa: S102
+    made: Gather = scope["gather"]
+    return made
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "".join(f"{part}, " for part in parts)
+
+
+def _given(name: str, value: str, scope: Mapping[str, Any]) -> str:
+    constant = f"constant_{value}"
+    return f"values.get({name!r}, {constant})" if constant in scope else f"values[{name!r}]"
+
+
+def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
+    """The condition for a text with a NUL, or an integer beyond 64 bits; None for types that have no such values."""
+    nul, beyond = f'"\\0" in {value}', f"not {LEAST} <= {value} <= {MOST}"
+    if allowed == (str,):
+        return f"{value} is not None and {nul}"
+    if allowed == (int,):
+        return f"{value} is not None and {beyond}"
+    if str in allowed or int in allowed or object in allowed:
+        return f"({value}.__class__ is str and {nul}) or ({value}.__class__ is int and {beyond})"
+    return None
+
+
+def refuse(name: str, value: Any) -> None:
+    """Raise `InvalidValue` for a text with a NUL character, or a number that is too large."""
+    raise InvalidValue(name, "NUL character" if isinstance(value, str) else "integer beyond 64 bits")
+
+
+def rule(kind: TypeEngine[Any] | None) -> tuple[tuple[type, ...], str]:
+    """What a parameter of a column's type may be, and how that is called."""
+    if kind is None or isinstance(kind, NullType):
+        return _ANY
+    return next(((allowed, words) for ours, allowed, words in _ALLOWED if isinstance(kind, ours)), _OPEN)
+
+
+# From driver rows to dicts of Python values, by a function written for the columns of one statement.
+#
+# Generated code takes less than half the time of a loop over the columns, and every read uses it. The only names in
+# the generated text are quoted names of columns.
+#
+# A row is checked by the types of its values, all at once: SQLite keeps a number or bytes in a column of text when
+# plain SQL puts them there. A combination of types that was met before costs one look into a set.
+
+Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
+BuildOne = Callable[[Sequence[Any]], dict[str, Any]]
+
+#: `read_time` inlined for the usual case, a time that is spelled as ours.
+_TIME = "(iso({0}) if {0}[4:20:3] == '--T::.' and {0}[23:] == 'Z' else read_time({0}))"
+
+
+#: What converters raise for stored values that they cannot read, a value of another type included.
+UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
+
+#: Combinations of types that are remembered for one statement.
+
+
+class Sound:
+    """The combinations of types that rows of one statement were found to have, and that fit their columns.
+
+    ``stored`` are the types that each column may hold, None for any. Called for a combination that is not known.
+    """
+
+    def __init__(self, stored: Sequence[tuple[type, ...] | None]) -> None:
+        self._stored = stored
+        self.known: set[tuple[type, ...]] = set()
+
+    def __call__(self, kinds: tuple[type, ...]) -> bool:
+        if not all(map(is_kept, kinds, self._stored)):
+            raise TypeError("a stored value is of another type than its column")
+        if len(self.known) >= _MOST_KINDS:
+            self.known.clear()
+        self.known.add(kinds)
+        return True
+
+
+def is_kept(kind: type, stored: tuple[type, ...] | None) -> bool:
+    """Whether a column that keeps these types (None: any) may hold a value of this one, or NULL."""
+    return kind is NoneType or (kind is not Unreadable if stored is None else kind in stored)
+
+
+def builders(
+    keys: Sequence[str],
+    converters: Mapping[str, Convert],
+    sound: Sound | None = None,
+    damage: Callable[[Sequence[Sequence[Any]]], Exception] | None = None,
+) -> tuple[BuildOne, Build]:
+    """The functions that make a dict of one row, and of many. NULL becomes None without a call of the converter.
+
+    For a value that its column cannot hold the first raises ``damage`` of the row, where that is given, and the second
+    one of `UNREADABLE`.
+    """
+    row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
+    pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
+    given = {f"c{i}": converters[key] for i, key in enumerate(keys) if key in converters}
+    scope: dict[str, Any] = {**given, "iso": datetime.fromisoformat, "read_time": read_time}
+    sound = sound or Sound([None] * len(keys))
+    scope |= {"known": sound.known, "sound": sound}
+    names = ", ".join(f"{name}={name}" for name in scope)
+    kinds = "".join(f"v{i}.__class__, " for i in range(len(keys))) or "()"
+    checked = f"(k := ({kinds})) in known or sound(k)"
+    exec(f"def many(rows, {names}):\n    return [{{{pairs}}} for {row} in rows if {checked}]\n", scope)  # noqa: S102
+    body = f"{row} = row; {checked}; return {{{pairs}}}"
+    scope |= {"unreadable": () if damage is None else UNREADABLE, "damage": damage}
+    failing = "except unreadable as error: raise damage((row,)) from error"
+    exec(f"def one(row, {names}):\n    try: {body}\n    {failing}\n", scope)  # noqa: S102
+    return scope["one"], scope["many"]
+
+
+def _expression(i: int, convert: Convert | None) -> str:
+    value = f"v{i}"
+    if convert is None:
+        return value
+    converted = _TIME.format(value) if convert is read_time else f"c{i}({value})"
+    return f"None if {value} is None else {converted}"

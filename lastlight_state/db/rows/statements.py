@@ -1,0 +1,264 @@
+"""Statements compiled once, executed on the short path.
+
+A repository's statements are module-level constants. The first use on a backend compiles one into driver text,
+the order of its parameters and the converters of its columns; every later use is a dictionary lookup and one call of
+the driver. Two rules follow: every parameter has a name, and **the value for a JSON column is text** made by
+`lastlight_state.codec.encode`, so that it is checked and encoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.db.rows import batches
+from lastlight_state.db.rows.batches import Batches
+from lastlight_state.db.rows.parameters import UNREADABLE, BuildOne, Convert, Gather, Sound, builders, gatherer
+from lastlight_state.db.schema import columns
+from lastlight_state.errors import CorruptData
+
+Row = dict[str, Any]
+Values = Mapping[str, Any]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    RowT = TypeVarWithDefault("RowT", default=Row)
+else:
+    RowT = TypeVar("RowT")
+
+NO_VALUES: Values = {}
+
+#: How many values a list of parameters can hold. Few sizes, so that few statements are ever compiled.
+SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
+
+
+class Compiled:
+    """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
+
+    __slots__ = ("_batches", "_build", "_cells", "_element", "_gathered", "parameters", "row", "sql")
+
+    def __init__(self, element: sa.Executable, backend: Backend) -> None:
+        self._element = element
+        dialect = backend.dialect
+        schema = (
+            {"schema_translate_map": {None: backend.schema}, "render_schema_translate": True} if backend.schema else {}
+        )
+        compiled = element.compile(dialect=dialect, **schema)  # type: ignore[attr-defined]
+        if compiled.post_compile_params or compiled.literal_execute_params:
+            raise TypeError(f"write constants with constant() and lists with Family, not as values: {compiled}")
+        self.sql: str = str(compiled)
+        order = tuple(compiled.positiontup or compiled.bind_names.values())
+        converters = _bind_converters(compiled, dialect)
+        types = {name: bind.type for bind, name in compiled.bind_names.items()}
+        self._gathered = order, types, converters
+        self._batches: Batches | None = None
+        #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
+        self.parameters: Gather = gatherer(
+            order, types, converters, _constants(compiled), by_position=bool(compiled.positional)
+        )
+        self._cells = tuple(batches.cell(entry, dialect) for entry in compiled._result_columns)
+        #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
+        self.row: BuildOne
+        self.row, self._build = builders(
+            [cell.name for cell in self._cells],
+            {cell.name: cell.convert for cell in self._cells if cell.convert is not None},
+            Sound([cell.types for cell in self._cells]),
+            self._damage,
+        )
+
+    @property
+    def batches(self) -> Batches:
+        """The driver's parameters of many rows. Few statements are asked for that, so it is made when one is."""
+        if self._batches is None:
+            self._batches = Batches(*self._gathered)
+        return self._batches
+
+    def rows(self, found: Sequence[Sequence[Any]]) -> list[Row]:
+        """Return stored rows as `row` gives them."""
+        try:
+            return self._build(found)
+        except UNREADABLE as error:
+            raise self._damage(found) from error
+
+    def readable(self, found: Sequence[Sequence[Any]]) -> list[Row | CorruptData]:
+        """Return stored rows as `row` gives them; in place of one that cannot be read, the error that says why."""
+        try:
+            return [*self._build(found)]
+        except UNREADABLE:
+            return [self._row_or_damage(row) for row in found]
+
+    def key(self, row: Sequence[Any], names: Sequence[str]) -> list[Any] | None:
+        """The values of these columns of a stored row; None where one cannot be read."""
+        values = {cell.name: (cell, value) for cell, value in zip(self._cells, row, strict=True)}
+        try:
+            return [None if values[name][1] is None else values[name][0].read(values[name][1]) for name in names]
+        except UNREADABLE:
+            return None
+
+    def _row_or_damage(self, row: Sequence[Any]) -> Row | CorruptData:
+        try:
+            return self.row(row)
+        except CorruptData as damage:
+            return damage
+
+    def _damage(self, found: Sequence[Sequence[Any]]) -> CorruptData:
+        return batches.damage(self._cells, found, UNREADABLE, self._element)
+
+
+class Statement(Generic[RowT]):
+    """A statement constant. Safe to share between threads and stores.
+
+    ``beside`` is what runs instead where large values lie inside the rows (`db.beside`). ``row`` is the `TypedDict` of
+    the rows that it returns; a test compares the names of both. Without one its rows are plain dicts.
+    """
+
+    __slots__ = ("_beside", "compiled", "element", "row")
+
+    def __init__(
+        self, element: sa.Executable, beside: sa.Executable | None = None, *, row: type[RowT] | None = None
+    ) -> None:
+        self.element = element
+        self.row = row
+        self._beside = element if beside is None else beside
+        #: By the backend's key. Looked into before `on` is called, because a call costs more than the look.
+        self.compiled: dict[tuple[str, str | None], Compiled] = {}
+
+    def on(self, backend: Backend) -> Compiled:
+        """The statement as this backend runs it."""
+        found = self.compiled.get(backend.key)
+        if found is None:
+            element = self._beside if backend.large_values_in_rows else self.element
+            found = self.compiled[backend.key] = Compiled(element, backend)
+        return found
+
+
+@overload
+def prepared(element: sa.Executable) -> Statement: ...
+
+
+@overload
+def prepared(element: sa.Executable, row: type[RowT]) -> Statement[RowT]: ...
+
+
+def prepared(element: sa.Executable, row: Any = None) -> Any:
+    """Return a statement constant of the SQLAlchemy statement, whose rows are of this `TypedDict` if one is given."""
+    return Statement(element, row=row)
+
+
+def bind(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
+    """A parameter with the type of a column."""
+    return sa.bindparam(name, type_=column.type)
+
+
+def exactly(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
+    """A parameter that is compared with a value of the column which was read: of a time nothing is cut off."""
+    return sa.bindparam(name, type_=columns.key_type(column))
+
+
+def number(value: int) -> sa.ColumnElement[int]:
+    """A whole number written into the SQL. A parameter instead would hide it from the planner, and cost a conversion.
+
+    A LIMIT above all: with a parameter Postgres plans a prepared page anew each time, or for an average limit.
+    """
+    return sa.literal_column(str(int(value)), sa.Integer)
+
+
+def constant(word: str) -> sa.ColumnElement[str]:
+    """A word written into the SQL, so that a partial index on that word can serve the statement."""
+    if not word.replace("_", "").isalpha():
+        raise ValueError(word)
+    return sa.literal_column(f"'{word}'", columns.Text)
+
+
+def among(column: Any, words: Iterable[str]) -> sa.ColumnElement[bool]:
+    """Whether the column holds one of these words, which are written into the SQL."""
+    found: sa.ColumnElement[bool] = column.in_([constant(word) for word in words])
+    return found
+
+
+def size_for(count: int) -> int:
+    """The smallest of `SIZES` that holds ``count`` values (at most 500)."""
+    return next(size for size in SIZES if size >= count)
+
+
+def padded(name: str, values: Sequence[Any], size: int) -> Row:
+    """Return these values as parameters ``<name>_0`` … ``<name>_{size-1}``.
+
+    Those left over are None, which equals nothing.
+    """
+    padding = [None] * (size - len(values))
+    return {f"{name}_{i}": value for i, value in enumerate([*values, *padding])}
+
+
+class AnyOf:
+    """``column IN (…)`` with ``size`` parameters, named ``<name>_0`` … ``<name>_{size-1}``."""
+
+    def __init__(self, name: str, column: sa.ColumnElement[Any], size: int) -> None:
+        self._name = name
+        self._size = size
+        self.parameters = [bind(f"{name}_{i}", column) for i in range(size)]
+        self.condition: sa.ColumnElement[bool] = column.in_(self.parameters)
+
+    def of(self, values: Sequence[Any]) -> Row:
+        """Return the parameters for at most ``size`` values, as `padded`."""
+        return padded(self._name, values, self._size)
+
+
+class Family(Generic[RowT]):
+    """Statements that differ only in how many values they compare with, such as ``id IN (…)``.
+
+    ``make`` gets a list of parameters, named ``<name>_0``, ``<name>_1`` …, and returns the statement. There is one
+    statement for each of `SIZES`. Parameters left over repeat the last value.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Sequence[sa.BindParameter[Any]]], sa.Executable | Statement[RowT]],
+        row: type[RowT] | None = None,
+    ) -> None:
+        self.row = row
+        self._name = name
+        self._make = make
+        self._made: dict[int, tuple[Statement[RowT], tuple[str, ...]]] = {}
+
+    def of(self, values: Sequence[Any]) -> tuple[Statement[RowT], Row]:
+        """The statement for that many values (1 to 500), and its parameters."""
+        size = size_for(len(values))
+        statement, names = self._made.get(size) or self._make_for(size)
+        return statement, dict(zip(names, [*values, *[values[-1]] * (size - len(values))], strict=True))
+
+    def _make_for(self, size: int) -> tuple[Statement[RowT], tuple[str, ...]]:
+        names = tuple(f"{self._name}_{i}" for i in range(size))
+        statement = self._make([sa.bindparam(name) for name in names])
+        made = statement if isinstance(statement, Statement) else Statement(statement, row=self.row), names
+        self._made[size] = made
+        return made
+
+
+def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> dict[str, Convert]:
+    """By name: a parameter that stands in several places is converted once."""
+    found: dict[str, Convert] = {}
+    for bind, name in compiled.bind_names.items():
+        if isinstance(_variant(bind.type, dialect), columns.JSON_TYPES):
+            continue
+        convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
+        if convert is not None:
+            found[name] = convert
+    return found
+
+
+def _constants(compiled: SQLCompiler) -> dict[str, Any]:
+    """The values inside the statement itself. They are converted with the others at each use."""
+    return {name: bind.effective_value for bind, name in compiled.bind_names.items() if not bind.required}
+
+
+def _variant(kind: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
+    return kind._variant_mapping.get(dialect.name, kind)

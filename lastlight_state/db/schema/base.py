@@ -1,0 +1,143 @@
+"""The declarative base of all models, and the one list of table names that belong to this library."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cache
+from typing import Any, cast
+
+import sqlalchemy as sa
+from sqlalchemy import ColumnElement, MetaData, Table, case, inspect
+from sqlalchemy.orm import DeclarativeBase
+
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.declarations import confirm, is_personal
+
+# Columns that a later revision adds, in a companion table: at most one row for a row of its parent, with its key.
+#
+# A column that is added to a table stands behind its large ones. On SQLite a list that shows it from there walks the
+# large values of every row, and a covering index that held it would be made anew with each release. A companion's row
+# is found by the key, for the rows that a page shows and no others.
+
+
+def of_companion(column: sa.Column[Any]) -> sa.Label[Any]:
+    """Return the column of a companion for the ``shown`` of a `Listing` of its parent: NULL where there is no row.
+
+    The companion refers to its parent by one foreign key, which is its primary key as well.
+    """
+    [reference] = column.table.foreign_key_constraints
+    same = (each.parent == each.column for each in reference.elements)
+    return sa.select(column).where(*same).scalar_subquery().label(column.name)
+
+
+NAMING = {
+    "pk": "pk_%(table_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+}
+
+VERSION_TABLE = "lastlight_state_version"
+
+#: Prefixes of new tables of this library. Tables of users must not begin with one of them.
+RESERVED_PREFIXES = (
+    "lastlight_",
+    "run_",
+    "workflow_",
+    "output_",
+    "cron_",
+    "messaging_",
+    "conversation_",
+    "mailbox_",
+    "maintenance_",
+    "checkpoint_",
+)
+
+#: Names of tables of this library, present or planned, that have no such prefix.
+RESERVED_NAMES = frozenset(
+    {
+        "executions",
+        "human_requests",
+        "sandboxes",
+        "tool_calls",
+        "scores",
+        "vectors",
+        "vector_namespaces",
+        "checkpoints",
+        "states",
+        "tombstones",
+        "import_ledger",
+        "copy_progress",
+        "messages",
+        "message_types",
+        "progressions",
+        "progression_links",
+        "sessions",
+        "session_transitions",
+        "session_changes",
+        "exchange_inboxes",
+        "exchange_deliveries",
+        "exchange_members",
+        "branches",
+        "invocation_kinds",
+        "source_kinds",
+        "progression_collections",
+        "deliveries",
+        "messages_in",
+        "messages_out",
+    }
+)
+
+
+class Base(DeclarativeBase):
+    """Declarative base of the central schema. Models give tables and types; repositories run Core statements."""
+
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as a plain class attribute
+        str: columns.Text,
+        int: columns.Integer,
+        float: columns.Real,
+        bool: columns.Flag,
+        datetime: columns.Timestamp,
+        dict[str, Any]: columns.Json,
+        list[Any]: columns.Json,
+    }
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Declare the table of a model. Raises `UndeclaredColumn` where it leaves out what must be said."""
+        super().__init_subclass__(**options)
+        if "__table__" in vars(cls):  # an abstract model has none
+            confirm(table_of(cls))
+
+    def __repr__(self) -> str:
+        """Name the row by its key, its status and its name. Nothing personal is shown, and nothing is read."""
+        keys, others = _told(type(self))
+        known: dict[str, Any] = dict(zip(keys, inspect(self).identity or (), strict=False)) | vars(self)
+        told = ", ".join(f"{name}={known[name]!r}" for name in (*keys, *others) if name and name in known)
+        return f"{type(self).__name__}({told})"
+
+
+@cache
+def _told(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the attributes of a model's key, with an empty name for a personal one, and others that tell its rows."""
+    columns = {name: column for name, column in model.__mapper__.columns.items() if not is_personal(column)}
+    names = {column: name for name, column in columns.items()}
+    keys = tuple(names.get(column, "") for column in table_of(model).primary_key)
+    telling = (name for name, column in columns.items() if name.endswith("name") or "words" in column.info)
+    return keys, tuple(name for name in telling if name not in keys)
+
+
+def roomy(fillfactor: int) -> dict[str, int]:
+    """Return how full an insert may make a page on Postgres, in per cent. The room is for heap-only updates."""
+    return {"fillfactor": fillfactor}
+
+
+def table_of(model: type[Base]) -> Table:
+    """Return the table of a model, for Core statements."""
+    return cast(Table, model.__table__)
+
+
+def later_of(column: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the later of two times in SQL, so that a stored time never moves back. ``column`` is not NULL."""
+    return case((column < value, value), else_=column)

@@ -1,0 +1,229 @@
+"""What tables and columns say of themselves: personal data, limits, vocabulary, and when rows leave.
+
+A model says it once, where the column is declared. Checks of arguments, erasure, redaction, doctor, bundles and
+``docs/schema.md`` read it here, so that nothing keeps a list of columns or a limit beside the models.
+
+A column is *personal* if it can hold what a person said, what was said of a person, or a person's name. Every column of
+text, JSON or bytes says whether it is; there is no default. Every column of text or JSON also says how many bytes a
+caller may store in it, or None where no limit is checked, because the library makes the value itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.orm import MappedColumn, mapped_column
+
+from lastlight_state import codec
+from lastlight_state.db.schema import columns
+
+COMMENT_PREFIX = "lastlight_state: "
+
+#: What `erase` does with rows that belong to the person: empties their personal columns, or removes them. Rows of a run
+#: go with the run, when it is pruned.
+Erased = Literal["emptied", "removed", "with_run"]
+
+_LIMITED = (sa.String, sa.JSON, columns.BinaryJson)
+_ASKED = (*_LIMITED, sa.LargeBinary, columns.RawBytes)
+_FACTS = "facts"
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A limit that the caller may set: a name of `lastlight_state.settings.Limits`."""
+
+    name: str
+
+
+Most: TypeAlias = "int | Setting | None"
+"""The most bytes that a caller may store in a column (of text and JSON as UTF-8), or None for no limit."""
+
+
+class UndeclaredColumn(TypeError):
+    """A model leaves out something that must be said of a table or column."""
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a table says of itself.
+
+    ``pruned_as`` are the kinds of prune that remove rows; ``kept`` says why rows stay where there is none. ``erased``
+    is what `erase` does with the rows of a person; ``stays`` says why personal columns keep their values where it does
+    nothing. ``newest`` names times that have passed when a row is written.
+    """
+
+    pruned_as: tuple[str, ...] = ()
+    kept: str = ""
+    erased: Erased | None = None
+    stays: str = ""
+    newest: tuple[str, ...] = ()
+
+
+def described(
+    holds: str,
+    *,
+    pruned_as: Collection[str] = (),
+    kept: str = "",
+    erased: Erased | None = None,
+    stays: str = "",
+    newest: Collection[str] = (),
+    **options: Any,
+) -> dict[str, Any]:
+    """Return the ``__table_args__`` of a table: a comment for readers on Postgres, and its `TableFacts`."""
+    facts = TableFacts(tuple(pruned_as), kept, erased, stays, tuple(newest))
+    return {"comment": f"{COMMENT_PREFIX}{holds}", "info": {_FACTS: facts}, **options}
+
+
+def text_column(most: Most, *arguments: Any, personal: bool, **options: Any) -> MappedColumn[Any]:
+    """Return a column of text, of at most ``most`` bytes of UTF-8."""
+    return mapped_column(columns.Text, *arguments, info={"personal": personal, "most": most}, **options)
+
+
+def word_column(words: Collection[str], *arguments: Any, **options: Any) -> MappedColumn[Any]:
+    """Return a column of words from a vocabulary: those that this version knows. Others may be stored."""
+    info = {"personal": False, "most": None, "words": frozenset(words)}
+    return mapped_column(columns.Text, *arguments, info=info, **options)
+
+
+def person_column(most: Most, *arguments: Any, **options: Any) -> MappedColumn[Any]:
+    """Return a column whose text is the name by which `erase` knows a person. It forgets that name, and no other."""
+    return mapped_column(columns.Text, *arguments, info={"personal": True, "person": True, "most": most}, **options)
+
+
+def json_column(
+    most: Most,
+    *,
+    personal: bool,
+    depth: int = codec.MAX_DEPTH,
+    redacted: bool = True,
+    shape: type | None = None,
+    **options: Any,
+) -> MappedColumn[Any]:
+    """Return a column of JSON, of at most ``most`` bytes as text and ``depth`` levels of objects and arrays.
+
+    With ``shape``, which is dict or list, a value of another shape is damage. ``redacted=False`` keeps a personal
+    column as it is when `redact` empties the row; `erase` empties it.
+    """
+    info = {"personal": personal, "redacted": redacted, "most": most, "depth": depth}
+    shaped = {} if shape is None else {"shape": shape}
+    return mapped_column(columns.Json, info={**info, **shaped}, **options)
+
+
+def bytes_column(*, personal: bool, most: Most = None, **options: Any) -> MappedColumn[Any]:
+    """Return a column of bytes, of at most ``most``. An embedding tells of the text that it was made from."""
+    return mapped_column(columns.Bytes, info={"personal": personal, "most": most}, **options)
+
+
+def facts_of(table: sa.Table) -> TableFacts:
+    """Return what a declared table says of itself."""
+    found: TableFacts = table.info[_FACTS]
+    return found
+
+
+class ColumnLimits(SimpleNamespace):
+    """The limits in bytes of a table's columns, as attributes that are called like the columns.
+
+    A column without a fixed limit has no attribute.
+    """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> int: ...
+
+
+@cache
+def limits_of(table: sa.Table) -> ColumnLimits:
+    """Return the limits of a table's columns, for checks of arguments. Read them when the module is loaded."""
+    most = {column.name: column.info.get("most") for column in table.columns}
+    return ColumnLimits(**{name: limit for name, limit in most.items() if isinstance(limit, int)})
+
+
+def depth_of(column: sa.Column[Any]) -> int:
+    """Return the most levels of objects and arrays in a column of JSON."""
+    depth: int = column.info["depth"]
+    return depth
+
+
+def is_personal(column: sa.Column[Any]) -> bool:
+    """True if the column holds personal data."""
+    return bool(column.info.get("personal"))
+
+
+def names(table: sa.Table) -> tuple[sa.Column[Any], ...]:
+    """Return the columns that hold the name of a person and may be NULL."""
+    return tuple(one for one in table.columns if one.info.get("person") and one.nullable)
+
+
+def contents(table: sa.Table, *, but: Collection[str] = (), redacted: bool = False) -> tuple[sa.Column[Any], ...]:
+    """Return the personal columns that become NULL when a row is emptied: all but `names`.
+
+    ``but`` are emptied in another way. With ``redacted`` only those that `redact` empties, too. Raises
+    `UndeclaredColumn` for another one that cannot be NULL.
+    """
+    found = [one for one in table.columns if is_personal(one) and not one.info.get("person") and one.name not in but]
+    for one in found:
+        if not one.nullable:
+            raise UndeclaredColumn(f"{one} is personal and cannot be NULL: say how it is emptied")
+    return tuple(one for one in found if not redacted or one.info.get("redacted", True))
+
+
+def emptied(given: Iterable[sa.Column[Any]]) -> dict[str, Any]:
+    """Return the values of an UPDATE that empties these columns."""
+    return {one.name: sa.null() for one in given}
+
+
+def forgotten(table: sa.Table, person: sa.ColumnElement[str]) -> dict[str, Any]:
+    """Return the values of an UPDATE that takes a person's name out of `names`."""
+    return {one.name: sa.func.nullif(one, person) for one in names(table)}
+
+
+def vocabularies(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], Collection[str]]]:
+    """Return the columns that hold words of a vocabulary, with the words that this version knows.
+
+    No constraint keeps other words out: other programs, and later versions, may store them.
+    """
+    for table in tables:
+        for column in table.columns:
+            if "words" in column.info:
+                yield column, column.info["words"]
+
+
+def shaped(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], type]]:
+    """Return the columns of JSON that hold one shape, dict or list, with it."""
+    for table in tables:
+        for column in table.columns:
+            if "shape" in column.info:
+                yield column, column.info["shape"]
+
+
+def confirm(table: sa.Table) -> None:
+    """Raise `UndeclaredColumn` for a table that leaves out something that must be said."""
+    for column in table.columns:
+        if isinstance(column.type, _ASKED) and "personal" not in column.info:
+            raise UndeclaredColumn(f"{column} must say whether it is personal: personal=True or personal=False")
+        if isinstance(column.type, _LIMITED) and "most" not in column.info:
+            raise UndeclaredColumn(f"{column} must say how many bytes it may have: a number, a Setting or None")
+    facts: TableFacts | None = table.info.get(_FACTS)
+    if facts is None:
+        raise UndeclaredColumn(f"{table.name} must say what it holds: described(...)")
+    if bool(facts.pruned_as) is bool(facts.kept):
+        raise UndeclaredColumn(
+            f"{table.name} must say either which prune removes its rows (pruned_as=) or why they stay (kept=)"
+        )
+    said = (facts.erased is not None) + bool(facts.stays)
+    if said != any(map(is_personal, table.columns)):
+        raise UndeclaredColumn(f"{table.name} must say what erase does with its personal columns, or why they stay")
+    _confirm_names(table, facts.newest)
+
+
+def _confirm_names(table: sa.Table, given: Iterable[str]) -> None:
+    for name in given:
+        if name not in table.columns:
+            raise UndeclaredColumn(f"{table.name} has no column {name}")

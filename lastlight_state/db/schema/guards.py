@@ -1,0 +1,265 @@
+"""Guards: triggers that refuse a statement in the database itself, whoever sends it. Declared beside the models.
+
+Revisions spell the triggers out in SQL for each product. Tests render the declared guards and compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlalchemy import MetaData, Table
+
+from lastlight_state.db.schema.base import Base
+from lastlight_state.db.schema.columns import Timestamp
+
+# Reactions: triggers that change other rows after a row was written, whoever writes it. Declared beside the models.
+#
+# Revisions spell the triggers out in SQL for each product. Tests render the declared reactions and compare the two.
+
+_REACTION_KEY = "reactions"
+_DERIVED = "derived_rows"
+
+#: After which statements a reaction runs, and by which names it finds the rows to change.
+EVENTS = {"insert": "NEW.{key}", "update": "OLD.{key}, NEW.{key}", "delete": "OLD.{key}"}
+
+
+@dataclass(frozen=True)
+class Reaction:
+    """A change of the rows of ``target`` that have the ``key`` of a row of ``table`` which was written or deleted.
+
+    ``says``: what it does, for the schema's page. ``sets`` and ``when`` are SQL for both products. ``function`` is the
+    name of the function that Postgres needs.
+    """
+
+    name: str
+    table: str
+    target: str
+    key: str
+    sets: str
+    when: str
+    says: str
+    function: str
+
+    def statement(self, keys: str) -> str:
+        """The change of the rows with these keys, ``OLD.name`` for example."""
+        return f"UPDATE {self.target} SET {self.sets} WHERE {self.key} IN ({keys}) AND {self.when}"
+
+
+@dataclass(frozen=True)
+class DerivedRow:
+    """A row of ``target`` beside each row of ``table`` of which ``among`` holds, made and removed by triggers.
+
+    ``values`` are the columns of that row and what an insert sets them to, over ``NEW``; the first is its key. An
+    update of a column of ``of`` that changes it sets all of them again, those in ``resets`` to what that says.
+    ``among`` is a condition over ``{row}``; the column ``by`` decides it. ``says``: what the triggers do, for the
+    schema's page. ``functions`` are the names of the two functions that Postgres needs. They run with the rights of
+    their owner: who may write the table need not know its derived rows.
+    """
+
+    name: str
+    table: str
+    target: str
+    key: str
+    values: Mapping[str, str]
+    by: str
+    among: str
+    of: tuple[str, ...]
+    says: str
+    functions: tuple[str, str]
+    resets: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def put(self) -> str:
+        """Return the statement that makes the row that is derived from ``NEW``, or sets it again."""
+        own, *others = self.values
+        sets = ", ".join(f"{name} = {self.resets.get(name, f'excluded.{name}')}" for name in others)
+        return (
+            f"INSERT INTO {self.target} ({', '.join(self.values)}) VALUES ({', '.join(self.values.values())}) "
+            f"ON CONFLICT ({own}) DO UPDATE SET {sets}"
+        )
+
+    @property
+    def drop(self) -> str:
+        """Return the statement that removes the row that is derived from ``OLD``."""
+        return f"DELETE FROM {self.target} WHERE {next(iter(self.values))} = OLD.{self.key}"
+
+    def triggers(self) -> Iterator[tuple[str, str, str, str, str]]:
+        """Yield the name, event, condition, statement and function of each trigger."""
+        put, drop = self.functions
+        new, old = (self.among.format(row=row) for row in ("NEW.", "OLD."))
+        differs = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in self.of)
+        yield f"{self.name}_insert", "INSERT", new, self.put, put
+        yield f"{self.name}_update", f"UPDATE OF {', '.join(self.of)}", f"{new} AND ({differs})", self.put, put
+        yield f"{self.name}_end", f"UPDATE OF {self.by}", f"{old} AND NOT ({new})", self.drop, drop
+        yield f"{self.name}_delete", "DELETE", old, self.drop, drop
+
+
+def declare_derived(derived: DerivedRow) -> DerivedRow:
+    """Add derived rows to the central schema."""
+    Base.metadata.info.setdefault(_DERIVED, {})[derived.name] = derived
+    return derived
+
+
+def declared_derived_rows(metadata: MetaData = Base.metadata) -> tuple[DerivedRow, ...]:
+    """Return all derived rows of the schema."""
+    return tuple(metadata.info.get(_DERIVED, {}).values())
+
+
+def reaction_declare(reaction: Reaction) -> Reaction:
+    """Add a reaction to the central schema."""
+    Base.metadata.info.setdefault(_REACTION_KEY, {})[reaction.name] = reaction
+    return reaction
+
+
+def declared_reactions(metadata: MetaData = Base.metadata) -> tuple[Reaction, ...]:
+    """All reactions of the schema."""
+    return tuple(metadata.info.get(_REACTION_KEY, {}).values())
+
+
+Event = Literal["insert", "update", "delete", "truncate"]
+
+_KEY = "guards"
+
+#: The names by which SQLite lets a statement change the number of a row, a key that every table has.
+ROWID = ("rowid", "_rowid_", "oid")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One refusal: which statements on which table, and when.
+
+    ``when`` is a condition over ``OLD`` and ``NEW``, in which ``IS DISTINCT FROM`` compares with NULL as a value.
+    ``of`` are the columns whose update is refused, all if empty. ``permit``: maintenance that holds a permit may do it,
+    any permit or that of a reset. ``only`` names the one product that needs the guard. ``replacing``: the guard refuses
+    only statements that replace rows.
+    """
+
+    name: str
+    table: str
+    event: Event
+    message: str
+    when: str | None = None
+    permit: Literal["any", "reset"] | None = None
+    of: tuple[str, ...] = ()
+    only: Literal["sqlite", "postgresql"] | None = None
+    replacing: bool = False
+
+
+@dataclass(frozen=True)
+class Key:
+    """Columns that identify one row of a table: all rows, or those that ``among`` tells (a column and its SQL literal).
+
+    In the columns that ``nullable`` names, NULL equals the empty text.
+    """
+
+    columns: tuple[str, ...]
+    among: tuple[str, str] | None = None
+    nullable: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns whose change may make a row equal to another one."""
+        return (*self.columns, *(self.among[:1] if self.among else ()))
+
+    def taken(self, table: str) -> str:
+        """Whether another row has the new key, as SQLite spells it."""
+        same = [self._same(column) for column in self.columns]
+        some = [f"{{row}}{self.among[0]} = {self.among[1]}"] if self.among else []
+        there = " AND ".join([*same, *(one.format(row="") for one in some), "rowid <> OLD.rowid"])
+        taken = f"EXISTS (SELECT 1 FROM {table} WHERE {there})"
+        return " AND ".join([*(one.format(row="NEW.") for one in some), taken])
+
+    def _same(self, column: str) -> str:
+        if column in self.nullable:
+            return f"coalesce({column}, '') = coalesce(NEW.{column}, '')"
+        return f"{column} = NEW.{column}"
+
+
+def declare(guards: Iterable[Guard]) -> tuple[Guard, ...]:
+    """Add guards to the central schema. Trigger names are unique in it."""
+    declared = _declared(Base.metadata)
+    added = tuple(guards)
+    for guard in added:
+        if guard.name in declared:
+            raise ValueError(f"guard {guard.name} is declared twice")
+        declared[guard.name] = guard
+    return added
+
+
+def declared_guards(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
+    """All guards of the schema, in the order of declaration."""
+    return tuple(_declared(metadata).values())
+
+
+def append_only(table: str, *, permit: Literal["any", "reset"] = "any") -> tuple[Guard, ...]:
+    """The guards that refuse DELETE and TRUNCATE on a table, except under a maintenance permit."""
+    message = f"{table} is append-only"
+    return (
+        Guard(f"{table}_no_delete", table, "delete", message, permit=permit),
+        Guard(f"{table}_no_truncate", table, "truncate", message, permit=permit),
+    )
+
+
+def no_update(table: str) -> tuple[Guard, ...]:
+    """The guard that refuses every UPDATE of a table, permit or not."""
+    return (Guard(f"{table}_no_update", table, "update", f"rows of {table} never change"),)
+
+
+def no_replacement(table: str, *keys: Key) -> tuple[Guard, ...]:
+    """The guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the row that has the new key.
+
+    SQLite fires no delete trigger for that row unless ``recursive_triggers`` is on, which a plain connection does not
+    have. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.
+    """
+    return (*no_replacing_insert(table), _no_replacing_update(table, keys))
+
+
+def no_replacing_insert(table: str) -> tuple[Guard, ...]:
+    """The first of these guards, for tables whose rows never change."""
+    message = f"rows of {table} are never replaced"
+    return (Guard(f"{table}_no_replace", table, "insert", message, only="sqlite", replacing=True),)
+
+
+def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
+    """The second. It asks only where another row has the new key: the update of an upsert cannot be asked."""
+    named = dict.fromkeys(column for key in keys for column in key.named)
+    return Guard(
+        f"{table}_keys_stay",
+        table,
+        "update",
+        f"rows of {table} are never replaced",
+        when=" OR ".join(["NEW.rowid <> OLD.rowid", *(f"({key.taken(table)})" for key in keys)]),
+        of=(*ROWID, *named),
+        only="sqlite",
+        replacing=True,
+    )
+
+
+def keep_spelling(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
+    """Add the guards that refuse times in another spelling than ours, for every table that has times.
+
+    SQLite compares times as texts, so another spelling has another order. Call it when all models are there. An update
+    is refused only if it changes the time.
+    """
+    made = (guard for table in metadata.sorted_tables for guard in _spelling_of(table))
+    return declare(guard for guard in made if guard.name not in _declared(metadata))
+
+
+def _spelling_of(table: Table) -> Iterator[Guard]:
+    names = tuple(column.name for column in table.columns if column.type is Timestamp)
+    if not names:
+        return
+    message = f"times of {table.name} are spelled like 2026-02-03T12:34:56.789Z"
+    odd = [f"strftime('%Y-%m-%dT%H:%M:%fZ', NEW.{name}, '+0 days') IS DISTINCT FROM NEW.{name}" for name in names]
+    changed = [f"(NEW.{name} IS DISTINCT FROM OLD.{name} AND {one})" for name, one in zip(names, odd, strict=True)]
+    yield Guard(f"{table.name}_times_new", table.name, "insert", message, when=" OR ".join(odd), only="sqlite")
+    if f"{table.name}_no_update" not in _declared(table.metadata):
+        when = " OR ".join(changed)
+        yield Guard(f"{table.name}_times_set", table.name, "update", message, when=when, of=names, only="sqlite")
+
+
+def _declared(metadata: MetaData) -> dict[str, Guard]:
+    found: dict[str, Guard] = metadata.info.setdefault(_KEY, {})
+    return found

@@ -1,0 +1,263 @@
+"""The SQLAlchemy connection of a block, for statements of the caller's own.
+
+SQLAlchemy knows that a transaction is open on it, so that sessions join that transaction instead of beginning and
+committing one. Only the block ends it: what else would is refused before it is sent. A rollback undoes the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, Self
+
+from sqlalchemy.engine import Connection, NestedTransaction, RootTransaction
+from sqlalchemy.pool import StaticPool
+
+from lastlight_state.backends.sql.expressions import ending_word
+from lastlight_state.db.units.scope import TransactionScope
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import MisuseError
+
+_FIXED = frozenset({"isolation_level", "postgresql_readonly", "postgresql_deferrable"})
+_MODES = frozenset({"isolation_level", "autocommit"})
+
+
+def lend(scope: TransactionScope, undo: Callable[[], object]) -> Connection:
+    """Return a connection inside a block's transaction, until the block ends."""
+    scope.admit()
+    loan = Loan(scope.unit, undo)
+    scope.on_end = loan.end
+    return loan.connection()
+
+
+class Loan:
+    """A unit's connection while the block lasts. ``undo`` takes back what the block wrote."""
+
+    def __init__(self, unit: Unit, undo: Callable[[], object]) -> None:
+        self.unit = unit
+        self._undo = undo
+        self._over: str | None = None
+
+    def connection(self) -> Connection:
+        """Return a connection to hand out."""
+        if self.unit.checkout.is_awaited:
+            raise MisuseError(
+                "inside an asynchronous transaction of yours: use the connection or session that it is of"
+            )
+        return _LentConnection(self.unit.backend.connection(self.unit.checkout), self)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the block has ended, or was undone."""
+        return self._over is not None
+
+    @property
+    def driver(self) -> Any:
+        """Return the driver's connection. Raises `MisuseError` when the block is over."""
+        if self._over:
+            raise MisuseError(self._over)
+        return self.unit.checkout.driver
+
+    def refuse(self, what: str, instead: str = "it is committed as a whole, after its block") -> NoReturn:
+        """Raise `MisuseError` for what would begin or end a transaction."""
+        raise MisuseError(self._over or f"{what} inside a transaction of the store: {instead}")
+
+    def end(self) -> None:
+        """Refuse every later use: the connection belongs to others."""
+        self._over = self._over or "this transaction has ended"
+
+    def undo(self) -> None:
+        """Take back what the block wrote; nothing of it can be committed."""
+        if self._over is None:
+            self._over = "this transaction was rolled back inside its block"
+            self.unit.checkout.undone = True
+            self._undo()
+
+
+class _LentConnection(Connection):
+    """A connection inside a block's transaction. To close it does nothing: the block gives it back."""
+
+    def __init__(self, spoken: Connection, loan: Loan) -> None:
+        engine = spoken.engine
+        pool = StaticPool(lambda: _Driver(loan), reset_on_return=None)  # type: ignore[arg-type]
+        super().__init__(engine, connection=pool.connect(), _allow_revalidate=False)
+        theirs = engine.get_execution_options()
+        added = {name: value for name, value in spoken.get_execution_options().items() if name not in theirs}
+        super().execution_options(**added)
+        self._loan = loan
+        _Root(self)
+
+    def begin(self) -> RootTransaction:
+        self._loan.refuse("begin()", "begin_nested() makes a savepoint")
+
+    def begin_twophase(self, xid: Any = None) -> NoReturn:
+        self._loan.refuse("begin_twophase()")
+
+    def begin_nested(self) -> NestedTransaction:
+        """As SQLAlchemy's. What waits for the commit is forgotten with the savepoint that it was registered in."""
+        if self.get_transaction() is None:
+            self.begin()
+        return _Savepoint(self, self._loan.unit)
+
+    def execution_options(self, **options: Any) -> Self:
+        """As SQLAlchemy's. Raises `MisuseError` for options that belong to the beginning of a transaction."""
+        for name in _FIXED.intersection(options):
+            self._loan.refuse(f"execution_options({name}=…)", "it has begun")
+        super().execution_options(**options)
+        return self
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def detach(self) -> NoReturn:
+        self._loan.refuse("detach()", "its connection is only lent")
+
+    def invalidate(self, exception: BaseException | None = None) -> None:
+        """Give the connection up when it failed; SQLAlchemy calls this. Raises `MisuseError` for any other caller."""
+        if exception is None:
+            self._loan.refuse("invalidate()", "its connection is only lent")
+        self._loan.undo()
+        self._loan.unit.checkout.broken = True
+        super().invalidate(exception)
+
+
+class _Root(RootTransaction):
+    """The transaction of the block, as SQLAlchemy and its sessions see it."""
+
+    __slots__ = ()
+
+    def commit(self) -> NoReturn:
+        loan: Loan = self.connection._loan  # type: ignore[attr-defined]
+        loan.refuse("commit()")
+
+
+class _Savepoint(NestedTransaction):
+    """A savepoint that takes along what was to run after the commit."""
+
+    __slots__ = ("_hooks", "_unit")
+
+    def __init__(self, connection: Connection, unit: Unit) -> None:
+        super().__init__(connection)
+        self._unit = unit
+        self._hooks = len(unit.hooks)
+
+    def rollback(self) -> None:
+        self._forget_hooks()
+        super().rollback()
+
+    def close(self) -> None:
+        self._forget_hooks()
+        super().close()
+
+    def _forget_hooks(self) -> None:
+        if self.is_active:
+            del self._unit.hooks[self._hooks :]
+
+
+class _Driver:
+    """The driver's connection, whose transaction is the block's."""
+
+    _loan: Loan
+
+    def __init__(self, loan: Loan) -> None:
+        object.__setattr__(self, "_loan", loan)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # whatever takes connections of one driver alone, takes this one
+        return type(self._loan.unit.checkout.driver)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_loan").driver, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _MODES:
+            self._loan.refuse(f"{name} = …", "it has begun")
+        setattr(self._loan.driver, name, value)
+
+    def cursor(self, *args: Any, **kwargs: Any) -> _Cursor:
+        over = self._loan.is_over  # told when it is used: what fails here, SQLAlchemy wraps
+        return _Cursor(self._loan, None if over else self._loan.driver.cursor(*args, **kwargs))
+
+    def execute(self, sql: Any, *args: Any, **kwargs: Any) -> _Cursor:
+        return self.cursor().execute(sql, *args, **kwargs)
+
+    def executemany(self, sql: Any, *args: Any, **kwargs: Any) -> _Cursor:
+        return self.cursor().executemany(sql, *args, **kwargs)
+
+    def executescript(self, sql: str) -> NoReturn:
+        self._loan.refuse("executescript()", "it commits; execute the statements one by one")
+
+    def commit(self) -> NoReturn:
+        self._loan.refuse("commit()")
+
+    def rollback(self) -> None:
+        self._loan.undo()
+
+    def close(self) -> None:
+        """Do nothing: the block gives the connection back."""
+
+
+class _Cursor:
+    """The driver's cursor, which sends nothing that would begin or end a transaction."""
+
+    _loan: Loan
+    _cursor: Any
+
+    def __init__(self, loan: Loan, cursor: Any) -> None:
+        object.__setattr__(self, "_loan", loan)
+        object.__setattr__(self, "_cursor", cursor)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_cursor"), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._cursor, name, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cursor)
+
+    def __next__(self) -> Any:
+        return next(self._cursor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._cursor is not None:
+            self._cursor.close()
+
+    def execute(self, sql: Any, *args: Any, **kwargs: Any) -> Self:
+        self._refuse_ending(sql)
+        self._cursor.execute(sql, *args, **kwargs)
+        return self
+
+    def executemany(self, sql: Any, *args: Any, **kwargs: Any) -> Self:
+        self._refuse_ending(sql)
+        self._cursor.executemany(sql, *args, **kwargs)
+        return self
+
+    def copy(self, sql: Any, *args: Any, **kwargs: Any) -> Any:
+        self._refuse_ending(sql)
+        return self._cursor.copy(sql, *args, **kwargs)
+
+    def stream(self, sql: Any, *args: Any, **kwargs: Any) -> Any:
+        self._refuse_ending(sql)
+        return self._cursor.stream(sql, *args, **kwargs)
+
+    def executescript(self, sql: str) -> NoReturn:
+        self._loan.refuse("executescript()", "it commits; execute the statements one by one")
+
+    def _refuse_ending(self, sql: Any) -> None:
+        word = ending_word(_text(sql, self._loan.driver))
+        if word:
+            self._loan.refuse(word)
+
+
+def _text(sql: Any, driver: Any) -> str:
+    """Return the words of a statement in any form that a driver takes."""
+    if isinstance(sql, bytes):
+        return sql.decode(errors="replace")
+    composed = getattr(sql, "as_string", None)
+    return str(composed(driver) if composed else sql)

@@ -1,0 +1,55 @@
+"""The leave to delete, for one unit: guards let through what a unit deletes while a permit stands in its transaction.
+
+The tables belong to `lastlight_state.receipts`, of which a domain knows nothing. A service's role may not write them
+(`migrations.roles`): a verb that deletes needs the rights of maintenance on Postgres.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.schema import columns
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.ids import new_id
+
+_PERMITS = sa.Table("maintenance_permits", sa.MetaData(), sa.Column("receipt_id", columns.Text))
+_TOMBSTONES = sa.Table(
+    "tombstones",
+    sa.MetaData(),
+    sa.Column("kind", columns.Text),
+    sa.Column("id", columns.Text),
+    sa.Column("receipt_id", columns.Text),
+    sa.Column("deleted_at", columns.Timestamp),
+)
+_permit = bind("receipt_id", _PERMITS.c.receipt_id)
+
+_GRANT = prepared(sa.insert(_PERMITS).values(receipt_id=_permit))
+_REVOKE = prepared(sa.delete(_PERMITS).where(_PERMITS.c.receipt_id == _permit))
+_BURY = prepared(
+    insert(_TOMBSTONES)
+    .values({column.name: bind(column.name, column) for column in _TOMBSTONES.columns})
+    .on_conflict_do_nothing()
+)
+
+
+@contextmanager
+def permitted(unit: Unit, receipt_id: str | None = None) -> Iterator[str]:
+    """Let the unit delete in this block. Gives the name of the permit: the receipt's id, a new one without a receipt.
+
+    Where the block raises, the unit must be undone: the permit is not revoked then.
+    """
+    permit = {"receipt_id": receipt_id or new_id()}
+    unit.change(_GRANT, permit)
+    yield permit["receipt_id"]
+    unit.change(_REVOKE, permit)
+
+
+def bury(unit: Unit, kind: str, key: str, permit: str, at: datetime) -> None:
+    """Keep an import from bringing back what is deleted. A tombstone that is there already stays."""
+    unit.change(_BURY, {"kind": kind, "id": key, "receipt_id": permit, "deleted_at": at})

@@ -1,0 +1,335 @@
+"""Where a repository's statements run: each call alone, or inside a transaction that is open already.
+
+A repository hands over a *work*: a function of the `Unit` it runs in, which may be run again as a whole after the
+database was busy. These ways differ only in what surrounds it:
+
+``reading``   no transaction; each SELECT sees the latest commit
+``viewing``   all SELECTs see one moment
+``once``      one statement that is a whole unit by itself; one round trip
+``apart``     one statement that no transaction may surround, such as VACUUM
+``writing``   a transaction
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, Self, TypeVar
+
+from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
+from lastlight_state.backends.fifo import Parted
+from lastlight_state.backends.waiting import Retry
+from lastlight_state.db.units.inside import Blocks, Inside
+from lastlight_state.db.units.unit import Call, Unit, Work, end_reading, labelled, refuse_dead, run_hooks
+from lastlight_state.errors import (
+    BackendError,
+    BackendUnavailable,
+    MisuseError,
+    NestedTransaction,
+    ReadOnlyTransaction,
+    StoreClosed,
+)
+from lastlight_state.metrics import Metrics
+
+T = TypeVar("T")
+
+_log = logging.getLogger("lastlight_state.db")
+#: Each look into an enumeration is a call, on Python 3.11.
+_READ, _SNAPSHOT, _ONE, _WRITE = Mode.READ, Mode.SNAPSHOT, Mode.ONE, Mode.WRITE
+_SAVEPOINT = "lastlight_call"
+
+
+class Way(Protocol):
+    """How a work is run that writes."""
+
+    def __call__(self, work: Work[T], *, repeatable: bool = False) -> T: ...
+
+
+class Scope(ABC):
+    """What a `lastlight_state.db.repository.Repository` runs its work in."""
+
+    backend: Backend
+    metrics: Metrics
+    may_write: bool
+    #: Whether its calls run inside a transaction that writes.
+    writes_now: bool = False
+    #: What ends before the store does, and needs it for that. Only the scope of a store itself has it.
+    before_close: list[Callable[[], object]]
+    #: Called after each write of a store that was committed; they must be quick. Only the scope of a store has them.
+    after_commits: list[Callable[[], object]]
+    #: What looks for news (`lastlight_state.db.news.watch`), by name. Only the scope of a store has them.
+    watches: dict[str, Any]
+
+    @abstractmethod
+    def reading(self, work: Work[T]) -> T: ...
+
+    @abstractmethod
+    def viewing(self, work: Work[T]) -> T: ...
+
+    @abstractmethod
+    def once(self, work: Work[T], *, repeatable: bool = False) -> T: ...
+
+    @abstractmethod
+    def writing(self, work: Work[T], *, repeatable: bool = False) -> T: ...
+
+    def apart(self, work: Work[T]) -> T:
+        """Run what no transaction may surround. Only the scope of a store can."""
+        raise MisuseError("not inside a transaction")
+
+    @property
+    def chained(self) -> Way:
+        """Return how a work runs that is one `Chain`: one statement where the database can, else a transaction."""
+        return self.once if self.backend.writes_in_ctes else self.writing
+
+
+class StoreScope(Scope):
+    """Each call is a unit of its own, repeated as a whole while the database is busy."""
+
+    def __init__(self, backend: Backend, retry: Retry) -> None:
+        self.backend = backend
+        self.retry = retry
+        self.metrics = retry.metrics
+        self.may_write = not backend.options.read_only
+        self.blocks = Blocks()
+        self._unusable: MisuseError | None = None
+        self._shares = backend.shares_commits
+        self.before_close = []
+        self.after_commits = []
+        self.watches = {}
+        _every_scope.add(self)
+
+    def reading(self, work: Work[T]) -> T:
+        return self._run(_READ, work, repeatable=True)
+
+    def viewing(self, work: Work[T]) -> T:
+        return self._run(_SNAPSHOT, work, repeatable=True)
+
+    def once(self, work: Work[T], *, repeatable: bool = False) -> T:
+        return self._run(_ONE, work, repeatable=repeatable)
+
+    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
+        return self._run(_WRITE, work, repeatable=repeatable)
+
+    def apart(self, work: Work[T]) -> T:
+        """Run what no transaction may surround, such as VACUUM. A second run does no harm."""
+        return self._run(_ONE, work, repeatable=True, shares=False)
+
+    def refuse_closed(self) -> None:
+        """Refuse calls on a closed or forked store, and inside a transaction's block of the same thread."""
+        if self._unusable is not None:
+            raise type(self._unusable)(str(self._unusable))
+        if self.inside_block():
+            raise NestedTransaction("inside a transaction's block: call its repositories, not the store's")
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether calls are taken: not after `close`, nor in a child process."""
+        return self._unusable is None
+
+    def inside_block(self) -> bool:
+        """Return whether this thread, or this task, is inside a transaction of this store."""
+        return self.blocks.has_thread() or self.blocks.has_task()
+
+    def inside(self, *, by_task: bool = False) -> Inside:
+        """Refuse calls through the store in the block of this ``with``, by the same thread, or the same task alone."""
+        return self.blocks.entered(by_task=by_task)
+
+    def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
+        """Return a checkout to be entered, whose transaction is then begun with retries."""
+        self.refuse_closed()
+        return _Retried(mode, self, label)
+
+    def close(self) -> bool:
+        """Refuse every later call. Return whether the scope was open until now."""
+        first = self._unusable is None
+        if first:
+            self._unusable = StoreClosed("the store is closed")
+        return first
+
+    def forked(self) -> None:
+        """Refuse calls in a child process, whose connections belong to the parent."""
+        self._unusable = MisuseError("this store was opened before fork(): open one in the child")
+        self.backend.forked()
+
+    def _run(self, mode: Mode, work: Work[T], *, repeatable: bool, shares: bool = True) -> T:
+        if self._unusable is not None or self.blocks:
+            self.refuse_closed()
+        in_doubt: list[Callable[[], object]] = []
+        try:
+            if shares and self._shares and mode.writes:
+                return self._together(mode, work, in_doubt)
+            return self._attempt(mode, work, in_doubt)
+        except Parted:
+            return self.retry.run(partial(self._attempt, mode, work, in_doubt), repeatable=repeatable)
+        except BackendError as error:
+            return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)
+
+    def committed(self) -> None:
+        """Tell whoever waits in this store that it has committed something."""
+        for told in self.after_commits:
+            told()
+
+    def _attempt(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
+        backend = self.backend
+        with Checkout(mode, backend) as checkout:
+            unit = Unit(backend, checkout)
+            try:
+                result = work(unit)
+                if mode is _WRITE:
+                    backend.commit(checkout)
+                elif mode is _SNAPSHOT:
+                    end_reading(checkout)
+            except BackendUnavailable as error:
+                if mode is Mode.ONE and error.details.get("reason") == LOST:
+                    error.outcome = "unknown"  # the one statement may have committed before its answer was lost
+                if error.outcome == "unknown":
+                    in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own
+                raise
+        if self.after_commits and mode.writes:
+            self.committed()
+        if unit.hooks or in_doubt:
+            run_hooks(unit.hooks or in_doubt, self.metrics)
+        return result
+
+    def _together(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
+        """Make a unit of a call that writes. While it waits for its turn, another thread may make it with its own."""
+        backend = self.backend
+        call = Call(mode, backend, work)
+        hooks: Sequence[Callable[[], object]] = ()
+        try:
+            with call:
+                if call.group is None:
+                    unit = Unit(backend, call)
+                    hooks = unit.hooks
+                    result = work(unit)
+                    if mode is _WRITE or call.begun:
+                        backend.commit(call)
+                else:
+                    hooks, result = call.hooks, call.result
+        except BackendUnavailable as error:
+            if error.outcome == "unknown":
+                in_doubt[:] = hooks if call.group is None else call.hooks
+            raise
+        if self.after_commits:
+            self.committed()
+        if hooks:
+            run_hooks(hooks, self.metrics)
+        return result
+
+
+class OpenedScope(Scope):
+    """A store's scope, where each write is a transaction that begins with another work, such as a check."""
+
+    def __init__(self, scope: StoreScope, opening: Work[object]) -> None:
+        self.backend = scope.backend
+        self.metrics = scope.metrics
+        self.may_write = scope.may_write
+        self.before_close = scope.before_close
+        self.after_commits = scope.after_commits
+        self.watches = scope.watches
+        self._scope = scope
+        self._opening = opening
+
+    def reading(self, work: Work[T]) -> T:
+        return self._scope.reading(work)
+
+    def viewing(self, work: Work[T]) -> T:
+        return self._scope.viewing(work)
+
+    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
+        def opened(unit: Unit) -> T:
+            self._opening(unit)
+            return work(unit)
+
+        return self._scope.writing(opened, repeatable=repeatable)
+
+    once = writing
+
+
+class _Retried(Checkout):
+    """Begun again while the database is busy."""
+
+    def __init__(self, mode: Mode, scope: StoreScope, label: str | None) -> None:
+        super().__init__(mode, scope.backend)
+        self._retry = scope.retry
+        self._label = label
+
+    def __enter__(self) -> Self:
+        try:
+            return self._retry.run(super().__enter__, label=self._label)
+        except BackendError as error:
+            labelled(error, self._label)
+            raise
+
+
+class TransactionScope(Scope):
+    """Calls grouped in one open transaction. A call that fails undoes what it did, and the transaction goes on."""
+
+    def __init__(self, unit: Unit, metrics: Metrics, *, may_write: bool = True) -> None:
+        self.backend = unit.backend
+        self.unit = unit
+        self.metrics = metrics
+        self.may_write = self.writes_now = may_write
+        #: Called at the end, before the unit's commit.
+        self.on_end: Callable[[], object] | None = None
+        self._open = True
+
+    def reading(self, work: Work[T]) -> T:
+        self.admit()
+        return self._guarded(work) if self.backend.failure_aborts_transaction else work(self.unit)
+
+    viewing = reading
+
+    def once(self, work: Work[T], *, repeatable: bool = False) -> T:
+        self._admit_write()
+        return self._guarded(work)
+
+    def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
+        self._admit_write()
+        return self._guarded(work)
+
+    def end(self) -> None:
+        """Refuse every later call."""
+        self._open = False
+        if self.on_end is not None:
+            self.on_end()
+
+    def admit(self) -> None:
+        """Raise `MisuseError` when the transaction has ended, or can commit nothing."""
+        if not self._open:
+            raise MisuseError("this transaction has ended")
+        refuse_dead(self.unit)
+
+    def _admit_write(self) -> None:
+        self.admit()
+        if not self.may_write:
+            raise ReadOnlyTransaction("a view only reads")
+
+    def _guarded(self, work: Work[T]) -> T:
+        unit = self.unit
+        hooks = len(unit.hooks)
+        unit.plain(f"SAVEPOINT {_SAVEPOINT}")
+        try:
+            result = work(unit)
+        except BaseException:
+            del unit.hooks[hooks:]
+            unit.undo_to(_SAVEPOINT)
+            raise
+        unit.plain(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        return result
+
+
+_every_scope: weakref.WeakSet[StoreScope] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for scope in list(_every_scope):
+        scope.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

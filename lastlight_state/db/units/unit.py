@@ -1,0 +1,286 @@
+"""A unit of work in progress: runs statement constants on its driver connection and gives back records."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import NO_VALUES, Compiled, RowT, Statement, Values
+from lastlight_state.db.rows.writes import NEW, Chain
+from lastlight_state.errors import BackendUnavailable, CorruptData, InvalidValue, MisuseError, StateError
+from lastlight_state.metrics import Metrics
+
+R = TypeVar("R", bound=Record)
+#: What makes a record of a row: a class, or its ``of``, which mypy compares with the rows.
+Reader = type[R] | Callable[[RowT], R]
+
+_log = logging.getLogger("lastlight_state.db")
+
+
+class Found(NamedTuple, Generic[RowT]):
+    """Rows of which some may be damaged, and a way to ask for columns of one by its place: None if they are damaged."""
+
+    rows: list[RowT | CorruptData]
+    columns: Callable[[int, Sequence[str]], list[Any] | None]
+
+
+class Unit:
+    """One unit on one connection. Not for use by two threads, nor after the call that it was made for."""
+
+    __slots__ = ("_execute", "_fetched", "_key", "backend", "checkout", "hooks")
+
+    def __init__(self, backend: Backend, checkout: Checkout) -> None:
+        self.backend = backend
+        self.checkout = checkout
+        self.hooks: list[Callable[[], object]] = []
+        self._execute = checkout.execute
+        self._fetched = backend.fetched
+        self._key = backend.key
+
+    def change(self, statement: Statement[Any], values: Values = NO_VALUES) -> int:
+        """Run a write; the number of rows it changed."""
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
+        sql, parameters = compiled.sql, compiled.parameters(values)
+        try:
+            return int(self._execute(sql, parameters).rowcount)
+        except self.backend.driver_errors as error:
+            again = self.backend.persist(self.checkout, error, partial(self._execute, sql, parameters))
+            return int(again.rowcount)
+        except UnicodeEncodeError:
+            raise InvalidValue("text", "lone surrogate") from None
+        except BaseException:  # from outside, in the middle of the statement
+            self.checkout.broken = True
+            raise
+
+    def row(self, statement: Statement[RowT], values: Values = NO_VALUES) -> RowT | None:
+        """The only (or first) row, as Python values by column name, or None."""
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
+        found = self._fetch(compiled, values)
+        return cast(RowT, compiled.row(found[0])) if found else None
+
+    def rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
+        """All rows."""
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
+        return cast(list[RowT], compiled.rows(self._fetch(compiled, values)))
+
+    def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> Found[RowT]:
+        """Return all rows; one that cannot be read is a `CorruptData` in its place, and counted."""
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
+        stored = self._fetch(compiled, values)
+        rows = cast(list[RowT | CorruptData], compiled.readable(stored))
+        damaged = sum(isinstance(row, CorruptData) for row in rows)
+        if damaged:
+            self.backend.metrics.count("damaged_rows", damaged)
+        return Found(rows, lambda at, names: compiled.key(stored[at], names))
+
+    def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
+        """For sweeps: the rows that can be read, and how many there are in all. The others are logged and counted."""
+        found = self.readable(statement, values).rows
+        return self.passing(found), len(found)
+
+    @staticmethod
+    def passing(found: Sequence[RowT | CorruptData]) -> list[RowT]:
+        """Return the rows that can be read. The others are logged."""
+        for row in found:
+            if isinstance(row, CorruptData):
+                _log.error("passed over a row that cannot be read: %s", row)
+        return [row for row in found if not isinstance(row, CorruptData)]
+
+    def first_sound(self, statement: Statement[RowT], values: Values, limit: int) -> list[RowT]:
+        """The first ``limit`` rows that can be read, of a statement with the parameter ``limit``."""
+        size = limit
+        while True:
+            found, in_all = self.sound(statement, {**values, "limit": size})
+            if len(found) >= limit or in_all < size:
+                return found[:limit]
+            size *= 2
+
+    def value(self, statement: Statement[Any], values: Values = NO_VALUES) -> Any:
+        """The first column of the first row, or None where there is no row."""
+        found: Any = self.row(statement, values)
+        return None if found is None else next(iter(found.values()))
+
+    def find(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> R | None:
+        """Return the first row as a record, or None.
+
+        With ``Message.of`` instead of ``Message`` mypy compares what the record needs with the rows of the statement.
+        """
+        found = self.row(statement, values)
+        return None if found is None else _reader(read)(found)
+
+    def all(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
+        """Return all rows as records, as `find`. For statements that bound their result themselves."""
+        return [*map(_reader(read), self.rows(statement, values))]
+
+    def chain(self, chain: Chain[RowT], values: Values) -> RowT | None:
+        """Run both writes of a chain; what they returned, or None when the head changed nothing."""
+        if self.backend.writes_in_ctes:
+            return self.row(chain.whole, values)
+        head = self.row(chain.head, values)
+        if head is None:
+            return None
+        if not chain.returning:
+            self.change(chain.tail, {**values, **head})
+            return cast(RowT, head)
+        inserted = self.row(chain.tail, {**values, **head})
+        return cast(RowT, {**head, **{NEW + name: value for name, value in (inserted or {}).items()}})
+
+    def insert(self, table: sa.Table, statement: Statement[Any], rows: Iterable[Values]) -> None:
+        """Insert many rows, in the order given, by the fastest way of the database.
+
+        ``statement`` inserts one row; its parameters have the names of the columns. Rows that are made one by one are
+        made while a server takes those before; what is raised meanwhile is raised here, and no row is inserted.
+        """
+        compiled = statement.on(self.backend)
+        batches = compiled.batches
+        try:
+            self.backend.insert_rows(self.checkout, table.name, compiled.sql, batches.names, batches.of(rows))
+        except self.backend.driver_errors as error:
+            raise self.backend.failed(self.checkout, error) from error
+
+    def rehearse(self, statement: Statement[Any], rows: Iterable[Values]) -> None:
+        """Check and convert these rows as `insert` does, and send nothing. Raises `InvalidValue` as `insert`."""
+        for _ in statement.on(self.backend).batches.of(rows):
+            pass
+
+    def named_lock(self, name: str) -> None:
+        """Wait until no other unit holds ``name``, and hold it until this one ends."""
+        self.backend.named_lock(self.checkout, name)
+
+    def locked_rows(self, name: str, statement: Statement[RowT], values: Values) -> list[RowT]:
+        """Return all rows of a statement that runs while the unit holds ``name``.
+
+        Only where `Backend.locks_in_one_trip`. In a unit that begins no transaction the statement is committed with it.
+        """
+        compiled = statement.on(self.backend)
+        sql, parameters = compiled.sql, compiled.parameters(values)
+        try:
+            found = self._fetched(self.backend.locked(self.checkout, name, sql, parameters))
+            return cast(list[RowT], compiled.rows(found))
+        except self.backend.driver_errors as error:
+            raise self.backend.failed(self.checkout, error) from error
+        except BaseException:  # from outside, in the middle of the statement
+            self.checkout.broken = True
+            raise
+
+    def after_commit(self, hook: Callable[[], object]) -> None:
+        """Run ``hook`` once after this unit's commit, never after a rollback."""
+        self.hooks.append(hook)
+
+    def undo_to(self, savepoint: str) -> None:
+        """Undo what came after the savepoint, and forget it. Where the transaction is gone already, nothing is left."""
+        with suppress(StateError):
+            self.plain(f"ROLLBACK TO SAVEPOINT {savepoint}")
+            self.plain(f"RELEASE SAVEPOINT {savepoint}")
+
+    def plain(self, sql: str) -> None:
+        """Run a statement of the transaction language, such as SAVEPOINT."""
+        try:
+            self._execute(sql)
+        except self.backend.driver_errors as error:
+            raise self.backend.failed(self.checkout, error) from error
+
+    def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
+        """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
+        sql, parameters = compiled.sql, compiled.parameters(values)
+        try:
+            return self._fetched(self._execute(sql, parameters))
+        except self.backend.driver_errors as error:
+            return self._fetch_again(error, sql, parameters)
+        except UnicodeEncodeError:
+            raise InvalidValue("text", "lone surrogate") from None
+        except BaseException:  # from outside, in the middle of the statement
+            self.checkout.broken = True
+            raise
+
+    def _fetch_again(self, error: Exception, sql: str, parameters: Any) -> list[Any]:
+        found: list[Any] = self.backend.persist(
+            self.checkout, error, lambda: self._fetched(self._execute(sql, parameters))
+        )
+        return found
+
+
+def _reader(read: Reader[R, RowT]) -> Callable[[RowT], R]:
+    return cast(type[R], read).of if isinstance(read, type) else read
+
+
+# How a unit ends: its commit, what its error says, and what waited for its commit.
+
+
+def end_reading(checkout: Checkout) -> None:
+    """End the transaction of a unit that only read. If the connection was lost, nothing else was."""
+    if checkout.undone:  # by a session of the caller's
+        return
+    try:
+        checkout.backend.commit(checkout)
+    except BackendUnavailable:
+        checkout.broken = True
+
+
+def complete(unit: Unit) -> None:
+    """Commit a block's transaction, or end one that only read."""
+    if unit.checkout.mode.writes:
+        refuse_dead(unit)
+        unit.backend.commit(unit.checkout)
+    else:
+        end_reading(unit.checkout)
+
+
+def labelled(error: BaseException, label: str | None) -> None:
+    """Name the transaction in the text of one of our errors, and in a note of any other exception."""
+    said = f"in the transaction {label!r}"
+    if label is None or said in str(error) or said in getattr(error, "__notes__", ()):
+        return
+    if isinstance(error, StateError):
+        error.args = (f"{error} ({said})",)
+    else:
+        error.add_note(said)
+
+
+def refuse_dead(unit: Unit) -> None:
+    """Raise for a transaction that ended or failed before its block did: what follows would not be part of it."""
+    if unit.checkout.undone:
+        raise MisuseError("this transaction was rolled back inside its block, and nothing of it can be committed")
+    if unit.checkout.gone or not unit.backend.alive(unit.checkout):
+        raise MisuseError("this transaction failed or was ended inside its block: nothing more of it can be committed")
+
+
+def run_hooks(hooks: Sequence[Callable[[], object]], metrics: Metrics, label: str | None = None) -> None:
+    """Run what waited for the commit, in order. An exception is logged and counted: the commit stands."""
+    for hook in hooks:
+        try:
+            hook()
+        except Exception:  # noqa: BLE001 - the commit stands
+            metrics.count("failed_hooks", label=label)
+            _log.exception("an after-commit hook failed%s", f" of the transaction {label!r}" if label else "")
+
+
+# Units that are one call each, which threads may make for one another.
+
+T = TypeVar("T")
+Work = Callable[[Unit], T]
+
+
+class Call(Checkout, Generic[T]):
+    """A unit that is one call, which another thread that has the writer's turn may make with its own."""
+
+    shares = True
+    hooks: Sequence[Callable[[], object]] = ()
+    result: T
+
+    def __init__(self, mode: Mode, backend: Backend, work: Work[T]) -> None:
+        self.mode = mode
+        self.backend = backend
+        self._work = work
+
+    def make(self) -> None:
+        unit = Unit(self.backend, self)
+        self.hooks = unit.hooks
+        self.result = self._work(unit)

@@ -1,0 +1,180 @@
+"""Sources: the open files of a session, read as one sequence of lines.
+
+Files are merged by time without changing the order inside a file: a line without a time, or with an earlier time than
+a line before it, counts as having that line's time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.files.agent_log import events
+from lastlight_state.files.agent_log.events import Position
+from lastlight_state.files.agent_log.messages import parts_of
+from lastlight_state.files.agent_log.records import LOG_LINES, Hit, LogIssue, LogLine, SessionFile
+from lastlight_state.files.agent_log.tree import open_log
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.cursor import BLOCK_BYTES, in_blocks, mark_at
+from lastlight_state.files.jsonl.reader import MAIN, LineReader
+
+# Searching messages for a text. Pure.
+
+_BEFORE, _BEHIND = 60, 120
+
+
+class Search:
+    """Collects the messages that contain a text, up to a number of hits."""
+
+    def __init__(self, text: str, limit: int) -> None:
+        if not text:
+            raise InvalidValue("text", "empty")
+        self.hits: list[Hit] = []
+        self._pattern = re.compile(re.escape(text), re.IGNORECASE)
+        self._limit = limit
+
+    def add(self, log: SessionFile, lines: Iterable[LogLine]) -> bool:
+        """Search the lines of a session; returns False once there are enough hits."""
+        for line in lines:
+            for part, message in enumerate(parts_of(line.value)):
+                found = self._pattern.search(message["content"]) if isinstance(message["content"], str) else None
+                if found:
+                    self.hits.append(_hit(log, line, part, message, found.span()))
+                    if len(self.hits) >= self._limit:
+                        return False
+        return True
+
+
+def _hit(log: SessionFile, line: LogLine, part: int, message: dict[str, Any], span: tuple[int, int]) -> Hit:
+    return Hit(
+        session_id=log.id,
+        slug=log.slug,
+        offset=line.offset,
+        part=part,
+        role=message["role"],
+        timestamp=line.timestamp,
+        snippet=message["content"][max(0, span[0] - _BEFORE) : span[1] + _BEHIND],
+    )
+
+
+# All lines of a log, streamed.
+
+
+def scanned(log: SessionFile) -> Iterator[LogLine]:
+    """The lines of the main log. Raises `NotFound` when it has vanished before the first.
+
+    The file is closed between two blocks. One that was replaced meanwhile is `BackendUnavailable`.
+    """
+    reader = LineReader(-1, log.path, LOG_LINES, block_bytes=BLOCK_BYTES)
+    yield from in_blocks(log.path, lambda: open_log(log), reader.batch)
+    last = reader.tail()
+    if last is not None:
+        yield last
+
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+class Source:
+    """One open file. ``next`` is its next line, None at its end; ``order`` is the sort key of that line."""
+
+    def __init__(self, name: str, path: Path, descriptor: int, start: Position) -> None:
+        self.name = name
+        self.next: LogLine | None = None
+        self.order = start.latest or _EARLIEST
+        self.reader = LineReader(descriptor, path, LOG_LINES, start=start.mark.offset, source=name)
+        self._path = path
+        self._descriptor = descriptor
+        self._taken_to = start.mark.offset
+        self._latest = start.latest
+        self._lines = self.reader.records()
+        self._advance()
+
+    def take(self, line: LogLine) -> LogLine:
+        """The next line, taken."""
+        self._taken_to = line.end
+        self._latest = None if self.order is _EARLIEST else self.order
+        self._advance()
+        return line
+
+    def position(self) -> Position:
+        """The position after the lines that were taken."""
+        return Position(mark_at(self._descriptor, self._path, self._stands_at()), self._latest)
+
+    def issues(self) -> list[LogIssue]:
+        """The bad lines before that."""
+        stands_at = self._stands_at()
+        return [LogIssue.at(issue, self.name) for issue in self.reader.issues if issue.offset < stands_at]
+
+    def _stands_at(self) -> int:
+        if self.next is None:
+            return max(self._taken_to, self.reader.offset)
+        return self._taken_to if self.next.recovered else self.next.offset  # to read its damaged line once more
+
+    def _advance(self) -> None:
+        self.next = next(self._lines, None)
+        moment = self.next.timestamp if self.next else None
+        if moment is not None and moment > self.order:
+            self.order = moment
+
+
+class Sources:
+    """The open files of a session. ``reset``: a given position was of another file, so all begin at the start."""
+
+    def __init__(self, sources: list[Source], *, reset: bool) -> None:
+        self.reset = reset
+        self._sources = sources
+
+    def peek(self) -> LogLine | None:
+        """The line that comes next, None at the end."""
+        earliest = self._earliest()
+        return earliest[1] if earliest else None
+
+    def take(self) -> LogLine | None:
+        """The next line, None at the end."""
+        earliest = self._earliest()
+        return earliest[0].take(earliest[1]) if earliest else None
+
+    def cursor(self) -> str:
+        """The cursor behind the lines taken."""
+        return events.to_text({source.name: source.position() for source in self._sources})
+
+    def issues(self) -> tuple[LogIssue, ...]:
+        """The bad lines met before it."""
+        return tuple(issue for source in self._sources for issue in source.issues())
+
+    @property
+    def torn_tail(self) -> bool:
+        """Whether the main file, read to its end, ends in the middle of a line."""
+        return self._sources[0].reader.torn_tail
+
+    def _earliest(self) -> tuple[Source, LogLine] | None:
+        waiting = [(source, source.next) for source in self._sources if source.next is not None]
+        return min(waiting, key=lambda pair: pair[0].order, default=None)
+
+
+@contextmanager
+def opened(log: SessionFile, agents: Iterable[Path], positions: Mapping[str, Position]) -> Iterator[Sources]:
+    """The files of a session, from these positions on. Raises `NotFound` if the main file has vanished."""
+    found = [(MAIN, log.path, open_log(log))]
+    try:
+        for path in agents:
+            try:
+                found.append((path.stem, path, files.open_to_read(path, base=files.ROOT)))
+            except OSError:  # vanished meanwhile, a link, or unreadable
+                continue
+        starts = {name: positions.get(name, Position()) for name, _, _ in found}
+        reset = not all(starts[name].mark.holds(descriptor, path) for name, path, descriptor in found)
+        yield Sources(
+            [Source(name, path, descriptor, Position() if reset else starts[name]) for name, path, descriptor in found],
+            reset=reset,
+        )
+    finally:
+        for _, _, descriptor in found:
+            os.close(descriptor)

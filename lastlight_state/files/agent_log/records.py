@@ -1,0 +1,251 @@
+"""Records of logs, their lines, messages, summaries and checks.
+
+`LogLine` is a named tuple and not a pydantic model: reading a log makes one for each line, and costs little more than
+parsing it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.db.rows.records import Page, Record
+from lastlight_state.files.agent_log import events
+from lastlight_state.files.agent_log.paths import Scope
+from lastlight_state.files.jsonl.cursor import mark_behind
+from lastlight_state.files.jsonl.reader import Issue, Line, LineKind
+from lastlight_state.files.jsonl.recovery import Reason
+
+
+class SessionFile(Record):
+    """A log file, as its directory shows it. ``safe`` is False for an id under which no log would be written."""
+
+    id: str
+    slug: str
+    scope: Scope
+    bytes: int
+    modified_at: datetime
+    path: Path
+    safe: bool
+
+
+class SessionPage(Page[SessionFile]):
+    """A page of log files. ``skipped`` counts dangling links and directories that cannot be read."""
+
+    skipped: int = 0
+
+
+class LogLine(Line):
+    """A line of a log. ``raw`` are its exact bytes, without the newline; ``end`` is where the next one may begin.
+
+    ``source`` is ``main`` or the name of a sub-agent's file; ``recovered`` lines were found inside a damaged one.
+    """
+
+    __slots__ = ()
+
+    @property
+    def length(self) -> int:
+        """Bytes of the line."""
+        return len(self.raw)
+
+    @property
+    def type(self) -> str | None:
+        """The line's ``type``; None for a role line."""
+        kind = self.value.get("type")
+        return kind if isinstance(kind, str) else None
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """The time of the line, aware UTC."""
+        return events.time_of(self.value)
+
+    @property
+    def cursor(self) -> str:
+        """The cursor after this line, for ``after`` of the readers of a main log."""
+        is_ended = self.end > self.offset + len(self.raw)
+        mark = mark_behind(self.raw + b"\n" if is_ended else self.raw, self.end)
+        return events.to_text({self.source: events.Position(mark, self.timestamp)})
+
+
+#: How the files of this domain are read.
+LOG_LINES = LineKind(LogLine, events.is_record)
+
+
+class LogIssue(Record):
+    """A line that is not a record."""
+
+    offset: int
+    length: int
+    reason: Reason
+    source: str
+
+    @classmethod
+    def at(cls, issue: Issue, source: str) -> LogIssue:
+        """An issue met in a file."""
+        return cls.of({**issue._asdict(), "source": source})
+
+
+class _Reading(Record):
+    """What every page of a log tells about the file.
+
+    Pass ``cursor`` as ``after`` to read on, ``before`` as ``before`` of `tail` to read backwards. ``torn_tail``: the
+    file ends in the middle of a line, which may still be written. ``reset``: the given cursor was of another file, so
+    the page begins at the start.
+    """
+
+    cursor: str
+    at_end: bool
+    torn_tail: bool
+    issues: tuple[LogIssue, ...]
+    reset: bool
+
+
+class LogPage(_Reading):
+    """Some lines of a log, in file order."""
+
+    lines: tuple[LogLine, ...]
+    before: str
+
+
+class LogMessage(Record):
+    """A message of a session, for display. (``source``, ``offset``, ``part``) is its lasting identity.
+
+    ``content`` is text; role lines pass as they are, with whatever content they have, their other keys in ``extra``.
+    """
+
+    offset: int
+    part: int
+    source: str
+    role: str
+    content: Any
+    timestamp: datetime | None
+    tool_call_id: str | None = None
+    is_error: bool = False
+    raw_ref: dict[str, Any] | None = None
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    model: str | None = None
+    extra: dict[str, Any]
+
+
+class MessagePage(_Reading):
+    """Some messages of a session. The messages of one line stay on one page."""
+
+    messages: tuple[LogMessage, ...]
+
+
+class Hit(Record):
+    """A message in which a text was found, with the text around it."""
+
+    session_id: str
+    slug: str
+    offset: int
+    part: int
+    role: str
+    timestamp: datetime | None
+    snippet: str
+
+
+class RunResult(Record):
+    """The last result line of a session. ``result`` has at most 4,000 characters."""
+
+    subtype: str | None
+    stop_reason: str | None
+    result: str
+    turns: float
+    cost_usd: float
+    input_tokens: float
+    output_tokens: float
+    cache_read_input_tokens: float
+    cache_creation_input_tokens: float
+    duration_ms: float
+    timestamp: datetime | None
+
+
+class LogUsage(Record):
+    """What the agent runs of a log used, summed: the last result of each run, because a result holds running totals.
+
+    A result belongs to the run of the one before it if both began at the same time, or nothing but errors lies between.
+    """
+
+    turns: float = 0
+    cost_usd: float = 0
+    input_tokens: float = 0
+    output_tokens: float = 0
+    cache_read_input_tokens: float = 0
+    cache_creation_input_tokens: float = 0
+    duration_ms: float = 0
+
+    def plus(self, result: RunResult | None) -> LogUsage:
+        """The sums with this result."""
+        if result is None:
+            return self
+        return LogUsage.of({name: getattr(self, name) + getattr(result, name) for name in type(self).model_fields})
+
+
+class AgentSessionSummary(Record):
+    """A summary of a session, over its main log and those of its sub-agents.
+
+    ``started_at`` and ``last_message_at`` are the least and greatest times of all lines; without any, the file's
+    modification time and None. The first prompt has at most 500 characters, the last text at most 4,000. ``usage`` and
+    ``last_result`` are those of the main log.
+    """
+
+    id: str
+    slug: str
+    scope: Scope
+    session_type: str
+    started_at: datetime
+    last_message_at: datetime | None
+    model: str | None
+    source: str | None
+    message_count: int
+    tool_call_count: int
+    first_prompt: str
+    last_assistant_text: str
+    agent_ids: tuple[str, ...]
+    result_count: int
+    last_result: RunResult | None
+    usage: LogUsage
+    error_count: int
+    issues: int
+    torn_tail: bool
+    bytes: int
+
+
+class RawFile(Record):
+    """An untruncated tool result beside a log."""
+
+    sha256: str
+    bytes: int
+
+
+class RawCheck(Record):
+    """Untruncated results compared with the log: sound, damaged, and names that only one of the two has."""
+
+    sound: tuple[str, ...]
+    damaged: tuple[str, ...]
+    missing: tuple[str, ...]
+    unreferenced: tuple[str, ...]
+
+
+class LogCheck(Record):
+    """A check of a log. ``lines`` counts all lines that are not blank, ``records`` what readers return.
+
+    ``recovered`` of them stand in damaged lines. ``issues`` are the first 1,000 of ``issue_count``. ``missing_raw`` are
+    hashes of untruncated results that the log refers to and that are not there, ``unreferenced_raw`` those of results
+    that are there and to which no line refers, ``repeated_results`` calls whose result stands there more than once; at
+    most 1,000 of each.
+    """
+
+    lines: int
+    records: int
+    recovered: int
+    issues: tuple[LogIssue, ...]
+    issue_count: int
+    torn_tail: bool
+    missing_raw: tuple[str, ...]
+    unreferenced_raw: tuple[str, ...]
+    repeated_results: tuple[str, ...]

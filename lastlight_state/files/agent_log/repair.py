@@ -1,0 +1,245 @@
+"""Checking a log, and ending its torn tail. Copies and replacements of damaged files are made by maintenance."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from lastlight_state.db.gate import guarded
+from lastlight_state.files.agent_log import raw
+from lastlight_state.files.agent_log.raw import references_of
+from lastlight_state.files.agent_log.records import LOG_LINES, LogCheck, LogIssue, LogLine, SessionFile
+from lastlight_state.files.agent_log.summaries import Sessions
+from lastlight_state.files.agent_log.tree import open_log
+from lastlight_state.files.jsonl import files, repair
+from lastlight_state.files.jsonl.reader import MAIN, LineReader
+
+# Removal of a log with the folder beside it, under the lock of appends.
+#
+# Both go together or not at all: every file is judged before the first one goes. A writer that waits for the lock
+# finds that its path names another file, and begins a new one, so that no line that it appends is lost. Links are not
+# followed.
+
+#: Says whether a file may go, by its path below the project directory and a descriptor to read it from.
+MayGo: TypeAlias = Callable[[str, int], bool]
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def judged(log: Path, may_go: MayGo) -> dict[str, int] | None:
+    """The files that `remove` would remove now, with their bytes. None if one of them must stay. Waits for nobody.
+
+    A log that is not there has no files, but its folder may. Raises `BackendUnavailable`, `UnsafePath`.
+    """
+    with _directory(log) as held:
+        return {} if held is None else _judged(held, log, may_go)
+
+
+def remove(log: Path, may_go: MayGo, *, lock_timeout: float = files.LOCK_TIMEOUT) -> bool:
+    """Remove the log and its folder, if all of their files may go. Returns whether they are gone.
+
+    False also for a log that somebody replaces at this moment, and where the file system has no locks. Files that
+    appear in the folder meanwhile stay. May be repeated after a kill. Raises `BackendBusy` when a writer holds the
+    lock for too long, `BackendUnavailable`, `UnsafePath`.
+    """
+    with _directory(log) as held:
+        if held is None:
+            return True
+        with _locked(log, held, lock_timeout) as is_ours:
+            found = _judged(held, log, may_go) if is_ours else None
+            if found is None:
+                return False
+            _remove_folder(held, _folder_of(log), found)
+            with suppress(FileNotFoundError):
+                os.unlink(log.name, dir_fd=held)
+            files.sync(held)
+            return True
+
+
+@contextmanager
+def _directory(log: Path) -> Iterator[int | None]:
+    """A descriptor of the log's directory; None if it is not there. Raises errors of this library in the block."""
+    try:
+        with ExitStack() as stack:
+            held: int | None = None
+            with suppress(FileNotFoundError):
+                held = stack.enter_context(files.open_directory(log.parent, base=files.ROOT))[0]
+            yield held
+    except OSError as error:
+        raise files.failure(error, log) from error
+
+
+@contextmanager
+def _locked(log: Path, held: int, timeout: float) -> Iterator[bool]:
+    """Keep others from appending; whether the lock is that of the file which has the name now, if there is one."""
+    try:
+        descriptor = os.open(log.name, _READ, dir_fd=held)
+    except FileNotFoundError:
+        yield True
+        return
+    try:
+        yield files.acquire(descriptor, log, timeout) and _names(held, log.name, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _names(held: int, name: str, descriptor: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(name, dir_fd=held, follow_symlinks=False), os.fstat(descriptor))
+    return False
+
+
+def _judged(held: int, log: Path, may_go: MayGo) -> dict[str, int] | None:
+    found: dict[str, int] = {}
+    for name, inside, at in _files(held, log):
+        size = _size_if(name, inside, at, may_go)
+        if size is None:
+            return None
+        found[name] = size
+    return found
+
+
+def _files(held: int, log: Path) -> Iterator[tuple[str, str, int]]:
+    """Everything of a log that is no directory: its path, its name, and the directory that it is in."""
+    folder = _folder_of(log)
+    if _mode(held, log.name) is not None:
+        yield log.name, log.name, held
+    mode = _mode(held, folder)
+    if mode is not None and not stat.S_ISDIR(mode):
+        yield folder, folder, held
+    elif mode is not None:
+        for path, folders, names, at in os.fwalk(folder, onerror=_raise, dir_fd=held):
+            links = (name for name in folders if stat.S_ISLNK(_mode(at, name) or 0))
+            yield from ((f"{path}/{name}", name, at) for name in (*links, *names))
+
+
+def _size_if(path: str, name: str, at: int, may_go: MayGo) -> int | None:
+    """The bytes of a regular file that may go, None of what must stay."""
+    if not stat.S_ISREG(_mode(at, name) or 0):
+        return None
+    descriptor = os.open(name, _READ, dir_fd=at)
+    try:
+        return os.fstat(descriptor).st_size if may_go(path, descriptor) else None
+    finally:
+        os.close(descriptor)
+
+
+def _remove_folder(held: int, folder: str, found: dict[str, int]) -> None:
+    """Remove these files and the directories that are empty then."""
+    with suppress(FileNotFoundError):
+        for path, folders, names, at in os.fwalk(folder, topdown=False, onerror=_raise, dir_fd=held):
+            for name in names:
+                if f"{path}/{name}" in found:
+                    os.unlink(name, dir_fd=at)
+            for name in folders:
+                with suppress(OSError):  # something has appeared in it
+                    os.rmdir(name, dir_fd=at)
+    with suppress(OSError):
+        os.rmdir(folder, dir_fd=held)
+
+
+def _folder_of(log: Path) -> str:
+    return log.with_suffix("").name
+
+
+def _mode(at: int, name: str) -> int | None:
+    """What stands under a name; None for nothing."""
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+    return None
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+MOST_NAMED = 1_000
+
+
+class LogRepair:
+    """``store.agent_log.repair``"""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    @guarded
+    def check(self, session_id: str, *, slug: str | None = None) -> LogCheck:
+        """Check a session's main log. Reads all of it, and writes nothing. Raises `NotFound`.
+
+        A torn tail alone is no issue: the line may still be written.
+        """
+        log = self._sessions.get(session_id, slug=slug)
+        before = _kept(log)
+        descriptor = open_log(log)
+        try:
+            reader = LineReader(descriptor, log.path, LOG_LINES)
+            seen = _Seen()
+            for line in reader.records():
+                seen.add(line)
+        finally:
+            os.close(descriptor)
+        return LogCheck(
+            lines=seen.sound + reader.issue_count + reader.torn_tail,
+            records=seen.sound + seen.recovered,
+            recovered=seen.recovered,
+            issues=tuple(LogIssue.at(issue, MAIN) for issue in reader.issues),
+            issue_count=reader.issue_count,
+            torn_tail=reader.torn_tail,
+            missing_raw=_some(seen.referred - _kept(log)),
+            unreferenced_raw=_some(before - seen.referred),
+            repeated_results=_some(call for call, times in seen.results.items() if times > 1),
+        )
+
+    @guarded
+    def seal(self, session_id: str, *, slug: str | None = None) -> bool:
+        """End a torn tail with a newline, under the lock of its writers; returns whether there was one. Idempotent.
+
+        Nothing else in the file changes. Raises `NotFound`, `BackendBusy`, `BackendUnavailable`.
+        """
+        return repair.seal(self._sessions.get(session_id, slug=slug).path)
+
+
+class _Seen:
+    """Counts of a log's lines."""
+
+    def __init__(self) -> None:
+        self.sound = 0
+        self.recovered = 0
+        self.results: Counter[str] = Counter()
+        self.referred: set[str] = set()
+
+    def add(self, line: LogLine) -> None:
+        """Count a line."""
+        if line.recovered:
+            self.recovered += 1
+        else:
+            self.sound += 1
+        self.referred.update(references_of(line.value))
+        self.results.update(_results_of(line))
+
+
+def _kept(log: SessionFile) -> set[str]:
+    """The hashes of the untruncated results that are there. Each is stored before the line that refers to it."""
+    directory = raw.directory_of(log.path)
+    try:
+        return set(raw.kept(directory))
+    except OSError as error:
+        raise files.failure(error, directory) from error
+
+
+def _some(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(found)[:MOST_NAMED])
+
+
+def _results_of(line: LogLine) -> list[str]:
+    """The ids of the tool calls whose results are in the line."""
+    message = line.value.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    calls = [block.get("tool_use_id") for block in blocks if block.get("type") == "tool_result"]
+    return [call for call in calls if isinstance(call, str)]

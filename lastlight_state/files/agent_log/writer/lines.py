@@ -1,0 +1,172 @@
+"""SessionLines: turns events into log lines, and tells which session each belongs to. Touches no file.
+
+The pinned session decides the file. A ``session`` event pins its session, else the first event with a session id does.
+Changes can be taken back with `restore` until `keep` is called.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+
+from lastlight_state.clock import Clock
+from lastlight_state.files.agent_log import events, paths
+from lastlight_state.files.agent_log.arguments import Event, Outcome, TranslationOptions
+from lastlight_state.files.agent_log.events import Envelope, Stamp
+from lastlight_state.files.agent_log.writer.translate import Mark, Translator
+
+#: Stands for the type of an event that has none.
+MALFORMED = "(malformed)"
+
+
+class Pin(NamedTuple):
+    """The session that lines go to, and the slug of its directory (None until a place is known)."""
+
+    session_id: str
+    slug: str | None
+
+
+#: Lines for one file.
+Batch: TypeAlias = list[Envelope]
+
+
+class _Saved(NamedTuple):
+    pin: Pin | None
+    translator: Translator
+    mark: Mark
+    prompted: frozenset[Pin]
+
+
+class SessionLines:
+    """The lines of one writer. ``ignored`` counts events that gave no line, by type."""
+
+    def __init__(
+        self, options: TranslationOptions, *, pin: Pin | None, slug: str | None, prompt: str | None, model: str | None
+    ) -> None:
+        self.pin = pin
+        self.ignored: Counter[str] = Counter()
+        self._options = options
+        self._given_slug = slug
+        self._prompt = prompt
+        self._model = model
+        self._translator = Translator(options, model)
+        self._prompted: set[Pin] = set()
+        self._passed_over: list[str] = []
+        self._saved = self._state()
+
+    def keep(self) -> None:
+        """Keep all changes so far."""
+        self.ignored.update(self._passed_over)
+        self._passed_over.clear()
+        self._saved = self._state()
+
+    def restore(self) -> None:
+        """Take back all changes since `keep`."""
+        self.pin, self._translator, mark, _ = self._saved
+        self._translator.back_to(mark)
+        self._passed_over.clear()
+        self.ask_again()
+
+    def ask_again(self) -> None:
+        """Return a prompt that was returned since `keep` once more before the next line: it was not written."""
+        self._prompted = set(self._saved.prompted)
+
+    def take(self, events: Iterable[Any], clock: Clock) -> Iterator[Batch]:
+        """The lines of the events, one batch for each file. Raises `UnsafePath`, `ReservedName`.
+
+        While a batch is being handled, the pin is that of its lines: the next event is taken afterwards.
+        """
+        batch: Batch = []
+        for event in events:
+            pin = self._pin_for(event)
+            if self._is_other(pin):
+                yield batch
+                batch = []
+            self._go_to(pin)
+            batch += self._of_event(event, clock.now())
+        yield batch
+
+    def _pin_for(self, event: Any) -> Pin | None:
+        """The session that the event belongs to."""
+        if not isinstance(event, Mapping):
+            return self.pin
+        if event.get("type") != "session":
+            told = None if self.pin else events.text(event, "sessionId")
+            return Pin(paths.checked_session_id(told), self._given_slug) if told else self.pin
+        told = events.text(event, "id")
+        if told is None or (self.pin and self.pin.slug is not None and self.pin.session_id == told):
+            return self.pin
+        return Pin(paths.checked_session_id(told), self._slug_for(event))
+
+    def _is_other(self, pin: Pin | None) -> bool:
+        """Whether this is another session than the pinned one."""
+        return self.pin is not None and pin is not None and pin.session_id != self.pin.session_id
+
+    def _go_to(self, pin: Pin | None) -> None:
+        """Pin this session for the next lines."""
+        if self._is_other(pin):
+            self._translator = Translator(self._options, self._model)  # with totals of its own
+        elif pin and self.pin in self._prompted:  # the same session, now with its place
+            self._prompted.add(pin)
+        self.pin = pin
+
+    def fall_back_to(self, session_id: str) -> None:
+        """Pin this session if no session is pinned. Raises `UnsafePath`, `ReservedName`."""
+        if self.pin is None:
+            self.pin = Pin(paths.checked_session_id(session_id), self._given_slug)
+
+    def _of_event(self, event: Any, now: datetime) -> Batch:
+        """The lines of an event, with the prompt before the first line of the session."""
+        kind = events.text(event, "type") if isinstance(event, Mapping) else None
+        if kind is None or self.pin is None:
+            self._passed_over.append(kind or MALFORMED)
+            return []
+        own_id = events.text(event, "sessionId")
+        stamp = Stamp(events.moment_of(event, now), own_id or self.pin.session_id)
+        self._translator.begin(stamp.moment)
+        if kind == "session":
+            return self._prompt_line(stamp.moment) if self._options.prompt == "session" else []
+        lines = self._translator.translate(event, stamp)
+        if lines is None:
+            self._passed_over.append(kind)
+        if lines or (own_id and self._options.prompt == "first_event"):
+            return self.after_prompt(lines or [], stamp.moment)
+        return []
+
+    def of_end(self, outcome: Outcome, now: datetime, *, error: str | None = None) -> list[Envelope]:
+        """The lines that end the run and are not written yet; no lines without a session."""
+        if self.pin is None:
+            return []
+        stamp = Stamp(now, self.pin.session_id)
+        return self.after_prompt(self._translator.closing(outcome, stamp, error=error), now)
+
+    def after_prompt(self, lines: list[Envelope], moment: datetime) -> list[Envelope]:
+        """The lines, with the prompt before them if it is not written yet."""
+        prompt = self._prompt_line(moment)
+        for line in lines:
+            self._translator.written(line)
+        return prompt + lines
+
+    def unwritten_prompt(self, moment: datetime) -> list[Envelope]:
+        """The line of the prompt, if it is known where to."""
+        return self._prompt_line(moment) if self.pin is not None and self.pin.slug is not None else []
+
+    def _prompt_line(self, moment: datetime) -> list[Envelope]:
+        """The line of the prompt, once for each session of this writer."""
+        if self._prompt is None or self.pin is None or self.pin in self._prompted:
+            return []
+        self._prompted.add(self.pin)
+        line = events.user(self._prompt, Stamp(moment, self.pin.session_id))
+        self._translator.written(line)
+        return [line]
+
+    def _slug_for(self, event: Event) -> str | None:
+        cwd = events.text(event, "cwd")
+        if self._given_slug is None and cwd is not None:
+            return paths.slug_of(paths.Cwd(cwd))
+        return self._given_slug or (self.pin.slug if self.pin else None)
+
+    def _state(self) -> _Saved:
+        return _Saved(self.pin, self._translator, self._translator.mark(), frozenset(self._prompted))

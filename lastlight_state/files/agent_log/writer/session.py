@@ -1,0 +1,277 @@
+"""SessionWriter: writes an agent's events to the log of its session.
+
+A call returns when its lines are handed to the operating system, or raises; there is no queue. A call that raises can
+be repeated as it is, because its changes are taken back. Lines may stay only after a failed write with
+``outcome="unknown"``, and after a `feed_many` that went on to another session.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from lastlight_state.clock import Clock
+from lastlight_state.codec import dump_line
+from lastlight_state.db.gate import checked, guarded
+from lastlight_state.errors import BackendError, InvalidValue, StoreClosed
+from lastlight_state.files.agent_log import raw
+from lastlight_state.files.agent_log.arguments import Event, OnError, Outcome
+from lastlight_state.files.agent_log.events import Envelope
+from lastlight_state.files.agent_log.tree import LogTree
+from lastlight_state.files.agent_log.writer.lines import Pin, SessionLines
+from lastlight_state.files.jsonl import files, files as jsonl_files
+from lastlight_state.files.jsonl.writer import LineWriter, SyncWord
+
+# The display cap of tool results.
+#
+# Lengths are in UTF-16 code units, as earlier programs counted, so that a cut text has the same bytes as theirs. The
+# whole text is stored beside the log.
+
+CAP_UNITS = 65_536
+_UNIT_BYTES = 2
+
+
+class Cut(NamedTuple):
+    """The cut text, and the length of the whole in UTF-16 code units."""
+
+    shown: str
+    units: int
+
+
+def cut_for_display(text: str) -> Cut | None:
+    """The shown form of a text above the cap, None for one that stays as it is.
+
+    A character beyond U+FFFF counts two and is never split: then one unit fewer is shown.
+    """
+    if len(text) <= CAP_UNITS // 2 or (len(text) <= CAP_UNITS and text.isascii()):
+        return None
+    data = text.encode("utf-16-le", "surrogatepass")
+    units = len(data) // _UNIT_BYTES
+    if units <= CAP_UNITS:
+        return None
+    kept = CAP_UNITS - (_is_high(data, CAP_UNITS - 1) and _is_low(data, CAP_UNITS))
+    shown = data[: kept * _UNIT_BYTES].decode("utf-16-le", "surrogatepass")
+    return Cut(f"{shown}\n…[truncated {units - kept} chars]", units)
+
+
+def _is_high(data: bytes, unit: int) -> bool:
+    return 0xD8 <= data[unit * _UNIT_BYTES + 1] <= 0xDB
+
+
+def _is_low(data: bytes, unit: int) -> bool:
+    return 0xDC <= data[unit * _UNIT_BYTES + 1] <= 0xDF
+
+
+_log = logging.getLogger(__name__)
+
+
+class Files(NamedTuple):
+    """How log files are written."""
+
+    tree: LogTree
+    clock: Clock
+    sync: SyncWord
+    lock_timeout: float
+
+
+class SessionWriter:
+    """Writes the log of one agent session, or of several one after the other. Thread-safe; a context manager.
+
+    ``lines_written`` counts lines; ``failed_appends`` counts calls whose failure was logged instead of raised.
+    """
+
+    def __init__(self, files: Files, lines: SessionLines, on_error: OnError) -> None:
+        self.lines_written = 0
+        self.failed_appends = 0
+        self._files = files
+        self._session = lines
+        self._on_error = on_error
+        self._lock = threading.RLock()
+        self._is_closed = False
+        self._has_begun = False
+        self._line_writer: LineWriter | None = None
+        self._looked_up: tuple[Pin, Path] | None = None
+        jsonl_files.renew_after_fork(self)
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the session that lines go to; None before it is known."""
+        return self._session.pin.session_id if self._session.pin else None
+
+    @property
+    def slug(self) -> str | None:
+        """The project directory of the session; None before it is known."""
+        return self._session.pin.slug if self._session.pin else None
+
+    @property
+    def path(self) -> Path | None:
+        """The log file, which exists from the first line on. Raises `UnsafePath` if it would be outside the tree."""
+        pin = self._session.pin
+        return self._files.tree.path_to_write(pin.slug, pin.session_id) if pin and pin.slug is not None else None
+
+    @property
+    def ignored(self) -> Mapping[str, int]:
+        """Number of events that gave no line, by type: unknown, malformed, or before a session was known."""
+        return Counter(self._session.ignored)
+
+    def feed(self, event: Event) -> int:
+        """Write the lines of an event and return how many. Unknown and malformed events are counted in ``ignored``.
+
+        Raises `UnsafePath` and `ReservedName` for a session id that cannot name a log, `InvalidValue` if no place is
+        known or a value cannot be written, `PayloadTooLarge` past 64 MiB, `BackendBusy`, `BackendUnavailable`,
+        `StoreClosed`.
+        """
+        return self.feed_many((event,))
+
+    @guarded
+    def feed_many(self, events: Iterable[Event]) -> int:
+        """Like `feed`, for several events: all lines for one file are written at once."""
+        with self._lock:
+            before = self.lines_written
+            with self._unit():
+                for batch in self._session.take(events, self._files.clock):
+                    self._write([self._shown(line) for line in batch])
+            return self.lines_written - before
+
+    @guarded
+    def append(self, lines: Iterable[Mapping[str, Any]]) -> int:
+        """Write lines as they are, after the prompt if that is not written yet; returns how many were written.
+
+        Each line must have a text ``type`` or ``role``; unknown types are allowed. Errors as in `feed`.
+        """
+        with self._lock:
+            before = self.lines_written
+            with self._unit():
+                given = [_checked(line) for line in lines]
+                self._write(self._session.after_prompt(given, self._files.clock.now()) if given else [])
+            return self.lines_written - before
+
+    @checked
+    def finish(self, outcome: Outcome) -> str | None:
+        """Write the error and result lines that end the run, unless they are written already; returns the session id.
+
+        Returns None and writes nothing if no session is known.
+        """
+        with self._lock:
+            with self._unit():
+                self._write(self._session.of_end(outcome, self._files.clock.now()))
+            return self.session_id
+
+    @checked
+    def finish_failed(self, fallback_id: str, outcome: Outcome, *, error: str | None = None) -> str:
+        """Like `finish`, for a run that may have died before its session was known: then it uses ``fallback_id``.
+
+        Returns the session id to store with the execution. Raises `UnsafePath` if the fallback cannot name a log.
+        """
+        with self._lock:
+            with self._unit():
+                self._session.fall_back_to(fallback_id)
+                self._write(self._session.of_end(outcome, self._files.clock.now(), error=error))
+            return self.session_id or fallback_id
+
+    def sync(self) -> None:
+        """Flush the written lines to disk now (fsync)."""
+        with self._lock, self._unit():
+            if self._line_writer:
+                self._line_writer.sync()
+
+    def close(self) -> None:
+        """Write the prompt if there was no line to write, and close the log file. Closing again does nothing.
+
+        The prompt needs a session id and a place. Where it cannot be written, the file is closed all the same.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            try:
+                with self._unit():
+                    self._write([] if self._has_begun else self._session.unwritten_prompt(self._files.clock.now()))
+            finally:
+                with self._unit():
+                    self._is_closed = True
+                    self._leave_file()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: replace the lock, which a thread of the parent may have held."""
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def _unit(self) -> Iterator[None]:
+        """Around one call: keeps its changes if its lines were written, or takes them back."""
+        if self._is_closed:
+            raise StoreClosed(f"the log writer of session {self.session_id!r} is closed")
+        try:
+            yield
+        except BackendError as error:
+            if self._on_error == "raise":
+                self._session.restore()
+                raise
+            self._session.ask_again()
+            self.failed_appends += 1
+            _log.warning("lines of session %s were not written: %s", self.session_id, error)
+        except BaseException:
+            self._session.restore()
+            raise
+        self._session.keep()
+
+    def _write(self, lines: list[Envelope]) -> None:
+        if lines:
+            self._has_begun = True  # also where the first write fails: its caller knows
+            data = [dump_line(line) for line in lines]
+            self._writer_of(self._known_path()).append(data, end=any(line.get("type") == "result" for line in lines))
+            self.lines_written += len(data)
+        self._session.keep()
+
+    def _writer_of(self, path: Path) -> LineWriter:
+        if self._line_writer is None or self._line_writer.path != path:
+            self._leave_file()
+            self._line_writer = LineWriter(
+                path, sync=self._files.sync, lock_timeout=self._files.lock_timeout, base=files.ROOT
+            )
+        return self._line_writer
+
+    def _leave_file(self) -> None:
+        writer, self._line_writer = self._line_writer, None
+        if writer:
+            writer.close()
+
+    def _known_path(self) -> Path:
+        pin = self._session.pin
+        if pin is None:
+            raise InvalidValue("session_id", "must be given: no event has told it yet")
+        if pin.slug is None:
+            raise InvalidValue("place", "must be given: no session event has told where the agent works")
+        if self._looked_up is None or self._looked_up[0] != pin:
+            self._looked_up = pin, self._files.tree.path_to_write(pin.slug, pin.session_id)
+        return self._looked_up[1]
+
+    def _shown(self, line: Envelope) -> Envelope:
+        """The line with long tool results cut for display. Their whole texts are stored beside the log first."""
+        content = line["message"]["content"] if line.get("type") == "user" else None
+        for block in content if isinstance(content, list) else ():
+            cut = cut_for_display(block["content"])
+            if cut:
+                whole = block["content"]
+                block["raw_ref"] = raw.keep(self._known_path(), whole, cut.units, sync=self._files.sync)
+                block["content"] = cut.shown
+        return line
+
+
+def _checked(line: Any) -> Envelope:
+    if not isinstance(line, Mapping) or not any(isinstance(line.get(name), str) for name in ("type", "role")):
+        raise InvalidValue("line", "must be an object with a text 'type' or 'role'")
+    return dict(line)

@@ -1,0 +1,223 @@
+"""Recovers the whole JSON objects in a line that is not one JSON object.
+
+Damage has few causes: a writer killed in the middle of a line whose neighbour glued its own line to it, two writers
+without locks, a power loss that left a run of NULs. What was whole before is whole now, so it is looked for:
+
+1. runs of NUL at both ends are stripped;
+2. a plain concatenation of whole objects is taken apart;
+3. else every object is found that ends where the line ends, where another begins, or before a NUL, and that the
+   reader's domain accepts;
+4. and behind the last of these, one that ends before anything that cannot stand behind an object.
+
+The domain must accept, because a line torn right behind a nested object also ends in something that parses.
+
+Where an object may end is known, so its beginning is found by reading backwards to the brace that matches: each byte is
+looked at a few times at most, however deep the torn part is nested (`brackets`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from lastlight_state.codec import load_line
+
+# Matching brackets in text that may not be JSON, without parsing it, in linear time.
+#
+# Reading backwards works because inside a JSON string every quote has a backslash before it, and outside none has.
+
+#: The most open levels. Lines of this library have at most 500.
+DEEPEST = 1_000
+
+# No group is possessive: before 3.11.5 Python matches such a repetition wrongly where its last round fails half-way.
+_TEXT = rb'"(?>(?:[^"\\]++|\\.)*)"'
+_TEXT_IN_MIRROR = rb'"[^"]*+(?>(?:"(?=\\)[^"]*+)*)"'
+_FORWARD = re.compile(rb'(?>(?:[^"{}\[\]\0]++|%b)*)(?:([{\[])|([}\]])|["\0])' % _TEXT, re.DOTALL)
+_BACKWARD = re.compile(rb'(?>(?:[^"{}\[\]\0]++|%b)*)(?:([}\]])|([{\[])|["\0])' % _TEXT_IN_MIRROR, re.DOTALL)
+_OPENS = 1  # the group that matched
+_BRACE = ord("{")
+
+
+class Match(NamedTuple):
+    """How many bytes were read, and whether they are one whole group of brackets."""
+
+    scanned: int
+    is_whole: bool
+
+
+def forward(raw: bytes, start: int) -> Match:
+    """The object that begins at ``start``."""
+    return _matched(_FORWARD, raw, start) if raw[start : start + 1] == b"{" else Match(0, False)
+
+
+def backward(mirror: bytes, start: int) -> Match:
+    """The object that ends with the brace at ``start``; the text is reversed.
+
+    A brace behind which another object begins ends an object of its own, so no other reaches beyond it.
+    """
+    return _matched(_BACKWARD, mirror, start, apart=True)
+
+
+def are_left_open(raw: bytes) -> bool:
+    """Whether a string or a bracket is still open at the end."""
+    at, depth = 0, 0
+    while token := _FORWARD.match(raw, at):
+        at = token.end()
+        if token.lastindex is None:
+            return True
+        depth += 1 if token.lastindex == _OPENS else -1
+    return depth > 0
+
+
+def _matched(pattern: re.Pattern[bytes], raw: bytes, start: int, *, apart: bool = False) -> Match:
+    at, depth = start, 0
+    while token := pattern.match(raw, at):
+        at = token.end()
+        if token.lastindex is None:  # a NUL, or a quote whose other one was looked for up to the end
+            return Match((at if raw[at - 1] == 0 else len(raw)) - start, False)
+        if token.lastindex == _OPENS:
+            depth += 1
+            if depth > DEEPEST or (apart and depth > 1 and raw[at - 2] == _BRACE):
+                break
+        else:
+            depth -= 1
+            if depth == 0:
+                return Match(at - start, True)
+    return Match((at if token else len(raw)) - start, False)
+
+
+Reason: TypeAlias = Literal["torn", "bad_json", "bad_utf8", "not_object", "nul_bytes", "glued", "oversize"]
+Accepts: TypeAlias = Callable[[dict[str, Any]], bool]
+
+#: How often the damaged part of a line is looked through for objects of either kind of end, before the search ends.
+MOST_SCANS = 4
+
+#: Bytes that alone make a blank line.
+BLANK = b" \t\r"
+_NUL_OR_BLANK = b"\0 \t\r"
+_GAP = re.compile(rb"[\0 \t\r]*+")
+_END_IN_MIRROR = re.compile(rb"(?<=[\0{])\}")
+#: Before noise, unless it goes on as an enclosing object would: then it cannot be told from a part of that. A text
+#: within a record may hold such a place as well, so it is looked for last.
+_ODD_END_IN_MIRROR = re.compile(rb"(?<=[^,\]} \t\r])\}")
+
+
+class Piece(NamedTuple):
+    """A whole object, and where in its line it begins."""
+
+    start: int
+    raw: bytes
+    value: dict[str, Any]
+
+    @property
+    def end(self) -> int:
+        """Where in its line it ends."""
+        return self.start + len(self.raw)
+
+
+class Verdict(NamedTuple):
+    """The objects of a line, and what is wrong with it: None for a blank line and for a sound one."""
+
+    pieces: tuple[Piece, ...]
+    reason: Reason | None
+
+
+def judge(raw: bytes, accepts: Accepts) -> Verdict:
+    """What a line holds, its newline taken off. Never raises."""
+    if not raw.strip(BLANK):
+        return Verdict((), None)
+    try:
+        value = load_line(raw)
+    except ValueError:
+        return Recovery(raw, accepts).verdict()
+    return Verdict((Piece(0, raw, value),), None) if isinstance(value, dict) else Verdict((), "not_object")
+
+
+def reason_of(damaged: bytes) -> Reason:
+    """What is wrong with a part of a line that holds no record."""
+    if b"\0" in damaged:
+        return "nul_bytes"
+    if _is_broken_utf8(damaged):
+        return "bad_utf8"
+    begins = damaged.lstrip(BLANK).startswith(b"{")
+    return "torn" if begins and are_left_open(damaged) else "bad_json"
+
+
+class Recovery:
+    """The search in one line. ``scanned`` counts the bytes looked at: a small multiple of the line, whatever it is."""
+
+    def __init__(self, raw: bytes, accepts: Accepts) -> None:
+        self.scanned = 0
+        self._raw = raw
+        self._accepts = accepts
+        self._mirror = b""  # the line reversed, made when it is needed
+
+    def verdict(self) -> Verdict:
+        """What the line holds."""
+        raw = self._raw
+        start = len(raw) - len(raw.lstrip(_NUL_OR_BLANK))
+        stop = len(raw.rstrip(_NUL_OR_BLANK))
+        if start >= stop:
+            return Verdict((), "nul_bytes")
+        leading, reached = self._leading(start, stop)
+        if reached >= stop:
+            return Verdict(tuple(leading), "glued" if len(leading) > 1 else "nul_bytes")
+        self._mirror = raw[::-1]
+        behind = list(self._behind(reached, stop, _END_IN_MIRROR))[::-1]
+        behind += list(self._behind(behind[-1].end if behind else reached, stop, _ODD_END_IN_MIRROR))[::-1]
+        kept = [piece for piece in leading if self._accepts(piece.value)]
+        damaged = raw[reached : behind[0].start if behind else len(raw)]
+        return Verdict((*kept, *behind), reason_of(damaged))
+
+    def _leading(self, start: int, stop: int) -> tuple[list[Piece], int]:
+        """The whole objects that stand one behind the other from ``start`` on, and where that ends."""
+        pieces: list[Piece] = []
+        while start < stop:
+            matched = forward(self._raw, start)
+            self.scanned += matched.scanned
+            piece = self._object(start, start + matched.scanned) if matched.is_whole else None
+            if piece is None:
+                break
+            pieces.append(piece)
+            gap = _GAP.match(self._raw, piece.end)
+            start = gap.end() if gap else piece.end
+        return pieces, start
+
+    def _behind(self, first: int, stop: int, ends: re.Pattern[bytes]) -> Iterator[Piece]:
+        """The accepted objects between ``first`` and ``stop``, the last one first."""
+        most = self.scanned + MOST_SCANS * (stop - first)
+        end = stop if self._raw[stop - 1 : stop] == b"}" else self._end_before(stop, ends)
+        while end > first and self.scanned < most:
+            matched = backward(self._mirror, len(self._raw) - end)
+            self.scanned += matched.scanned
+            start = end - matched.scanned
+            piece = self._object(start, end) if matched.is_whole and start >= first else None
+            if piece is not None and self._accepts(piece.value):
+                yield piece
+                end = start + 1
+            end = self._end_before(end - 1, ends)
+
+    def _end_before(self, limit: int, ends: re.Pattern[bytes]) -> int:
+        """The last place up to ``limit`` where an object may end. 0 for none."""
+        size = len(self._raw)
+        found = ends.search(self._mirror, size - limit)
+        return size - found.start() if found else 0
+
+    def _object(self, start: int, end: int) -> Piece | None:
+        self.scanned += end - start
+        raw = self._raw[start:end]
+        try:
+            value = load_line(raw)
+        except ValueError:
+            return None
+        return Piece(start, raw, value) if isinstance(value, dict) else None
+
+
+def _is_broken_utf8(data: bytes) -> bool:
+    """Whether there is more wrong than a character cut off at the end."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.reason != "unexpected end of data"
+    return False

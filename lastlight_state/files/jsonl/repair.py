@@ -1,0 +1,249 @@
+"""Repair of line files, with an account of every byte.
+
+A clean copy gets every whole or recovered record, byte for byte and in order, each on a line of its own. Everything
+else goes to a file of rejects beside it, one JSON object for each part: offset, length, reason, and the bytes in
+base64. Every byte of the source is in one of the two. No record is invented, merged or reordered, and the source is
+never changed. What is made goes into the directory that was there at the beginning, through its descriptor: a link that
+is put in its place meanwhile leads nothing out.
+
+Replacing happens under the lock of appends: the damaged file gets a second name, which it keeps for ever, and then the
+clean one takes the path in one rename. A crash leaves one or the other there, never none. Memory depends on the longest
+line, never on the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self
+
+from lastlight_state.codec import dump_line
+from lastlight_state.errors import AlreadyExists, LostRace
+from lastlight_state.files.jsonl import files, sections
+from lastlight_state.files.jsonl.reader import Line, LineKind, LineReader, read_at
+from lastlight_state.files.jsonl.recovery import Accepts
+from lastlight_state.files.jsonl.sections import Account, Section, terminated, unterminated
+from lastlight_state.files.jsonl.writer import LineWriter
+
+REJECTS = ".rejects"
+_ENTRY_BYTES = 768 * 1024
+_PRIVATE = 0o600
+_FEW_BYTES = 1024 * 1024
+
+
+class Salvage(NamedTuple):
+    """The result of a repair. Without damage ``copy`` is None and nothing was written.
+
+    ``rejects`` is None if nothing was rejected; ``damaged`` is the second name of a file that was replaced.
+    """
+
+    account: Account
+    copy: Path | None = None
+    rejects: Path | None = None
+    damaged: Path | None = None
+
+
+def scan(path: Path, accepts: Accepts) -> Account:
+    """Classify every byte of the file, which others may be writing. Reads it once, writes nothing. Raises OSError."""
+    account = Account()
+    with _opened(path) as descriptor:
+        reader = _reader(descriptor, path, accepts)
+        for section in terminated(reader, accepts, os.fstat(descriptor).st_size):
+            account.add(section)
+        for section in unterminated(reader, accepts):
+            account.add(section)
+    return account
+
+
+def seal(path: Path) -> bool:
+    """End a torn tail with a newline, under the lock of appends; returns whether there was one. Errors as in `append`.
+
+    That is the only change ever made to a file that is in use.
+    """
+    with LineWriter(path, on_removed="raise") as writer:
+        return writer.seal()
+
+
+def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
+    """Write a clean copy to ``to``, and all other bytes beside it. Raises OSError, `AlreadyExists`."""
+    found = scan(path, accepts)
+    if found.is_sound:
+        return Salvage(found)
+    files.make_directory(to.parent)
+    with files.open_directory(to.parent) as (folder, _), _opened(path) as descriptor:
+        names = to, _beside(to, REJECTS)
+        sections.forget(names, folder)
+        clean, rejects = map(sections.of, names)
+        _refuse_there(names, folder)
+        with _Copy(descriptor, path, accepts, folder, clean, rejects) as copy:
+            copy.take_lines()
+            copy.take_tail()
+            copy.flush()
+            made = [name for name, half in zip(names, (clean, copy.rejects), strict=True) if half is not None]
+            sections.complete(made, folder)
+    return Salvage(copy.account, to, None if copy.rejects is None else names[1])
+
+
+def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
+    """Put a clean copy in the file's place; the old file keeps the second name ``<name><suffix>``.
+
+    Most lines are copied before other writers are locked out, so that they wait only for the last lines. Raises
+    OSError, `BackendBusy`, `AlreadyExists`, and `LostRace` where somebody else replaced the file meanwhile.
+    """
+    damaged = _beside(path, suffix)
+    clean = path.with_name(f".{path.name}{suffix}.tmp")
+    with ExitStack() as stack:
+        folder, _ = stack.enter_context(files.open_directory(path.parent))
+        found = scan(path, accepts)
+        if found.is_sound:
+            return Salvage(found)
+        sections.forget_replaced(path, suffix, REJECTS, folder)
+        descriptor = stack.enter_context(_opened(path))
+        writer = stack.enter_context(LineWriter(path, on_removed="raise"))
+        copy = stack.enter_context(_Copy(descriptor, path, accepts, folder, clean, _beside(damaged, REJECTS)))
+        copy.catch_up()
+        with writer.held():
+            if not _is_named(descriptor, path, folder):
+                raise LostRace(f"{path}: replaced by another meanwhile", path=str(path))
+            copy.take_lines()
+            copy.take_tail()
+            copy.flush()
+            _give_name(path, damaged, folder)
+            os.rename(clean.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            copy.keep()
+            files.sync(folder)
+    return Salvage(copy.account, path, copy.rejects, damaged)
+
+
+class _Copy:
+    """A clean copy and its rejects while they are written. They are removed unless `keep` is called."""
+
+    def __init__(self, descriptor: int, path: Path, accepts: Accepts, folder: int, clean: Path, rejects: Path) -> None:
+        self.account = Account()
+        self.rejects: Path | None = None
+        self._descriptor = descriptor
+        self._path = path
+        self._accepts = accepts
+        self._reader = _reader(descriptor, path, accepts)
+        self._folder = folder
+        self._names = clean, rejects
+        self._made: list[Path] = []
+        self._files: list[IO[bytes]] = []
+        self._is_kept = False
+
+    def __enter__(self) -> Self:
+        _refuse_there(self._names, self._folder)
+        self._make(self._names[0])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            with suppress(OSError):  # what is buffered and finds no room: everything that is kept was flushed before
+                file.close()
+        if not self._is_kept:
+            for name in self._made:
+                with suppress(FileNotFoundError):
+                    os.unlink(name.name, dir_fd=self._folder)
+
+    def catch_up(self) -> None:
+        """Copy lines while others write, until few are left or they write more than half as fast as this copies."""
+        left = self._left()
+        while left >= _FEW_BYTES:
+            self.take_lines()
+            before, left = left, self._left()
+            if left > before // 2:  # to run after them would copy ever more, and the lock be held for ever longer
+                return
+
+    def _left(self) -> int:
+        """Return how many bytes are there and not copied yet."""
+        return os.fstat(self._descriptor).st_size - self._reader.position
+
+    def take_lines(self) -> None:
+        """Copy the terminated lines that are there now and were not before."""
+        for section in terminated(self._reader, self._accepts, os.fstat(self._descriptor).st_size):
+            self._take(section)
+
+    def take_tail(self) -> None:
+        """Copy the bytes after the last newline."""
+        for section in unterminated(self._reader, self._accepts):
+            self._take(section)
+
+    def keep(self) -> None:
+        """Keep the files."""
+        self._is_kept = True
+
+    def flush(self) -> None:
+        """Bring both files to disk, with the mode of the source."""
+        mode = os.fstat(self._descriptor).st_mode & 0o777
+        for file in self._files:
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        files.sync(self._folder)
+
+    def _take(self, section: Section) -> None:
+        self.account.add(section)
+        if section.raw is not None:
+            self._files[0].write(section.raw + b"\n")
+            return
+        if self.rejects is None:
+            self.rejects = self._names[1]
+            self._make(self.rejects)
+        for offset in range(section.offset, section.offset + section.length, _ENTRY_BYTES):
+            length = min(_ENTRY_BYTES, section.offset + section.length - offset)
+            self._files[1].write(dump_line(self._rejected(offset, length, section.kind)))
+
+    def _rejected(self, offset: int, length: int, reason: str) -> dict[str, Any]:
+        data = read_at(self._descriptor, self._path, length, offset)
+        return {"offset": offset, "length": length, "reason": reason, "base64": base64.b64encode(data).decode()}
+
+    def _make(self, name: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name.name, flags, _PRIVATE, dir_fd=self._folder)
+        except FileExistsError as error:
+            raise AlreadyExists("file", str(name)) from error
+        sections.hold(descriptor)
+        self._made.append(name)
+        self._files.append(os.fdopen(descriptor, "wb"))
+
+
+def _refuse_there(names: Iterable[Path], folder: int) -> None:
+    for name in names:
+        with suppress(FileNotFoundError):
+            os.stat(name.name, dir_fd=folder, follow_symlinks=False)
+            raise AlreadyExists("file", str(name))
+
+
+def _reader(descriptor: int, path: Path, accepts: Accepts) -> LineReader[Line]:
+    return LineReader(descriptor, path, LineKind(Line, accepts))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = files.open_to_read(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_named(descriptor: int, path: Path, folder: int) -> bool:
+    """Whether the open file is the one of that path, and the one of that name in the directory."""
+    ours = os.fstat(descriptor)
+    inside = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    return os.path.samestat(ours, inside) and os.path.samestat(ours, path.lstat())
+
+
+def _give_name(path: Path, second: Path, folder: int) -> None:
+    try:
+        os.link(path.name, second.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError as error:
+        raise AlreadyExists("file", str(second)) from error
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

@@ -1,0 +1,256 @@
+"""Messages for the agent: polling, claiming, and saying what came of them.
+
+The agent writes acknowledgements into its own file; the host reads them there. A claim is made while the write lock of
+that file is held, so that two processes of the agent never take the same message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from lastlight_state.backends import waiting
+from lastlight_state.db import valid
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import LostRace, NotFound
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.agent import lives, lives as sql
+from lastlight_state.files.mailbox.kernel import messages, readings
+from lastlight_state.files.mailbox.kernel.messages import Poll
+from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.kernel.readings import Both
+from lastlight_state.files.mailbox.models import MESSAGE, ONE_SECOND
+from lastlight_state.files.mailbox.records import Batch, MessageIn
+from lastlight_state.files.mailbox.rows import AcksRow
+from lastlight_state.files.mailbox.shown import HeadRow
+
+#: What the host sends for the agent's own bookkeeping; a poll passes it over unless told otherwise.
+_SKIPPED = ("system",)
+
+
+class AgentInbox(Room):
+    """``agent.inbox``"""
+
+    def peek(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
+        """The messages that `take` would claim. Writes nothing."""
+        poll = self._poll(limit, skip_kinds)
+        return self._both(lambda both: self._chosen(both, poll)[0])
+
+    def take(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
+        """Claim the messages that are to be worked on next, in the order of their numbers.
+
+        Due messages that wake the agent come first, the oldest before all. If there is one, the rest of ``limit`` (1 to
+        100) is filled with the newest context; otherwise the batch is empty. Messages that others hold, and kinds that
+        are skipped, take no place of another. One that cannot be read is acknowledged as failed.
+        """
+        poll = self._poll(limit, skip_kinds)
+        found = self._writing(lambda unit: self._taken(unit, poll))
+        self._pair.first_poll = False
+        self._metrics.count("mailbox_taken", len(found))
+        self._metrics.count("mailbox_unreadable_times", len(found.unreadable_times))
+        return found
+
+    def claim(self, *ids: str) -> tuple[str, ...]:
+        """Claim these messages; those that this call won. Ones that are held or settled already are left out.
+
+        Raises `NotFound` for an unknown id; then none is claimed.
+        """
+        asked = _ids(ids)
+        if not asked:
+            return ()
+        now = self._now()
+        return self._writing(lambda unit: self._claimed(unit, asked, now))
+
+    def complete(self, *ids: str) -> None:
+        """Say that these messages are done, all or none. Again changes nothing.
+
+        Raises `LostRace` for one that has failed, and `NotFound`.
+        """
+        self._settle(_ids(ids), "completed", None)
+
+    def fail(self, message_id: str, *, error: str) -> None:
+        """Say that a message could not be worked on. Raises `LostRace` for one that is completed, and `NotFound`."""
+        self._settle([readings.message_id(message_id)], "failed", readings.error_text(error))
+
+    def release(self, *ids: str) -> None:
+        """Give claims of this agent back; the messages can be taken again at once. Claims of others stay."""
+        asked = _ids(ids)
+        if not asked:
+            return
+        own = self._pair.instance
+        self._writing(
+            lambda unit: [
+                unit.change(sql.RELEASE, {"message_id": message_id, "claimed_by": own}) for message_id in asked
+            ]
+        )
+
+    def get(self, message_id: str) -> MessageIn:
+        """The message, also one that is settled. Raises `NotFound`."""
+        found = self.find(message_id)
+        if found is None:
+            raise valid.not_found(MESSAGE, message_id)
+        return found
+
+    def find(self, message_id: str) -> MessageIn | None:
+        """The message, or None."""
+        asked = valid.sought("id", message_id)
+        rows = self._look(lambda look: look.keyed(messages.IN_BY_ID, [asked]))
+        return MessageIn.of(rows[0]) if rows else None
+
+    def find_response(self, question_id: str) -> MessageIn | None:
+        """The oldest due message that answers this question and is not acknowledged.
+
+        Its content, or the ``payload`` in it, has the question's id as ``questionId``.
+        """
+        asked, now = valid.sought("question_id", question_id), self._now()
+        return self._both(lambda both: self._response(both, asked, now))
+
+    def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
+        """Wait until `peek` has a message, at most ``timeout``; whether it has one."""
+        end = time.monotonic() + valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds()
+        pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
+        while not self.peek(limit=1).messages:
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            waiting.pause(min(pause, left))
+        return True
+
+    def _chosen(self, both: Both, poll: Poll) -> tuple[Batch, list[HeadRow]]:
+        """Return the batch, and the messages before it that cannot be read."""
+        found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
+        if found:
+            more, also = _read(both, poll, messages.context(both), poll.limit - len(found))
+            found, damaged = found + more, damaged + also
+        unreadable = tuple(head["id"] for head, _ in found if models.is_unreadable(head["process_after"]))
+        batch = Batch(messages=tuple(sorted((one for _, one in found), key=_place)), unreadable_times=unreadable)
+        return batch, damaged
+
+    def _taken(self, unit: Unit, poll: Poll) -> Batch:
+        batch, damaged = self._beside(unit, lambda both: self._chosen(both, poll))
+        for message in batch.messages:
+            unit.change(sql.PUT_ACK, self._ack(message.id, message.seq, message.tries, "processing", poll.now))
+        for head in damaged:
+            ack = self._ack(head["id"], head["seq"], head["tries"] or 0, "failed", poll.now)
+            unit.change(sql.PUT_ACK, {**ack, "error": "the message cannot be read"})
+        return batch
+
+    def _claimed(self, unit: Unit, asked: Sequence[str], now: datetime) -> tuple[str, ...]:
+        heads = self._heads(asked)
+        found = _acks(unit, heads.values())
+        won = tuple(
+            message_id
+            for message_id in asked
+            if heads[message_id]["status"] == "pending"
+            and not messages.is_live(found.get(message_id), heads[message_id])
+        )
+        for message_id in won:
+            unit.change(
+                sql.PUT_ACK,
+                self._ack(message_id, heads[message_id]["seq"], heads[message_id]["tries"] or 0, "processing", now),
+            )
+        return won
+
+    def _settle(self, asked: Sequence[str], status: str, error: str | None) -> None:
+        if not asked:
+            return
+        now = self._now()
+        self._writing(lambda unit: self._settled(unit, asked, status, error, now))
+
+    def _settled(self, unit: Unit, asked: Sequence[str], status: str, error: str | None, now: datetime) -> None:
+        heads = self._heads(asked)
+        found = _acks(unit, heads.values())
+        for message_id in asked:
+            ack, head = found.get(message_id), heads[message_id]
+            current = ack if messages.is_live(ack, head) or _is_own_claim(ack, head, self._pair.instance) else None
+            if current is not None and current["status"] == status:
+                continue
+            if current is not None and current["status"] != "processing":
+                raise LostRace(f"message {message_id!r} is {current['status']}", status=current["status"])
+            tries = head["tries"] or 0 if current is None else current["message_tries"]
+            unit.change(sql.PUT_ACK, {**self._ack(message_id, head["seq"], tries, status, now), "error": error})
+        if status == "completed":
+            lives.tidy(unit, self._pair)
+
+    def _response(self, both: Both, question_id: str, now: datetime) -> MessageIn | None:
+        poll = Poll(now, models.MOST_POLLED, first_poll=self._pair.first_poll)
+        answers: list[MessageIn] = []
+        for walk in (messages.triggers(both), reversed([*messages.context(both)])):
+            heads = messages.open_to(poll, both, walk)
+            while not answers and (step := list(islice(heads, messages.STEP))):
+                rows = both.keyed(messages.IN_BY_ID, [head["id"] for head in step])
+                answers = [message for message in map(MessageIn.of, rows) if _answers(message, question_id)]
+        return min(answers, key=_place) if answers else None
+
+    def _poll(self, limit: int, skip_kinds: Collection[str]) -> Poll:
+        most = valid.number("limit", limit, least=1, most=models.MOST_POLLED)
+        kinds = readings.kinds("skip_kinds", skip_kinds)
+        return Poll(self._now(), most, kinds, first_poll=self._pair.first_poll)
+
+    def _heads(self, asked: Sequence[str]) -> dict[str, HeadRow]:
+        rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, asked))
+        heads = {row["id"]: row for row in rows}
+        for message_id in asked:
+            if message_id not in heads:
+                raise NotFound(MESSAGE, message_id)
+        return heads
+
+    def _ack(self, message_id: str, seq: int | None, tries: int | None, status: str, now: datetime) -> AcksRow:
+        return {
+            "message_id": message_id,
+            "status": status,
+            "status_changed": models.plain_text(now),
+            "message_seq": seq,
+            "message_tries": tries,
+            "claimed_by": self._pair.instance,
+            "error": None,
+        }
+
+
+def _ids(ids: Sequence[str]) -> list[str]:
+    valid.at_most("ids", ids, models.MOST_SENT)
+    return [readings.message_id(message_id) for message_id in dict.fromkeys(ids)]
+
+
+def _acks(unit: Unit, heads: Collection[HeadRow]) -> dict[str, AcksRow]:
+    found = messages.OF_MESSAGES.keyed(unit, [head["id"] for head in heads])
+    return {ack["message_id"]: ack for ack in found}
+
+
+def _read(
+    both: Both, poll: Poll, walk: Iterable[HeadRow], limit: int
+) -> tuple[list[tuple[HeadRow, MessageIn]], list[HeadRow]]:
+    """Return the first ``limit`` messages that the poll may have, and the damaged ones before the last."""
+    heads = messages.open_to(poll, both, walk)
+    found: list[tuple[HeadRow, MessageIn]] = []
+    damaged: list[HeadRow] = []
+    while step := list(islice(heads, limit - len(found))):
+        rows = {row["id"]: row for row in both.keyed(messages.IN_BY_ID, [head["id"] for head in step])}
+        found += [(head, MessageIn.of(rows[head["id"]])) for head in step if head["id"] in rows]
+        damaged += [head for head in step if head["id"] not in rows]
+    return found, damaged
+
+
+def _is_own_claim(ack: AcksRow | None, head: HeadRow, instance: str | None) -> bool:
+    """Return whether this life of the agent claimed the message, also where the host has freed it meanwhile."""
+    if ack is None or ack["status"] != "processing" or not messages.is_of(ack, head):
+        return False
+    return instance is not None and ack["claimed_by"] == instance
+
+
+def _place(message: MessageIn) -> Any:
+    """The order of messages: those without a number first, by time and id."""
+    stamp = "" if message.timestamp is None else message.timestamp.isoformat()
+    return (0, stamp, message.id) if message.seq is None else (1, message.seq, message.id)
+
+
+def _answers(message: MessageIn, question_id: str) -> bool:
+    content = message.content
+    if not isinstance(content, dict):
+        return False
+    payload = content.get("payload")
+    parts = [content, payload] if isinstance(payload, dict) else [content]
+    return any(part.get("questionId") == question_id for part in parts)

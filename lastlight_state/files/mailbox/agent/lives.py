@@ -1,0 +1,246 @@
+"""Lives of an agent: one process at a time may write for it, the one that started last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.clock import iso_text
+from lastlight_state.db import valid
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import ClaimLost, NotFound
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.kernel import messages, readings
+from lastlight_state.files.mailbox.kernel.pair import Pair, Room
+from lastlight_state.files.mailbox.models import STATE
+from lastlight_state.files.mailbox.records import StateEntry
+from lastlight_state.files.mailbox.reports import StartReport
+from lastlight_state.files.mailbox.rows import AcksRow, MessagesOutRow, SessionStateRow
+from lastlight_state.files.mailbox.shown import HeadRow, OutSummaryRow
+from lastlight_state.ids import new_id
+
+# Removes acknowledgements of messages that the host has settled or removed, so that they follow the live work.
+
+#: The most that one call removes.
+_MOST = 200
+
+_ack = models.ACKS.c
+_SETTLED = prepared(sa.select(*_ack).where(_ack.status != constant("processing")).limit(number(_MOST)), AcksRow)
+_DELETE = Family("id", lambda ids: sa.delete(models.ACKS).where(_ack.message_id.in_(ids)))
+
+
+def tidy(unit: Unit, pair: Pair) -> int:
+    """Remove at most 200; how many were. Nothing is removed while the host's file cannot be read."""
+    found = unit.sound(_SETTLED)[0]
+    if not found:
+        return 0
+    ids = [ack["message_id"] for ack in found]
+    heads = pair.other.look_if_sound(lambda look: look.keyed(messages.HEADS_BY_ID, ids), None)
+    if heads is None:
+        return 0
+    live = {head["id"]: head for head in heads if head["status"] in models.LIVE}
+    gone = [ack["message_id"] for ack in found if not _is_needed(ack, live.get(ack["message_id"]))]
+    if gone:
+        unit.change(*_DELETE.of(gone))
+    return len(gone)
+
+
+def _is_needed(ack: AcksRow, head: HeadRow | None) -> bool:
+    return head is not None and messages.is_of(ack, head)
+
+
+# The statements of the agent's own file.
+
+_statement_ack, _out, _state = models.ACKS.c, models.MESSAGES_OUT.c, models.SESSION_STATE.c
+
+_ACK_NAMES = ("status", "status_changed", "message_seq", "message_tries", "claimed_by", "error")
+_statement_put = insert(models.ACKS).values(**{column.name: bind(column.name, column) for column in _statement_ack})
+PUT_ACK = prepared(
+    _statement_put.on_conflict_do_update(
+        index_elements=[_statement_ack.message_id], set_={name: _statement_put.excluded[name] for name in _ACK_NAMES}
+    )
+)
+RELEASE = prepared(
+    sa.delete(models.ACKS).where(
+        _statement_ack.message_id == bind("message_id", _statement_ack.message_id),
+        _statement_ack.status == constant("processing"),
+        _statement_ack.claimed_by.is_not_distinct_from(bind("claimed_by", _statement_ack.claimed_by)),
+    )
+)
+
+#: Inserts nothing if the id is taken.
+INSERT = prepared(
+    insert(models.MESSAGES_OUT)
+    .values(**{column.name: bind(column.name, column) for column in _out})
+    .on_conflict_do_nothing(index_elements=[_out.id])
+    .returning(*_out),
+    MessagesOutRow,
+)
+LIST = Listing(
+    "messages_out",
+    [*(column for column in _out if column.name != "content"), models.OUT_PLACE.label(models.PLACE)],
+    order=(models.OUT_PLACE, _out.id),
+    row=OutSummaryRow,
+)
+
+_put_state = insert(models.SESSION_STATE).values(**{column.name: bind(column.name, column) for column in _state})
+PUT_STATE = prepared(
+    _put_state.on_conflict_do_update(
+        index_elements=[_state.key],
+        set_={"value": _put_state.excluded.value, "updated_at": _put_state.excluded.updated_at},
+    )
+)
+GET_STATE = prepared(sa.select(*_state).where(_state.key == bind("key", _state.key)), SessionStateRow)
+LIST_STATE = prepared(sa.select(*_state).order_by(_state.key), SessionStateRow)
+DELETE_STATE = prepared(sa.delete(models.SESSION_STATE).where(_state.key == bind("key", _state.key)))
+
+
+# Values that an agent keeps over restarts, such as the conversation that it continues.
+
+#: Where the original kept the one conversation that it knew.
+_LEGACY = "sdk_session_id"
+
+
+class AgentState(Room):
+    """``agent.state``"""
+
+    def get(self, key: str) -> str:
+        """The value. Raises `NotFound`."""
+        found = self.find(key)
+        if found is None:
+            raise NotFound(STATE, key)
+        return found
+
+    def find(self, key: str) -> str | None:
+        """The value, or None."""
+        found = self._find(StateEntry.of, GET_STATE, {"key": valid.sought("key", key)})
+        return None if found is None else found.value
+
+    def put(self, key: str, value: str) -> None:
+        """Store the value, at most 256 KiB."""
+        row = self._row(valid.identifier("key", key, models.STATE_KEY_BYTES), value)
+        self._writing(lambda unit: unit.change(PUT_STATE, row), repeatable=True)
+
+    def clear(self, key: str) -> bool:
+        """Remove the value; whether there was one."""
+        asked = {"key": valid.sought("key", key)}
+        return self._writing(lambda unit: unit.change(DELETE_STATE, asked)) > 0
+
+    def list(self) -> Sequence[StateEntry]:
+        """All values, by key."""
+        return self._all(StateEntry.of, LIST_STATE)
+
+    def continuation(self, provider: str) -> str | None:
+        """The conversation with this provider that is to be continued, or None.
+
+        A conversation that the original noted is taken over by the first provider that has none; otherwise forgotten.
+        """
+        slot = _slot(provider)
+        if self.find(_LEGACY) is not None:
+            now = iso_text(self._now())
+            self._writing(lambda unit: _adopt(unit, slot, now))
+        return self.find(slot)
+
+    def put_continuation(self, provider: str, value: str) -> None:
+        """Store the conversation with this provider."""
+        self.put(_slot(provider), value)
+
+    def clear_continuation(self, provider: str) -> bool:
+        """Forget the conversation with this provider; whether there was one."""
+        return self.clear(_slot(provider))
+
+    def _row(self, key: str, value: str) -> SessionStateRow:
+        text = valid.content("value", value, self._settings.limits.agent_state)
+        return {"key": key, "value": text, "updated_at": iso_text(self._now())}
+
+
+def _slot(provider: str) -> str:
+    return f"continuation:{valid.identifier('provider', provider, models.STATE_KEY_BYTES - 13).lower()}"
+
+
+def _adopt(unit: Unit, slot: str, now: str) -> None:
+    legacy = unit.find(StateEntry.of, GET_STATE, {"key": _LEGACY})
+    if legacy is None:
+        return
+    if unit.row(GET_STATE, {"key": slot}) is None:
+        unit.change(PUT_STATE, {"key": slot, "value": legacy.value, "updated_at": now})
+    unit.change(DELETE_STATE, {"key": _LEGACY})
+
+
+_INSTANCE = "agent_instance"
+_FREE = prepared(sa.delete(models.ACKS).where(models.ACKS.c.status == constant("processing")))
+
+_tool = models.CONTAINER_STATE.c
+_NAMES = ("current_tool", "tool_declared_timeout_ms", "tool_started_at", "updated_at")
+_put = insert(models.CONTAINER_STATE).values(id=number(1), **{name: bind(name, _tool[name]) for name in _NAMES})
+_PUT_TOOL = prepared(
+    _put.on_conflict_do_update(index_elements=[_tool.id], set_={name: _put.excluded[name] for name in _NAMES})
+)
+
+
+def joined(pair: Pair, instance: str | None) -> Pair:
+    """The pair, whose writes are fenced by this life of the agent."""
+    pair.instance = None if instance is None else valid.identifier("instance", instance)
+    pair.own.admit = lambda unit: _admit(unit, pair)
+    return pair
+
+
+def start(pair: Pair) -> StartReport:
+    """Begin a new life. All later writes of earlier ones are refused."""
+
+    def work(unit: Unit) -> tuple[str, int]:
+        lives = _number(readings.find(unit, pair.declared, _INSTANCE)) + 1
+        instance = f"{lives}-{new_id()}"
+        readings.put(unit, pair.declared, _INSTANCE, instance)
+        return instance, unit.change(_FREE)
+
+    pair.instance = None
+    pair.instance, freed = pair.own.writing(work)
+    pair.first_poll = True
+    tidied = pair.own.writing(lambda unit: tidy(unit, pair))
+    return StartReport(instance=pair.instance, freed=freed, tidied=tidied)
+
+
+def tool_started(pair: Pair, name: str, timeout: timedelta | None) -> None:
+    """Note the tool in use."""
+    millis = None if timeout is None else int(valid.duration("timeout", timeout) / timedelta(milliseconds=1))
+    now = iso_text(pair.clock.now())
+    tool = valid.identifier("name", name)
+    _put_tool(pair, current_tool=tool, tool_declared_timeout_ms=millis, tool_started_at=now, updated_at=now)
+
+
+def tool_finished(pair: Pair) -> None:
+    """Note that no tool is in use."""
+    now = iso_text(pair.clock.now())
+    _put_tool(pair, current_tool=None, tool_declared_timeout_ms=None, tool_started_at=None, updated_at=now)
+
+
+def _put_tool(pair: Pair, **values: object) -> None:
+    pair.context.scope.writing(lambda unit: unit.change(_PUT_TOOL, values))
+
+
+def _admit(unit: Unit, pair: Pair) -> None:
+    """Refuse a write of an agent that another has replaced. Raises `ClaimLost`."""
+    if pair.instance is None:
+        return
+    stored = readings.find(unit, pair.declared, _INSTANCE)
+    if stored != pair.instance:
+        raise ClaimLost(
+            pair.place.key,
+            presented=_number(pair.instance),
+            current_epoch=_number(stored),
+            held_by=stored,
+            status="replaced",
+            kind="agent",
+        )
+
+
+def _number(instance: str | None) -> int:
+    """The number of a life; 0 where others wrote something else."""
+    first = (instance or "").partition("-")[0]
+    return int(first) if first.isascii() and first.isdigit() else 0

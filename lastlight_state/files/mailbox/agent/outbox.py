@@ -1,0 +1,260 @@
+"""Messages that the agent sends: the host delivers them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+
+from lastlight_state.clock import aware_utc
+from lastlight_state.db import valid
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Family, bind, number, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, NotFound
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.agent import lives as sql
+from lastlight_state.files.mailbox.arguments import AT_ONCE, Attachment, Deliver, Routing
+from lastlight_state.files.mailbox.folder import OUTBOX, attachments
+from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, readings
+from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
+from lastlight_state.files.mailbox.kernel.readings import Both, Reading, shown
+from lastlight_state.files.mailbox.models import DESTINATION, MESSAGE
+from lastlight_state.files.mailbox.records import Delivery, Destination, MessageOut, MessageOutSummary, MessageRef
+from lastlight_state.files.mailbox.reports import PruneReport
+from lastlight_state.files.mailbox.rows import DeliveredRow, DestinationsRow, SessionRoutingRow
+from lastlight_state.files.mailbox.shown import RoutingColumns, SizedRow
+from lastlight_state.ids import new_id
+
+# Removes delivered messages from the agent's file.
+
+_out = models.MESSAGES_OUT.c
+
+_SENT = prepared(
+    sa.select(_out.id, _out.seq, pruning.content_size(_out))
+    .where(_out.id > bind("after", _out.id))
+    .order_by(_out.id)
+    .limit(number(messages.STEP)),
+    SizedRow,
+)
+_REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_OUT).where(_out.id.in_(ids)))
+
+
+class AgentPruner(Pruner):
+    """Removes what was delivered before a time. What has failed stays, because the host may queue it again."""
+
+    def run(self, before: datetime, *, dry_run: bool) -> PruneReport:
+        """Remove it, or with ``dry_run`` tell how much it is."""
+        found = self.walk(Rule("id", partial(self._delivered, before), self._remove), dry_run=dry_run)
+        return PruneReport(messages=len(found), size_bytes=sum(row["size"] for row in found), dry_run=dry_run)
+
+    def _delivered(self, before: datetime, unit: Unit, both: Both, after: str) -> Step:
+        seen = unit.sound(_SENT, {"after": after})[0]
+        receipts = both.keyed(messages.DELIVERED_BY_ID, [row["id"] for row in seen])
+        done = {row["message_out_id"] for row in receipts if _is_old(row, before)}
+        targets = {found.head["target_seq"] for found in deliveries.unsettled(both)} - {None}
+        old = [row for row in seen if row["id"] in done and row["seq"] not in targets]
+        return Step(seen, pruning.sized(self._pair, OUTBOX, old))
+
+    def _remove(self, unit: Unit, rows: Sequence[Row]) -> None:
+        ids = [row["id"] for row in rows]
+        pruning.clear_later(unit, self._pair, OUTBOX, messages.OUT_BY_ID, ids)
+        unit.change(*_REMOVE.of(ids))
+
+
+def _is_old(receipt: DeliveredRow, before: datetime) -> bool:
+    return receipt["status"] == "delivered" and pruning.is_before(receipt["delivered_at"], before)
+
+
+# Where the agent's messages go. Each call reads what the host says at that moment.
+
+_DEFAULT = Reading(models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)), row=SessionRoutingRow)
+_ALL = Reading(
+    models.DESTINATIONS, lambda columns: sa.select(*shown(columns)).order_by(columns["name"]), row=DestinationsRow
+)
+
+
+class AgentRouting(Room):
+    """``agent.routing``"""
+
+    def find_default(self) -> Routing | None:
+        """Where messages go that say nothing, or None."""
+        row = self._look(lambda look: look.row(_DEFAULT))
+        found = None if row is None else Routing(row["channel_type"], row["platform_id"], row["thread_id"])
+        return None if found == Routing() else found
+
+    def resolve(self, to: str) -> Destination:
+        """The destination of this name, which the host may remove at any time. Raises `NotFound`."""
+        name = valid.sought("to", to)
+        rows = self._look(lambda look: look.keyed(messages.DESTINATION_BY_NAME, [name]))
+        if not rows:
+            raise NotFound(DESTINATION, name)
+        return Destination.of(rows[0])
+
+    def list_destinations(self) -> list[Destination]:
+        """All places that the agent may send to, by name."""
+        return [Destination.of(row) for row in self._look(lambda look: look.rows(_ALL))]
+
+
+class DeliverColumns(TypedDict):
+    """When a message is to be delivered, as columns."""
+
+    deliver_after: str | None
+    recurrence: str | None
+
+
+class OutPart(DeliverColumns, RoutingColumns):
+    """The row of a message to store, without its content and number."""
+
+    id: str
+    kind: str
+    in_reply_to: str | None
+    timestamp: str
+    target_seq: int | None
+
+
+class OutDraft(OutPart):
+    """The row of a message to store, which has no number yet."""
+
+    content: str
+
+
+class AgentOutbox(Room):
+    """``agent.outbox``"""
+
+    def send(
+        self,
+        message_id: str | None = None,
+        *,
+        kind: str,
+        content: Any,
+        routing: Routing | str | None = None,
+        in_reply_to: str | None = None,
+        deliver: Deliver = AT_ONCE,
+        files: Sequence[Attachment] = (),
+    ) -> MessageOut:
+        """Store a message for the host to deliver; its ``seq`` is the number that the agent knows it by.
+
+        ``routing`` is a place, the name of a destination, or nothing: then the session's default. ``files`` are kept
+        below ``outbox/<id>/`` and named in the content, which must be an object then. Raises `NotFound` for an unknown
+        destination, `AlreadyExists` for an id that is taken; then nothing is stored.
+        """
+        row: OutPart = {
+            "id": f"msg-{new_id()}" if message_id is None else readings.message_id(message_id),
+            "kind": readings.kind(kind),
+            "in_reply_to": valid.optional("in_reply_to", in_reply_to, models.ID_BYTES),
+            "timestamp": models.plain_text(self._now()),
+            **_deliver(deliver),
+            **readings.routing(self._resolved(routing)),
+            "target_seq": None,
+        }
+        if not files:
+            return self._stored({**row, "content": readings.content(content, self._settings)})
+        given = [attachments.checked(file) for file in valid.several("files", files)]
+        attachments.refuse_large(given, self._settings.limits)
+        folder = attachments.folder(self._pair.place.path, OUTBOX, row["id"], strict=True)
+        names = [name for name, _ in attachments.names([file.name for file in given])]
+        text = readings.content(attachments.with_files(content, names), self._settings)
+        with attachments.staged(folder, list(zip(names, given, strict=True))) as staged:
+            return self._stored({**row, "content": text}, staged)
+
+    def edit(self, seq: int, *, text: str) -> MessageOut:
+        """Send the new text of the message with this number. The host delivers it after that message.
+
+        Raises `NotFound` for an unknown number.
+        """
+        return self._about(seq, {"operation": "edit", "text": valid.content("text", text, models.CONTENT_TEXT_BYTES)})
+
+    def react(self, seq: int, *, emoji: str) -> MessageOut:
+        """Send a reaction to the message with this number. Raises `NotFound` for an unknown number."""
+        return self._about(seq, {"operation": "reaction", "emoji": valid.identifier("emoji", emoji)})
+
+    def resolve_seq(self, seq: int) -> MessageRef:
+        """The message with this number, of either side. Raises `NotFound`."""
+        number = messages.checked(seq)
+        return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
+
+    def get(self, message_id: str) -> MessageOut:
+        """The message. Raises `NotFound`."""
+        found = self.find(message_id)
+        if found is None:
+            raise valid.not_found(MESSAGE, message_id)
+        return found
+
+    def find(self, message_id: str) -> MessageOut | None:
+        """The message, or None."""
+        asked = valid.sought("id", message_id)
+        rows = self._reading(lambda unit: messages.OUT_BY_ID.keyed(unit, [asked]))
+        return MessageOut.of(rows[0]) if rows else None
+
+    def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
+        """A page of the messages, the newest first, without their content."""
+        return self._page(sql.LIST, MessageOutSummary.of, None, limit, page_token)
+
+    def delivery(self, message_id: str) -> Delivery:
+        """What came of a message: ``pending`` until the host says. Raises `NotFound` for an unknown message."""
+        asked = self.get(message_id).id
+        rows = self._look(lambda look: look.keyed(messages.DELIVERED_BY_ID, [asked]))
+        return Delivery.of(rows[0]) if rows else Delivery(message_out_id=asked, status="pending")
+
+    def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
+        """Remove messages that were delivered before a time, with their files.
+
+        With ``dry_run``, which is the default, nothing is removed. What an undelivered message is about is kept, and
+        what has failed. May be repeated after it was killed. Raises `NotFound`, `CorruptData` where the host's file
+        cannot be read.
+        """
+        before = aware_utc("settled_before", settled_before)
+        return AgentPruner(self._pair).run(before, dry_run=valid.flag("dry_run", dry_run))
+
+    def _resolved(self, routing: Routing | str | None) -> Routing | None:
+        found = AgentRouting(self._pair)
+        if routing is None:
+            return found.find_default()
+        if not isinstance(routing, str):
+            return valid.group("routing", routing, Routing)
+        to = found.resolve(routing)
+        if to.type == "agent":
+            return Routing("agent", to.agent_group_id)
+        return Routing(to.channel_type, to.platform_id)
+
+    def _about(self, seq: int, content: dict[str, Any]) -> MessageOut:
+        """A message about another one, which goes where that one went."""
+        target = self.resolve_seq(seq)
+        content["messageId"] = target.platform_message_id or target.id
+        return self._stored(
+            {
+                "id": f"msg-{new_id()}",
+                "kind": "chat",
+                "in_reply_to": None,
+                "timestamp": models.plain_text(self._now()),
+                "deliver_after": None,
+                "recurrence": None,
+                **readings.routing(target.routing),
+                "target_seq": target.seq,
+                "content": readings.content(content, self._settings),
+            }
+        )
+
+    def _stored(self, row: OutDraft, staged: attachments.Staged | None = None) -> MessageOut:
+        stored = self._writing(lambda unit: self._insert(unit, row, staged))
+        self._metrics.count("mailbox_sent")
+        return stored
+
+    def _insert(self, unit: Unit, row: OutDraft, staged: attachments.Staged | None) -> MessageOut:
+        stored = unit.row(sql.INSERT, {**row, "seq": pruning.next_number(unit, self._pair)})
+        if stored is None:
+            raise AlreadyExists(MESSAGE, row["id"])
+        if staged is not None:
+            staged.place(self._pair.undo)
+        return MessageOut.of(stored)
+
+
+def _deliver(deliver: Deliver) -> DeliverColumns:
+    given = valid.group("deliver", deliver, Deliver)
+    after = None if given.after is None else models.plain_text(aware_utc("deliver.after", given.after))
+    return {"deliver_after": after, "recurrence": valid.optional("deliver.recurrence", given.recurrence)}

@@ -1,0 +1,222 @@
+"""`Mailboxes`: the face ``store.mailbox``."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+
+from lastlight_state.backends import open_backend
+from lastlight_state.backends.base import Options
+from lastlight_state.backends.waiting import Retry
+from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.db import valid
+from lastlight_state.db.lists import pages
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.units.scope import StoreScope
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import Conflict, InvalidValue, StateError
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.agent import AgentMailbox, lives
+from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
+from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place, creation, is_name, is_regular
+from lastlight_state.files.mailbox.host import HostMailbox
+from lastlight_state.files.mailbox.kernel import files as kernel_files, readings
+from lastlight_state.files.mailbox.kernel.files import deadline
+from lastlight_state.files.mailbox.kernel.pair import Pair
+from lastlight_state.files.mailbox.records import MailboxInfo
+from lastlight_state.files.mailbox.reports import PruneReport, SweepReport
+from lastlight_state.metrics import Metrics
+from lastlight_state.settings import Settings
+
+#: When the agent of a session was started; None where it is not running.
+Running: TypeAlias = Callable[[str, str], datetime | None]
+
+#: The modes of directories and of files, by the setting `mailbox_mode`.
+MODES = {"private": (0o700, 0o600), "group": (0o770, 0o660)}
+
+
+class Mailboxes:
+    """``store.mailbox``: a pair of files for each session, between its host and its agent.
+
+    They are files below ``root``: no part of the database, nor of its transactions.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        settings: Settings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.root = files.real(root)
+        self._settings = settings or Settings()
+        self._clock = clock
+        self._metrics = metrics or Metrics()
+
+    def create(self, group: str, session: str) -> HostMailbox:
+        """Make the mailbox of a new session, whole or not at all; the host's side of it. Raises `AlreadyExists`."""
+        place = Place.below(self.root, group, session)
+        creation.remove_leftovers(place.path.parent, self._clock.now())
+        directory_mode, file_mode = MODES[self._settings.mailbox_mode]
+        creation.create(place, fill, directory_mode=directory_mode, file_mode=file_mode)
+        return self.host(group, session)
+
+    def ensure(self, group: str, session: str) -> HostMailbox:
+        """The host's side of a mailbox, which is made if it is missing. What another program made is adopted."""
+        place = Place.below(self.root, group, session)
+        directory_mode, file_mode = MODES[self._settings.mailbox_mode]
+        try:
+            creation.create(place, fill, directory_mode=directory_mode, file_mode=file_mode)
+        except StateError:
+            with files.translated(place.path):
+                is_there = place.path.is_dir()
+            if not is_there:
+                raise
+            creation.complete(place, fill, directory_mode=directory_mode, file_mode=file_mode)
+        return self.host(group, session)
+
+    def host(self, group: str, session: str) -> HostMailbox:
+        """The host's side. Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is no database."""
+        return HostMailbox(self._opened("host", group, session))
+
+    def agent(self, group: str, session: str, *, instance: str | None = None) -> AgentMailbox:
+        """The agent's side, as `AgentMailbox.open`. Raises as `host`."""
+        return AgentMailbox(lives.joined(self._opened("agent", group, session), instance))
+
+    def list(self, *, group: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[MailboxInfo]:
+        """A page of the sessions that have a mailbox, by group and session."""
+        valid.page_limit(limit)
+        asked = ["mailboxes", group]
+        after = pages.key(asked, page_token, (str, str))
+        found = [name for name in self._sessions(group) if after is None or [*name] > after]
+        shown, more = found[:limit], len(found) > limit
+        return Page(
+            items=tuple(_info(self.root, *name) for name in shown),
+            next_page_token=pages.encode_token(asked, shown[-1]) if more else None,
+        )
+
+    def sweep(
+        self,
+        sessions: Iterable[tuple[str, str]],
+        running: Running,
+        *,
+        policy: StalePolicy = DEFAULT_POLICY,
+    ) -> _Reports:
+        """`HostSweep.run` for each of these groups and sessions. One that fails has its error in its report."""
+        asked = _pairs(sessions)
+        valid.callback("running", running)
+        rule = readings.policy(policy)
+        return [self._swept(group, session, running, rule) for group, session in asked]
+
+    def prune(
+        self, group: str, session: str, *, dry_run: bool = True, policy: StalePolicy = DEFAULT_POLICY
+    ) -> PruneReport:
+        """Remove the whole mailbox of a session, also what was not settled or delivered. By default it only tells.
+
+        The report counts its messages, receipts, and the bytes of its folder. Raises `Conflict` while its agent seems
+        to run, by a heartbeat younger than ``policy.silent_after`` or a live claim; `NotFound`; `CorruptData` where a
+        file cannot be read. See to it that nobody starts its agent meanwhile.
+        """
+        is_dry = valid.flag("dry_run", dry_run)
+        rule = readings.policy(policy)
+        host = self.host(group, session)
+        place = Place.below(self.root, group, session)
+        beaten = creation.last_beat(place.path)
+        if host.sweep.claims() or (beaten is not None and self._clock.now() - beaten < rule.silent_after):
+            raise Conflict(f"the agent of {place.key} seems to run: its heartbeat is recent, or it holds a message")
+        messages, receipts = host._stored()
+        report = PruneReport(messages=messages, receipts=receipts, size_bytes=creation.size(place), dry_run=is_dry)
+        if not is_dry:
+            creation.remove(place)
+        return report
+
+    def _swept(self, group: str, session: str, running: Running, policy: StalePolicy) -> SweepReport:
+        try:
+            with deadline(self._settings):
+                return self.host(group, session).sweep.run(agent_started_at=running(group, session), policy=policy)
+        except StateError as error:
+            return SweepReport(group=group, session=session, errors=(str(error),))
+
+    def _opened(self, side: Any, group: str, session: str) -> Pair:
+        return Pair.opened(side, Place.below(self.root, group, session), self._settings, self._clock, self._metrics)
+
+    def _sessions(self, group: str | None) -> _Names:
+        if group is not None:
+            return [(group, name) for name in _folders(Place.below(self.root, group, "any").path.parent)]
+        return [(name, session) for name in _groups(self.root) for session in _folders(self.root / name)]
+
+
+_Reports: TypeAlias = list[SweepReport]
+_Names: TypeAlias = list[tuple[str, str]]
+
+
+def fill(path: Path, name: str, **noted: str) -> None:
+    """Make the tables that a database file of this name has and this one lacks. ``noted`` is noted in it."""
+    declared = models.OUTBOUND if name == OUTBOUND_DB else models.INBOUND
+    backend = open_backend(path, Options(across_mounts=True))
+    try:
+        StoreScope(backend, Retry(Metrics(), lock_seconds=backend.lock_seconds)).writing(
+            lambda unit: _complete(unit, declared, noted)
+        )
+    finally:
+        backend.close()
+
+
+def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> None:
+    kernel_files.complete(unit, declared)
+    for key, value in noted.items():
+        readings.put(unit, declared, key, value)
+
+
+def _pairs(sessions: Any) -> list[tuple[str, str]]:
+    """Groups and sessions. Raises `InvalidValue`."""
+    if isinstance(sessions, str) or not isinstance(sessions, Iterable):
+        raise InvalidValue("sessions", f"expected pairs of a group and a session, got {type(sessions).__name__}")
+    given = list(sessions)
+    for number, pair in enumerate(given):
+        if not isinstance(pair, tuple | list) or [type(part) for part in pair] != [str, str]:
+            raise InvalidValue(f"sessions[{number}]", f"expected a group and a session, got {type(pair).__name__}")
+    return given
+
+
+def _groups(root: Path) -> list[str]:
+    with files.translated(root), suppress(FileNotFoundError):
+        return sorted(path.name for path in root.iterdir() if is_name(path.name) and _is_folder(path))
+    return []
+
+
+def _folders(group: Path) -> list[str]:
+    return [name for name in _groups(group) if is_regular(group / name / INBOUND_DB)]
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _info(root: Path, group: str, session: str) -> MailboxInfo:
+    place = Place(root, group, session)
+    return MailboxInfo(
+        group=group,
+        session=session,
+        medium="files",
+        inbound_bytes=_size(place.inbound),
+        outbound_bytes=_size(place.outbound),
+        heartbeat_at=creation.last_beat(place.path),
+        path=place.path,
+    )
+
+
+def _size(path: Path) -> int | None:
+    try:
+        found = path.lstat()
+    except OSError:  # missing, or removed meanwhile
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None

@@ -1,0 +1,154 @@
+"""Names and paths of mailboxes. `Place` looks at directories; nothing here opens a file.
+
+::
+
+    <root>/<agent group>/<session>/
+        inbound.db             the host writes, the agent reads
+        outbound.db            the agent writes, the host reads
+        .heartbeat             touched by the agent
+        inbox/<message>/       attachments of inbound messages
+        outbox/<message>/      attachments of outbound messages
+
+The folder of an agent group holds other things of that group, too. Those are left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.errors import NotFound, UnsafePath
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.files import translated
+from lastlight_state.files.mailbox.models import MAILBOX
+from lastlight_state.reprs import shown
+
+INBOUND_DB, OUTBOUND_DB, HEARTBEAT, INBOX, OUTBOX = "inbound.db", "outbound.db", ".heartbeat", "inbox", "outbox"
+#: How the names of folders begin that are being made, and those that are being removed. No session has such a name.
+MADE, GONE = ".new-", ".gone-"
+#: How the names of folders begin that are digests of ids.
+DIGEST = "id-"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_MESSAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
+
+
+def checked_name(where: str, name: Any) -> str:
+    """The id of an agent group or session. Raises `UnsafePath` for what cannot be the name of its folder."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UnsafePath(
+            where, f"must be 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit: {shown(name, 80)}"
+        )
+    return name
+
+
+def is_name(name: str) -> bool:
+    """Whether a folder of this name may be a group or session."""
+    return _NAME.fullmatch(name) is not None
+
+
+def session_dir(root: Path, group: str, session: str) -> Path:
+    """The folder of a session."""
+    return root / checked_name("agent_group_id", group) / checked_name("session_id", session)
+
+
+def inbound_db_path(root: Path, group: str, session: str) -> Path:
+    """The file that the host writes."""
+    return session_dir(root, group, session) / INBOUND_DB
+
+
+def outbound_db_path(root: Path, group: str, session: str) -> Path:
+    """The file that the agent writes."""
+    return session_dir(root, group, session) / OUTBOUND_DB
+
+
+def heartbeat_path(root: Path, group: str, session: str) -> Path:
+    """The file whose time the agent sets."""
+    return session_dir(root, group, session) / HEARTBEAT
+
+
+def inbox_dir(root: Path, group: str, session: str) -> Path:
+    """The folder of inbound attachments."""
+    return session_dir(root, group, session) / INBOX
+
+
+def outbox_dir(root: Path, group: str, session: str) -> Path:
+    """The folder of outbound attachments."""
+    return session_dir(root, group, session) / OUTBOX
+
+
+def message_folder(message_id: str) -> str:
+    """The name of a message's folder of attachments: its id, or a digest of an id that is no safe name."""
+    if _MESSAGE.fullmatch(message_id) and not message_id.startswith(DIGEST):
+        return message_id
+    return f"{DIGEST}{hashlib.sha256(message_id.encode()).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of one session. ``root`` is the folder above its group's."""
+
+    root: Path
+    group: str
+    session: str
+
+    @classmethod
+    def below(cls, root: Path, group: str, session: str) -> Place:
+        """The folder of a session below this root, which may be reached through links. Nothing below it may be one."""
+        checked_name("agent_group_id", group)
+        checked_name("session_id", session)
+        place = cls(files.real(root), group, session)
+        place._refuse_links()
+        return place
+
+    @classmethod
+    def of(cls, folder: Path) -> Place:
+        """The place of a session's folder. Its last two names are the group and the session."""
+        absolute = folder.absolute()
+        return cls.below(absolute.parent.parent, absolute.parent.name, absolute.name)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the session."""
+        return self.root / self.group / self.session
+
+    @property
+    def key(self) -> str:
+        """How errors name the session."""
+        return f"{self.group}/{self.session}"
+
+    @property
+    def inbound(self) -> Path:
+        """The file that the host writes."""
+        return self.path / INBOUND_DB
+
+    @property
+    def outbound(self) -> Path:
+        """The file that the agent writes."""
+        return self.path / OUTBOUND_DB
+
+    def refuse_missing(self) -> None:
+        """Raise `NotFound` unless both files are there."""
+        for file in (self.inbound, self.outbound):
+            if not is_regular(file):
+                with translated(self.path):
+                    reason = None if not self.path.is_dir() else f"it has no {file.name}"
+                raise NotFound(MAILBOX, self.key, reason=reason)
+
+    def _refuse_links(self) -> None:
+        for path in (self.root / self.group, self.path):
+            with translated(path):
+                is_link = path.is_symlink()
+            if is_link:
+                raise UnsafePath(str(path), "a symbolic link")
+
+
+def is_regular(path: Path) -> bool:
+    """Whether there is a regular file of this name. A link to one is none."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,290 @@
+"""Messages that the host has for the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from typing import Any, TypeAlias, TypedDict
+
+from lastlight_state import cron
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db import valid
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import AlreadyExists, LostRace
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.arguments import NOW, Attachment, NewMessage, Origin, Routing, When
+from lastlight_state.files.mailbox.folder import INBOX, attachments
+from lastlight_state.files.mailbox.host import series, statements as sql
+from lastlight_state.files.mailbox.host.receipts import HostPruner
+from lastlight_state.files.mailbox.kernel import messages, pruning, readings
+from lastlight_state.files.mailbox.kernel.messages import Poll
+from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.models import MESSAGE
+from lastlight_state.files.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef
+from lastlight_state.files.mailbox.reports import PruneReport
+from lastlight_state.files.mailbox.shown import RoutingColumns
+from lastlight_state.ids import new_id
+
+_ORIGIN = Origin()
+#: Inside the class ``list`` is the method.
+_Messages: TypeAlias = list[MessageIn]
+
+
+class OriginColumns(TypedDict):
+    """Where a message comes from, as columns."""
+
+    timestamp: str
+    platform_message_id: str | None
+    source_session_id: str | None
+
+
+class WhenColumns(TypedDict):
+    """When a message is to be worked on, as columns."""
+
+    process_after: str | None
+    recurrence: str | None
+    timezone: str | None
+    trigger: int
+    on_wake: int
+
+
+class InDraft(RoutingColumns, OriginColumns, WhenColumns):
+    """The row of a message to store, which has no number yet."""
+
+    id: str
+    kind: str
+    status: str | None
+    series_id: str | None
+    tries: int | None
+    content: str
+    released_at: str | None
+    settled_at: str | None
+    outcome: str | None
+    error: str | None
+    tries_base: int | None
+
+
+class HostInbox(Room):
+    """``host.inbox``"""
+
+    def send(
+        self,
+        message_id: str | None = None,
+        *,
+        kind: str,
+        content: Any,
+        routing: Routing | None = None,
+        when: When = NOW,
+        origin: Origin | None = None,
+        attachments: Sequence[Attachment] = (),
+    ) -> MessageIn:
+        """Store a message for the agent.
+
+        The files of ``attachments``, and those that the content has as base64 in ``attachments[].data``, are kept below
+        ``inbox/<id>/``; the stored content names them. Raises `AlreadyExists` for an id that is taken; then nothing is
+        stored, and no file is left.
+        """
+        return self.send_many([NewMessage(kind, content, message_id, routing, when, origin, attachments)])[0]
+
+    def ensure(
+        self,
+        message_id: str,
+        *,
+        kind: str,
+        content: Any,
+        routing: Routing | None = None,
+        when: When = NOW,
+        origin: Origin | None = None,
+        attachments: Sequence[Attachment] = (),
+    ) -> Ensured[MessageIn]:
+        """Store a message unless it is there: for platforms that deliver more than once.
+
+        Raises `AlreadyExists`, which carries the ``stored`` message, if its kind, routing or content is another.
+        """
+        given = NewMessage(kind, content, readings.message_id(message_id), routing, when, origin, attachments)
+        found = self.find(message_id)
+        if found is None:
+            try:
+                return Ensured(message=self.send_many([given])[0], created=True)
+            except AlreadyExists:
+                found = self.get(message_id)
+        wanted = _Draft(given, self)
+        if not wanted.equals(found):
+            raise AlreadyExists(MESSAGE, message_id, problem="exists with another content", stored=found)
+        return Ensured(message=found, created=False)
+
+    def send_many(self, messages: Sequence[NewMessage]) -> _Messages:
+        """Store up to 500 messages, in this order, all or none. Raises as `send`."""
+        given = [valid.group("message", message, NewMessage) for message in valid.several("messages", messages)]
+        valid.at_most("messages", given, models.MOST_SENT)
+        drafts = [_Draft(message, self) for message in given]
+        if not drafts:
+            return []
+        with ExitStack() as stack:
+            for draft in drafts:
+                draft.stage(stack)
+            stored = self._writing(lambda unit: self._stored(unit, drafts))
+        self._metrics.count("mailbox_sent", len(stored))
+        return stored
+
+    def get(self, message_id: str) -> MessageIn:
+        """The message. Raises `NotFound`."""
+        return self._one(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
+
+    def find(self, message_id: str) -> MessageIn | None:
+        """The message, or None."""
+        return self._find(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)})
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> Page[MessageInSummary]:
+        """A page of the messages, the newest first, without their content."""
+        given = {
+            "status": None if status is None else valid.word("status", status, models.STATUSES),
+            "kind": None if kind is None else valid.sought("kind", kind),
+        }
+        return self._page(sql.LIST, MessageInSummary.of, given, limit, page_token)
+
+    def count_due(self, *, skip_kinds: Collection[str] = ("system",)) -> int:
+        """How many messages an agent would be woken for: due, of these kinds, and not acknowledged."""
+        poll = Poll(self._now(), models.MOST_POLLED, readings.kinds("skip_kinds", skip_kinds))
+        return self._both(lambda both: sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))))
+
+    def fail(self, message_id: str, *, error: str) -> MessageIn:
+        """Settle a message that is not settled. Raises `LostRace` with the ``status`` it has, and `NotFound`."""
+        text, now = readings.error_text(error), self._now()
+        return self._writing(lambda unit: self._failed(unit, message_id, text, now))
+
+    def retry(self, message_id: str) -> MessageIn:
+        """Make a failed message due again, with all its tries. Raises `LostRace` with its ``status``, `NotFound`."""
+        values = {"id": valid.sought("id", message_id), "released_at": iso_text(self._now())}
+        changed = self._changed(MessageIn.of, sql.RETRY, values)
+        if changed is None:
+            raise _lost(self.get(message_id))
+        return changed
+
+    def find_return_path(self, *, in_reply_to: str | None, peer_group: str) -> str | None:
+        """The session that an answer to another agent goes to: of the message it answers, else of the peer's newest."""
+        asked = {"peer": valid.sought("peer_group", peer_group)}
+        if in_reply_to is not None:
+            found = self.find(in_reply_to)
+            if found is not None and found.source_session_id is not None:
+                return found.source_session_id
+        path: str | None = self._value(sql.RETURN_PATH, asked)
+        return path
+
+    def resolve_seq(self, seq: int) -> MessageRef:
+        """The message with this number, of either side. Raises `NotFound`."""
+        number = messages.checked(seq)
+        return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
+
+    def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
+        """Remove messages that were settled before a time, with their files, and receipts of messages that are gone.
+
+        With ``dry_run``, which is the default, nothing is removed. A series that goes on is kept whole, and so is what
+        an undelivered message names. May be repeated after it was killed. Raises `NotFound`, `CorruptData` where the
+        agent's file cannot be read.
+        """
+        before = aware_utc("settled_before", settled_before)
+        return HostPruner(self._pair).run(before, dry_run=valid.flag("dry_run", dry_run))
+
+    def _stored(self, unit: Unit, drafts: Sequence[_Draft]) -> _Messages:
+        seqs = pruning.next_numbers(unit, self._pair, len(drafts))
+        return [draft.store(unit, seq) for draft, seq in zip(drafts, seqs, strict=True)]
+
+    def _failed(self, unit: Unit, message_id: str, error: str, now: Any) -> MessageIn:
+        found = unit.row(sql.GET, {"id": valid.sought("id", message_id)})
+        if found is None:
+            raise valid.not_found(MESSAGE, message_id)
+        values = {"id": message_id, "tries": found["tries"], "status": "failed", "settled_at": iso_text(now)}
+        settled = unit.row(sql.SETTLE, {**values, "outcome": "failed", "error": error})
+        if settled is None:
+            raise _lost(MessageIn.of(found))
+        series.follow(unit, self._pair, settled, now, paused=found["status"] == "paused")
+        return MessageIn.of(unit.row(sql.GET, {"id": message_id}) or found)
+
+
+class _Draft:
+    """A message that is about to be stored: its row, and its files."""
+
+    def __init__(self, message: NewMessage, room: HostInbox) -> None:
+        pair, settings = room._pair, room._settings
+        self._pair = pair
+        self.id = f"msg-{new_id()}" if message.id is None else readings.message_id(message.id)
+        embedded = attachments.embedded(message.content)
+        given = [attachments.checked(file) for file in valid.several("attachments", message.attachments)]
+        self._files = [*(file for _, file in embedded), *given]
+        attachments.refuse_large(self._files, settings.limits)
+        self._folder = attachments.folder(pair.place.path, INBOX, self.id)
+        self._names = attachments.names([file.name for file in self._files])
+        where = f"{INBOX}/{self._folder.name}"
+        content = attachments.described(message.content, [at for at, _ in embedded], given, self._names, where)
+        self._staged: attachments.Staged | None = None
+        self.row: InDraft = {
+            **series.new_row(),
+            "id": self.id,
+            "series_id": self.id,
+            "kind": readings.kind(message.kind),
+            **readings.routing(message.routing),
+            **_origin(message.origin, room),
+            **_when(message.when),
+            "content": readings.content(content, settings),
+        }
+
+    def equals(self, found: MessageIn) -> bool:
+        """Whether the stored message is the same."""
+        same = MessageIn.of({**self.row, "seq": None})
+        return (same.kind, same.routing, same.content) == (found.kind, found.routing, found.content)
+
+    def stage(self, stack: ExitStack) -> None:
+        """Bring its files to disk."""
+        if self._files:
+            wanted = [(name, file) for (name, _), file in zip(self._names, self._files, strict=True)]
+            self._staged = stack.enter_context(attachments.staged(self._folder, wanted))
+
+    def store(self, unit: Unit, seq: int) -> MessageIn:
+        """Store it under a number. Raises `AlreadyExists`."""
+        stored = unit.row(sql.INSERT, {**self.row, "seq": seq})
+        if stored is None:
+            raise AlreadyExists(MESSAGE, self.id)
+        if self._staged is not None:
+            self._staged.place(self._pair.undo)
+        return MessageIn.of(stored)
+
+
+def _origin(origin: Origin | None, room: HostInbox) -> OriginColumns:
+    given = _ORIGIN if origin is None else valid.group("origin", origin, Origin)
+    stamp = readings.time_text("origin.timestamp", given.timestamp)
+    return {
+        "timestamp": iso_text(room._now()) if stamp is None else stamp,
+        "platform_message_id": valid.optional("origin.platform_message_id", given.platform_message_id, models.ID_BYTES),
+        "source_session_id": valid.optional("origin.source_session_id", given.source_session_id, models.ID_BYTES),
+    }
+
+
+def _when(when: When) -> WhenColumns:
+    given = valid.group("when", when, When)
+    zone = given.timezone
+    recurrence = given.recurrence
+    if recurrence is not None:
+        recurrence = cron.validate(recurrence, "UTC" if zone is None else zone)
+    elif zone is not None:
+        cron.validate("@daily", zone)
+    return {
+        "process_after": readings.time_text("when.process_after", given.process_after),
+        "recurrence": recurrence,
+        "timezone": zone,
+        "trigger": int(valid.flag("when.trigger", given.trigger)),
+        "on_wake": int(valid.flag("when.on_wake", given.on_wake)),
+    }
+
+
+def _lost(found: MessageIn) -> LostRace:
+    return LostRace(f"message {found.id!r} is {found.status}", status=found.status)

@@ -1,0 +1,144 @@
+"""Which outbound messages are due, and taking them. Works of a unit on the host's file, with a look at the agent's."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from lastlight_state.clock import iso_text
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.host import receipts, statements as sql
+from lastlight_state.files.mailbox.kernel import deliveries, messages, readings
+from lastlight_state.files.mailbox.kernel.deliveries import Open
+from lastlight_state.files.mailbox.kernel.pair import Pair
+from lastlight_state.files.mailbox.kernel.readings import Both
+from lastlight_state.files.mailbox.models import instant
+from lastlight_state.files.mailbox.records import DueMessage, MessageOut
+from lastlight_state.files.mailbox.shown import WaitingRow
+
+
+class Wish(NamedTuple):
+    """What a caller wants to take."""
+
+    now: datetime
+    limit: int
+    until: datetime
+    token: str
+
+
+class _Target(NamedTuple):
+    """How the message stands that another one is about, and the platform's id of it."""
+
+    state: Literal["none", "waiting", "failed", "known"]
+    platform_id: str | None = None
+
+
+def is_any_due(both: Both, now: datetime) -> bool:
+    """Whether `take` would find something."""
+    return any(
+        _is_due(found, now) and _target(found.head, both).state != "waiting" for found in deliveries.unsettled(both)
+    )
+
+
+def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
+    """Lease due messages. One whose target failed, or that cannot be read, is failed instead."""
+    taken: list[DueMessage] = []
+    settled, contiguous = deliveries.settled_seq(both), True
+    before = settled
+    for step in deliveries.steps(both, settled):
+        for found in step:
+            if not isinstance(found, Open):
+                settled = found if contiguous and found is not None else settled
+                continue
+            contiguous = found.head["seq"] is None  # these come before all others
+            if len(taken) < wish.limit and _is_due(found, wish.now):
+                taken += _taken(unit, pair, both, found, wish)
+        if len(taken) >= wish.limit:
+            break
+    if settled > before:
+        readings.put(unit, pair.declared, "settled_seq", str(settled))
+    return taken
+
+
+def _is_due(found: Open, now: datetime) -> bool:
+    if not models.is_due(found.head["deliver_after"], now):
+        return False
+    before = found.attempt
+    return before is None or not (_is_ahead(before["leased_until"], now) or _is_ahead(before["next_attempt_at"], now))
+
+
+def _is_ahead(text: str | None, now: datetime) -> bool:
+    """Whether a lease or a delay lasts on. One beyond the longest there is was noted before the clock was set back."""
+    moment = instant(text)
+    return moment is not None and timedelta(0) < moment - now <= models.LONGEST_LEASE
+
+
+def _target(head: WaitingRow, both: Both, group: str = "") -> _Target:
+    if head["target_seq"] is None:
+        return _Target("none")
+    found = messages.find(head["target_seq"], group, both)
+    if found is None or found.delivery == "failed":
+        return _Target("failed")
+    if found.delivery == "pending":
+        return _Target("waiting")
+    return _Target("known", found.platform_message_id or found.id)
+
+
+def _taken(unit: Unit, pair: Pair, both: Both, found: Open, wish: Wish) -> list[DueMessage]:
+    head = found.head
+    target = _target(head, both, pair.place.group)
+    if target.state == "waiting":
+        return []
+    if target.state == "failed":
+        _fail(unit, head["id"], "target_failed", wish.now)
+        return []
+    rows = both.keyed(messages.OUT_BY_ID, [head["id"]])
+    if not rows:
+        _fail(unit, head["id"], "the message cannot be read", wish.now)
+        return []
+    message = MessageOut.of(rows[0])
+    if target.state == "known" and isinstance(message.content, dict):
+        message = message.model_copy(update={"content": {**message.content, "messageId": target.platform_id}})
+    attempt = _lease(unit, found, wish)
+    return [
+        DueMessage(
+            message=message,
+            token=wish.token,
+            leased_until=wish.until,
+            attempt=attempt,
+            in_doubt=found.attempt is not None and found.attempt["lease_token"] is not None,
+            problem=_problem(message),
+        )
+    ]
+
+
+def _fail(unit: Unit, message_id: str, error: str, now: datetime) -> None:
+    receipts.store(unit, receipts.failed(message_id, error, now))
+
+
+def _lease(unit: Unit, found: Open, wish: Wish) -> int:
+    now, before = iso_text(wish.now), found.attempt
+    attempts = 1 if before is None else int(before["attempts"] or 0) + 1
+    unit.change(
+        sql.PUT_ATTEMPT,
+        {
+            "message_out_id": found.head["id"],
+            "attempts": attempts,
+            "lease_token": wish.token,
+            "leased_until": iso_text(wish.until),
+            "next_attempt_at": None,
+            "first_attempt_at": (before["first_attempt_at"] if before else None) or now,
+            "last_attempt_at": now,
+            "last_error": before["last_error"] if before else None,
+        },
+    )
+    return attempts
+
+
+def _problem(message: MessageOut) -> str | None:
+    """Why a message cannot be sent at all."""
+    if message.malformed:
+        return "the content is not JSON"
+    nowhere = message.routing.channel_type is None or message.routing.platform_id is None
+    return "there is no place to send it to" if nowhere and message.kind != "system" else None

@@ -1,0 +1,211 @@
+"""Messages of the agent, and their delivery.
+
+The host never writes them: leases, attempts and receipts are rows of its own file, and say how delivery stands whatever
+process dies in between. A message may be sent more than once, and is never marked delivered without having been sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from lastlight_state.backends import waiting
+from lastlight_state.db import valid
+from lastlight_state.db.rows.records import Page
+from lastlight_state.errors import AlreadyAnswered, LostRace
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.folder import OUTBOX, attachments
+from lastlight_state.files.mailbox.host import leases, receipts, statements as sql
+from lastlight_state.files.mailbox.kernel import deliveries, messages, readings
+from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.models import MESSAGE, ONE_MINUTE, ONE_SECOND
+from lastlight_state.files.mailbox.records import (
+    Delivery,
+    DueMessage,
+    MessageOut,
+    MessageOutSummary,
+    MessageRef,
+    OutboxFiles,
+)
+from lastlight_state.files.mailbox.reports import DrainReport
+from lastlight_state.ids import new_id
+
+_log = logging.getLogger("lastlight_state.files.mailbox")
+
+_MOST_TAKEN = 100
+
+
+class Undeliverable(Exception):
+    """Raised by an adapter for a message that can never be sent; its text is the reason."""
+
+
+class HostOutbox(Room):
+    """``host.outbox``"""
+
+    def take_due(self, *, limit: int = 20, lease: timedelta = ONE_MINUTE) -> list[DueMessage]:
+        """Take messages to send, in the order in which they were written. No other caller gets them during the lease.
+
+        One whose lease has ended is given again, with ``in_doubt``: it may have been sent.
+        """
+        most = valid.number("limit", limit, least=1, most=_MOST_TAKEN)
+        length = valid.duration("lease", lease, least=ONE_SECOND, most=models.LONGEST_LEASE)
+        now = self._now()
+        if not self._both(lambda both: leases.is_any_due(both, now)):
+            return []
+        wish = leases.Wish(now, most, now + length, new_id())
+        taken = self._writing(lambda unit: self._beside(unit, lambda both: leases.take(unit, self._pair, both, wish)))
+        self._metrics.count("mailbox_taken", len(taken))
+        self._metrics.count("mailbox_in_doubt", sum(message.in_doubt for message in taken))
+        return taken
+
+    def mark_delivered(
+        self,
+        message_id: str,
+        *,
+        platform_message_id: str | None = None,
+        token: str | None = None,
+    ) -> Delivery:
+        """Note that a message was sent, under the id that the platform gave it. Again gives the stored receipt.
+
+        Raises `AlreadyAnswered` with the receipt if it has failed, and `NotFound`. A receipt counts although the lease
+        of its ``token`` has ended: the message was sent.
+        """
+        message = self.get(message_id)
+        row = receipts.delivered(
+            message_id, valid.optional("platform_message_id", platform_message_id, 4096), self._now()
+        )
+        found = self._writing(lambda unit: receipts.store(unit, row))
+        if found.status != "delivered":
+            raise AlreadyAnswered(MESSAGE, message_id, winner=found)
+        attachments.clear(attachments.folder(self._pair.place.path, OUTBOX, message.id))
+        return found
+
+    def mark_failed(
+        self,
+        message_id: str,
+        *,
+        error: str,
+        permanent: bool = False,
+        token: str | None = None,
+    ) -> Delivery:
+        """Note that a message could not be sent. It is due again later, at most three times in all.
+
+        ``permanent``, and the third failure, end it: ``status`` is then ``failed``. Raises `AlreadyAnswered` with the
+        receipt if it was delivered, `LostRace` if another caller took it after the lease of ``token``, and `NotFound`.
+        """
+        self.get(message_id)
+        failure = receipts.Failure(
+            message_id, readings.error_text(error), valid.flag("permanent", permanent), token, self._now()
+        )
+        found = self._writing(lambda unit: receipts.fail(unit, failure))
+        if found.status == "delivered":
+            raise AlreadyAnswered(MESSAGE, message_id, winner=found)
+        self._metrics.count("mailbox_retried", found.status == "pending")
+        return found
+
+    def drain(
+        self, adapter: Callable[[DueMessage], str | None], *, limit: int = 100, lease: timedelta = ONE_MINUTE
+    ) -> DrainReport:
+        """Send what is due through the adapter, one after the other.
+
+        The adapter gives the platform's id or None for a message that was sent, raises `Undeliverable` for one that
+        never can be, and anything else for one to be tried again. It is called outside of any transaction. A message
+        without a place to go to, or with content that is no JSON, fails without it. ``lease`` is how long one sending
+        may take before others try.
+        """
+        valid.callback("adapter", adapter)
+        counts = {"delivered": 0, "retried": 0, "failed": 0}
+        for _ in range(valid.number("limit", limit, least=1)):
+            due = self.take_due(limit=1, lease=lease)
+            if not due:
+                break
+            counts[self._sent(due[0], adapter)] += 1
+        return DrainReport(**counts)
+
+    def requeue(self, message_id: str) -> None:
+        """Make a failed message due again, with all its attempts. Raises `LostRace` unless it failed, `NotFound`."""
+        message = self.get(message_id)
+        if not self._writing(lambda unit: receipts.requeue(unit, self._pair, message.id, message.seq)):
+            raise LostRace(f"message {message_id!r} has not failed", status=self._status(message_id))
+
+    def list_failed(self, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
+        """A page of the messages that could not be delivered, the latest first."""
+        return self._page(sql.LIST_FAILED, Delivery.of, None, limit, page_token)
+
+    def list_waiting(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
+        """A page of the messages that are neither delivered nor failed, in the order in which they were written."""
+        most = valid.page_limit(limit)
+        return self._both(lambda both: deliveries.page(both, most, page_token))
+
+    def get(self, message_id: str) -> MessageOut:
+        """The message. Raises `NotFound`."""
+        found = self.find(message_id)
+        if found is None:
+            raise valid.not_found(MESSAGE, message_id)
+        return found
+
+    def find(self, message_id: str) -> MessageOut | None:
+        """The message, or None."""
+        asked = valid.sought("id", message_id)
+        rows = self._look(lambda look: look.keyed(messages.OUT_BY_ID, [asked]))
+        return MessageOut.of(rows[0]) if rows else None
+
+    def files(self, message_id: str) -> OutboxFiles:
+        """The files that the message's content lists. What cannot be read is skipped, with the reason."""
+        message = self.get(message_id)
+        listed = message.content.get("files") if isinstance(message.content, dict) else None
+        target = attachments.folder(self._pair.place.path, OUTBOX, message.id)
+        if not isinstance(listed, list) or not listed:
+            return OutboxFiles(files=(), skipped=())
+        if target.name != message.id:
+            return OutboxFiles(files=(), skipped=((message.id, "the id is not a safe name"),))
+        return attachments.stored(target, listed, self._settings.limits)
+
+    def resolve_seq(self, seq: int) -> MessageRef:
+        """The message with this number, of either side. Raises `NotFound`."""
+        number = messages.checked(seq)
+        return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
+
+    def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
+        """Wait until a message is due, at most ``timeout``; whether one is."""
+        end = time.monotonic() + valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds()
+        pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
+        while not self._both(lambda both: leases.is_any_due(both, self._now())):
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            waiting.pause(min(pause, left))
+        return True
+
+    def _sent(self, due: DueMessage, adapter: Callable[[DueMessage], str | None]) -> str:
+        """Return which count of a drain this message goes to."""
+        if due.problem is not None:
+            return self._failed(due, due.problem, permanent=True)
+        try:
+            platform_id = adapter(due)
+        except Undeliverable as error:
+            return self._failed(due, str(error) or "undeliverable", permanent=True)
+        except Exception as error:  # noqa: BLE001 - whatever an adapter raises
+            _log.warning("message %s could not be delivered", due.message.id, exc_info=True)
+            return self._failed(due, f"{type(error).__name__}: {error}", permanent=False)
+        try:
+            self.mark_delivered(due.message.id, platform_message_id=platform_id, token=due.token)
+        except AlreadyAnswered:
+            _log.warning("message %s was sent after it had been given up", due.message.id)
+        return "delivered"
+
+    def _failed(self, due: DueMessage, error: str, *, permanent: bool) -> str:
+        text = error.encode(errors="replace").replace(b"\0", b"?")[: models.ERROR_BYTES].decode(errors="ignore")
+        try:
+            found = self.mark_failed(due.message.id, error=text, permanent=permanent, token=due.token)
+        except AlreadyAnswered:
+            return "delivered"
+        except LostRace:
+            return "retried"
+        return "failed" if found.status == "failed" else "retried"
+
+    def _status(self, message_id: str) -> str:
+        found = self._find(Delivery.of, sql.DELIVERED, {"id": message_id})
+        return "pending" if found is None else found.status

@@ -1,0 +1,224 @@
+"""What came of deliveries, in the host's file. Works of a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple, TypedDict
+
+import sqlalchemy as sa
+
+from lastlight_state.clock import iso_text
+from lastlight_state.db.rows.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import LostRace
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.folder import INBOX
+from lastlight_state.files.mailbox.host import statements as sql
+from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, readings
+from lastlight_state.files.mailbox.kernel.pair import Pair
+from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
+from lastlight_state.files.mailbox.kernel.readings import Both, Reading, shown
+from lastlight_state.files.mailbox.records import Delivery
+from lastlight_state.files.mailbox.reports import PruneReport
+from lastlight_state.files.mailbox.shown import InId, ReceiptTime, SettledRow, ValueRow
+
+# Removes settled messages from the host's file, and receipts of messages that the agent has removed.
+
+_in, _done = models.MESSAGES_IN.c, models.DELIVERED.c
+
+#: Series with a message that is not settled, or whose next one is still to be stored. Indexes find each part.
+_GOING_ON = sa.union_all(
+    *(
+        sa.select(_in.series_id).where(_in.series_id.is_not(None), condition)
+        for condition in (
+            _in.recurrence.is_not(None),
+            sa.and_(_in.status == constant("pending"), _in.series_id != _in.id),
+            _in.status == constant("paused"),
+        )
+    )
+)
+_SETTLED = prepared(
+    sa.select(
+        _in.id, _in.seq, _in.timestamp, _in.process_after, _in.released_at, _in.settled_at, pruning.content_size(_in)
+    )
+    .where(
+        _in.id > bind("after", _in.id),
+        _in.status.in_([constant("completed"), constant("failed")]),
+        _in.recurrence.is_(None),
+        _in.series_id.not_in(_GOING_ON),
+    )
+    .order_by(_in.id)
+    .limit(number(messages.STEP)),
+    SettledRow,
+)
+_RECEIPTS = prepared(
+    sa.select(_done.message_out_id, _done.delivered_at)
+    .where(_done.message_out_id > bind("after", _done.message_out_id))
+    .order_by(_done.message_out_id)
+    .limit(number(messages.STEP)),
+    ReceiptTime,
+)
+_REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_IN).where(_in.id.in_(ids)))
+_REMOVE_RECEIPTS = Family("id", lambda ids: sa.delete(models.DELIVERED).where(_done.message_out_id.in_(ids)))
+
+_STILL_THERE = Reading(
+    models.MESSAGES_OUT,
+    lambda columns, ids: sa.select(*shown(columns, "id")).where(columns["id"].in_(ids)),
+    listed="id",
+    row=InId,
+)
+#: Says that the agent's file is one that numbered messages, not an empty one in its place.
+_HIGHEST = Reading(
+    models.OUT_META,
+    lambda columns: sa.select(*shown(columns, "value")).where(
+        columns["key"] == sa.literal_column(f"'{pruning.HIGHEST}'")
+    ),
+    row=ValueRow,
+)
+
+
+class HostPruner(Pruner):
+    """Removes what was settled before a time."""
+
+    def run(self, before: datetime, *, dry_run: bool) -> PruneReport:
+        """Remove it, or with ``dry_run`` tell how much it is."""
+        found = self.walk(Rule("id", partial(self._settled, before), self._remove), dry_run=dry_run)
+        receipts = Rule("message_out_id", partial(_receipts, before), _remove_receipts)
+        return PruneReport(
+            messages=len(found),
+            receipts=len(self.walk(receipts, dry_run=dry_run)),
+            size_bytes=sum(row["size"] for row in found),
+            dry_run=dry_run,
+        )
+
+    def _settled(self, before: datetime, unit: Unit, both: Both, after: str) -> Step:
+        seen = unit.sound(_SETTLED, {"after": after})[0]
+        kept = _named(both)
+        old = [row for row in seen if _is_old(row, before) and kept.isdisjoint((row["id"], row["seq"]))]
+        return Step(seen, pruning.sized(self._pair, INBOX, old))
+
+    def _remove(self, unit: Unit, rows: Sequence[Row]) -> None:
+        ids = [row["id"] for row in rows]
+        pruning.clear_later(unit, self._pair, INBOX, messages.HEADS_BY_ID, ids)
+        unit.change(*_REMOVE.of(ids))
+
+
+def _named(both: Both) -> set[object]:
+    """Ids and numbers of messages that the agent works on, and that a message names which is still to be delivered."""
+    named: set[object] = {ack["message_id"] for ack in both.rows(messages.PROCESSING)}
+    for found in deliveries.unsettled(both):
+        named |= {found.head["in_reply_to"], found.head["target_seq"]}
+    return named - {None}
+
+
+def _is_old(row: SettledRow, before: datetime) -> bool:
+    """Return whether a message was settled long ago.
+
+    Others do not note when they settle a message: then all times that it has are in the past.
+    """
+    if row["settled_at"] is not None:
+        return pruning.is_before(row["settled_at"], before)
+    later = [text for text in (row["process_after"], row["released_at"]) if text is not None]
+    return all(pruning.is_before(text, before) for text in (row["timestamp"], *later))
+
+
+def _receipts(before: datetime, unit: Unit, both: Both, after: str) -> Step:
+    """Receipts of messages that are gone. While a message is there, its receipt says that it was sent."""
+    if not both.rows(_HIGHEST):
+        return Step((), ())
+    seen = unit.sound(_RECEIPTS, {"after": after})[0]
+    there = {row["id"] for row in both.keyed(_STILL_THERE, [row["message_out_id"] for row in seen])}
+    old = [row for row in seen if pruning.is_before(row["delivered_at"], before) and row["message_out_id"] not in there]
+    return Step(seen, old)
+
+
+def _remove_receipts(unit: Unit, rows: Sequence[Row]) -> None:
+    unit.change(*_REMOVE_RECEIPTS.of([row["message_out_id"] for row in rows]))
+
+
+class ReceiptDraft(TypedDict):
+    """The receipt of a message, but for how often it was tried."""
+
+    message_out_id: str
+    platform_message_id: str | None
+    status: str
+    delivered_at: str
+    error: str | None
+
+
+class Failure(NamedTuple):
+    """A delivery that did not succeed."""
+
+    id: str
+    error: str
+    permanent: bool
+    token: str | None
+    at: datetime
+
+
+def delivered(message_id: str, platform_message_id: str | None, now: datetime) -> ReceiptDraft:
+    """Return the receipt of a message that was sent."""
+    return {
+        "message_out_id": message_id,
+        "platform_message_id": platform_message_id,
+        "status": "delivered",
+        "delivered_at": models.plain_text(now),
+        "error": None,
+    }
+
+
+def failed(message_id: str, error: str, now: datetime) -> ReceiptDraft:
+    """Return the receipt of a message that cannot be sent."""
+    return {**delivered(message_id, None, now), "status": "failed", "error": error}
+
+
+def store(unit: Unit, row: ReceiptDraft) -> Delivery:
+    """Store the receipt unless there is one; the one that counts. Its lease ends."""
+    found = unit.row(sql.ATTEMPT, {"id": row["message_out_id"]})
+    attempts = None if found is None else found["attempts"]
+    made = unit.find(Delivery.of, sql.PUT_DELIVERED, {**row, "attempts": attempts})
+    unit.change(sql.DROP_ATTEMPT, {"id": row["message_out_id"]})
+    if made is not None:
+        return made
+    there = unit.find(Delivery.of, sql.DELIVERED, {"id": row["message_out_id"]})
+    assert there is not None  # noqa: S101 - under the lock, a row that conflicts is there
+    return there
+
+
+def fail(unit: Unit, failure: Failure) -> Delivery:
+    """Count the attempt: the message is due again after a delay, or has failed. The receipt, if there is one."""
+    there = unit.find(Delivery.of, sql.DELIVERED, {"id": failure.id})
+    if there is not None:
+        return there
+    found = unit.row(sql.ATTEMPT, {"id": failure.id})
+    if failure.token is not None and found is not None and found["lease_token"] not in (None, failure.token):
+        raise LostRace(f"message {failure.id!r} was taken by another caller", status="leased")
+    attempts = max(1, 1 if found is None else found["attempts"])
+    if failure.permanent or attempts >= models.MOST_ATTEMPTS:
+        return store(unit, failed(failure.id, failure.error, failure.at))
+    now = iso_text(failure.at)
+    unit.change(
+        sql.PUT_ATTEMPT,
+        {
+            "message_out_id": failure.id,
+            "attempts": attempts,
+            "lease_token": None,
+            "leased_until": None,
+            "next_attempt_at": iso_text(failure.at + models.FIRST_DELAY * 2 ** (attempts - 1)),
+            "first_attempt_at": now if found is None else found["first_attempt_at"],
+            "last_attempt_at": now,
+            "last_error": failure.error,
+        },
+    )
+    return Delivery(message_out_id=failure.id, status="pending", error=failure.error, attempts=attempts)
+
+
+def requeue(unit: Unit, pair: Pair, message_id: str, seq: int | None) -> bool:
+    """Forget that a message failed; whether it had."""
+    if unit.row(sql.DROP_FAILED, {"id": message_id}) is None:
+        return False
+    if seq is not None and readings.number(unit, pair.declared, "settled_seq") >= seq:
+        readings.put(unit, pair.declared, "settled_seq", str(seq - 1))
+    return True

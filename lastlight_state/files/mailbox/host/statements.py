@@ -1,0 +1,216 @@
+"""The statements of the host's own file."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.kernel.messages import HEAD, STEP
+from lastlight_state.files.mailbox.rows import AttemptsRow, DeliveredRow, DestinationsRow, MessagesInRow
+from lastlight_state.files.mailbox.shown import HeadRow, InSummaryRow, RoutingColumns
+
+
+class ExpiredRow(TypedDict):
+    """Context that is not kept."""
+
+    id: str
+    tries: int | None
+
+
+_in, _done, _try = models.MESSAGES_IN.c, models.DELIVERED.c, models.ATTEMPTS.c
+_heads = [_in[name] for name in HEAD]
+_this = _in.id == bind("id", _in.id)
+_live = among(_in.status, models.LIVE)
+
+#: Inserts nothing if the id is taken, or if the series has a live message.
+INSERT = prepared(
+    insert(models.MESSAGES_IN)
+    .values(**{column.name: bind(column.name, column) for column in _in})
+    .on_conflict_do_nothing()
+    .returning(*_in),
+    MessagesInRow,
+)
+GET = prepared(sa.select(*_in).where(_this), MessagesInRow)
+HEAD_OF = prepared(sa.select(*_heads).where(_this), HeadRow)
+LIST = Listing(
+    "messages_in",
+    [*(column for column in _in if column.name != "content"), models.IN_PLACE.label(models.PLACE)],
+    order=(models.IN_PLACE, _in.id),
+    filters={"status": _in.status == bind("status", _in.status), "kind": _in.kind == bind("kind", _in.kind)},
+    row=InSummaryRow,
+)
+
+
+#: Messages that others settled although they recur, a step at a time.
+RECURRING_SETTLED = prepared(
+    sa.select(*_heads)
+    .where(
+        _in.recurrence.is_not(None),
+        _in.series_id > bind("after", _in.series_id),
+        _in.status.not_in([constant(word) for word in models.LIVE]),
+    )
+    .order_by(_in.series_id, _in.seq.desc())
+    .limit(number(STEP)),
+    HeadRow,
+)
+
+#: Settles a message that still is as it was seen. Gives no content, which may be damaged.
+SETTLE = prepared(
+    sa.update(models.MESSAGES_IN)
+    .where(_this, _live, _in.tries.is_not_distinct_from(bind("tries", _in.tries)))
+    .values(**{name: bind(name, _in[name]) for name in ("status", "settled_at", "outcome", "error")})
+    .returning(*_heads),
+    HeadRow,
+)
+RETRY = prepared(
+    sa.update(models.MESSAGES_IN)
+    .where(_this, _in.status == constant("failed"))
+    .values(
+        status=constant("pending"),
+        process_after=sa.null(),
+        tries=sa.func.coalesce(_in.tries, number(0)) + number(1),
+        tries_base=sa.func.coalesce(_in.tries, number(0)) + number(1),
+        released_at=bind("released_at", _in.released_at),
+        settled_at=sa.null(),
+        outcome=sa.null(),
+        error=sa.null(),
+    )
+    .returning(*_in),
+    MessagesInRow,
+)
+#: Frees a claimed message for another try, if nobody has freed it meanwhile.
+RELEASE = prepared(
+    sa.update(models.MESSAGES_IN)
+    .where(
+        _this,
+        _in.status == constant("pending"),
+        _in.seq.is_not_distinct_from(bind("seq", _in.seq)),
+        _in.tries.is_not_distinct_from(bind("seen", _in.tries)),
+    )
+    .values(**{name: bind(name, _in[name]) for name in ("tries", "process_after", "released_at", "error")})
+)
+STOP_RECURRING = prepared(
+    sa.update(models.MESSAGES_IN)
+    .where(
+        _in.series_id == bind("series_id", _in.series_id),
+        _in.recurrence.is_not(None),
+        _in.status.not_in([constant(word) for word in models.LIVE]),
+    )
+    .values(recurrence=sa.null())
+)
+LIVE_OF_SERIES = prepared(
+    sa.select(*_in)
+    .where(_in.series_id == bind("series_id", _in.series_id), _live)
+    .order_by(_in.seq.desc())
+    .limit(number(1)),
+    MessagesInRow,
+)
+LAST_OF_SERIES = prepared(
+    sa.select(*_in).where(_in.series_id == bind("series_id", _in.series_id)).order_by(_in.seq.desc()).limit(number(1)),
+    MessagesInRow,
+)
+EXPIRED = prepared(
+    sa.select(_in.id, _in.tries)
+    .where(_in.status == constant("pending"), _in.trigger == number(0))
+    .order_by(_in.seq.desc())
+    .offset(bind("kept", _in.seq))
+    .limit(number(models.MOST_SENT)),
+    ExpiredRow,
+)
+#: Session and number of the newest message from a peer that says which session sent it.
+RETURN_PATH = prepared(
+    sa.select(_in.source_session_id)
+    .where(
+        _in.platform_id == bind("peer", _in.platform_id),
+        _in.channel_type == constant("agent"),
+        _in.source_session_id.is_not(None),
+    )
+    .order_by(_in.seq.desc())
+    .limit(number(1))
+)
+ATTEMPT = prepared(sa.select(*_try).where(_try.message_out_id == bind("id", _try.message_out_id)), AttemptsRow)
+_put = insert(models.ATTEMPTS).values(**{column.name: bind(column.name, column) for column in _try})
+PUT_ATTEMPT = prepared(
+    _put.on_conflict_do_update(
+        index_elements=[_try.message_out_id],
+        set_={column.name: _put.excluded[column.name] for column in _try if not column.primary_key},
+    )
+)
+DROP_ATTEMPT = prepared(sa.delete(models.ATTEMPTS).where(_try.message_out_id == bind("id", _try.message_out_id)))
+DELIVERED = prepared(sa.select(*_done).where(_done.message_out_id == bind("id", _done.message_out_id)), DeliveredRow)
+#: The first outcome stays.
+PUT_DELIVERED = prepared(
+    insert(models.DELIVERED)
+    .values(**{column.name: bind(column.name, column) for column in _done})
+    .on_conflict_do_nothing(index_elements=[_done.message_out_id])
+    .returning(*_done),
+    DeliveredRow,
+)
+DROP_FAILED = prepared(
+    sa.delete(models.DELIVERED)
+    .where(_done.message_out_id == bind("id", _done.message_out_id), _done.status == constant("failed"))
+    .returning(*_done),
+    DeliveredRow,
+)
+LIST_FAILED = Listing(
+    "delivered",
+    tuple(_done),
+    order=(_done.delivered_at, _done.message_out_id),
+    always=(_done.status == constant("failed"),),
+    row=DeliveredRow,
+)
+_to, _default = models.DESTINATIONS.c, models.SESSION_ROUTING.c
+CLEAR_DESTINATIONS = prepared(sa.delete(models.DESTINATIONS))
+INSERT_DESTINATION = prepared(
+    insert(models.DESTINATIONS).values(**{column.name: bind(column.name, column) for column in _to})
+)
+ALL_DESTINATIONS = prepared(sa.select(*_to).order_by(_to.name), DestinationsRow)
+_ROUTE = ("channel_type", "platform_id", "thread_id")
+_put_default = insert(models.SESSION_ROUTING).values(
+    id=number(1), **{name: bind(name, _default[name]) for name in _ROUTE}
+)
+PUT_DEFAULT = prepared(
+    _put_default.on_conflict_do_update(
+        index_elements=[_default.id], set_={name: _put_default.excluded[name] for name in _ROUTE}
+    )
+)
+GET_DEFAULT = prepared(sa.select(_default.channel_type, _default.platform_id, _default.thread_id), RoutingColumns)
+IS_DESTINATION = prepared(
+    sa.select(_to.name)
+    .where(
+        sa.or_(
+            sa.and_(
+                _to.channel_type == bind("channel_type", _to.channel_type),
+                _to.platform_id == bind("platform_id", _to.platform_id),
+            ),
+            sa.and_(
+                bind("channel_type", _to.channel_type) == constant("agent"),
+                _to.agent_group_id == bind("platform_id", _to.platform_id),
+            ),
+        )
+    )
+    .limit(number(1))
+)
+
+_CHANGED = ("status", "content", "process_after", "recurrence", "timezone", "outcome", "settled_at")
+CHANGE_TASK = prepared(
+    sa.update(models.MESSAGES_IN)
+    .where(_this)
+    .values(**{name: bind(name, _in[name]) for name in _CHANGED})
+    .returning(*_in),
+    MessagesInRow,
+)
+LIST_TASKS = Listing(
+    "tasks",
+    [*(column for column in _in if column.name != "content"), models.TASK_PLACE.label(models.PLACE)],
+    order=(models.TASK_PLACE, _in.id),
+    descending=False,
+    filters={"status": _in.status == bind("status", _in.status)},
+    always=(models.LIVE_TASK,),
+    row=InSummaryRow,
+)

@@ -1,0 +1,327 @@
+"""Brings what the agent acknowledged into the host's file, frees what a dead agent held, and judges a living one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db.rows.statements import Row, Values
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import StateError
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
+from lastlight_state.files.mailbox.folder import creation
+from lastlight_state.files.mailbox.host import series, statements as sql
+from lastlight_state.files.mailbox.host.inbox import HostInbox
+from lastlight_state.files.mailbox.kernel import messages, readings
+from lastlight_state.files.mailbox.kernel.files import deadline
+from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.kernel.readings import Both, Reading, shown
+from lastlight_state.files.mailbox.models import instant
+from lastlight_state.files.mailbox.records import Claim
+from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
+from lastlight_state.files.mailbox.rows import AcksRow, ContainerStateRow
+from lastlight_state.files.mailbox.shown import HeadRow
+
+# Whether an agent is stuck. Pure.
+#
+# It is judged from its last sign of life, the later of its heartbeat and its start: so an agent without a heartbeat is
+# neither immortal nor killed at once, and what a predecessor left cannot stop a fresh one.
+
+#: ``silent``: no sign of life for too long. ``claim``: none since a claim that is too old.
+Reason = Literal["silent", "claim"]
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What a host knows of a running agent. ``claims`` are the times of its live claims."""
+
+    started_at: datetime
+    heartbeat: datetime | None = None
+    tool: str | None = None
+    tool_timeout: timedelta | None = None
+    claims: Sequence[datetime] = ()
+
+
+def stale_verdict(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reason, str] | None:
+    """Why the agent must be stopped, with the evidence; None while it is well."""
+    alive_at = max(signs.started_at, min(signs.heartbeat or signs.started_at, now))
+    allowance = _allowance(signs, policy)
+    silence = now - alive_at
+    if silence > max(policy.silent_after, allowance):
+        return "silent", f"no sign of life for {silence}"
+    oldest = now - max(policy.claim_after, allowance)
+    for claimed_at in signs.claims:
+        if signs.started_at <= claimed_at < oldest and alive_at <= claimed_at:
+            return "claim", f"no sign of life since a claim {now - claimed_at} ago"
+    return None
+
+
+def _allowance(signs: Signs, policy: StalePolicy) -> timedelta:
+    """How long the tool in use may be silent."""
+    timed = signs.tool is not None and signs.tool in policy.timed_tools
+    return signs.tool_timeout if timed and signs.tool_timeout is not None else timedelta(0)
+
+
+_Settling: TypeAlias = tuple[HeadRow, str, str | None]
+_Held: TypeAlias = tuple[HeadRow, AcksRow]
+
+#: The longest time, in milliseconds, for which a tool may be silent: a year.
+_LONGEST_TOOL = 365 * 86_400_000
+_TOOL = Reading(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)), row=ContainerStateRow)
+
+
+class HostSweep(Room):
+    """``host.sweep``"""
+
+    def sync(self) -> SyncReport:
+        """Settle messages that the agent has acknowledged as completed or failed; recurring ones get a successor.
+
+        Looks first, and takes no write lock when there is nothing to settle.
+        """
+        found, ignored = self._both(_settlings)
+        if not found:
+            return SyncReport(ignored=ignored)
+        now = self._now()
+        report = self._writing(lambda unit: self._settled(unit, found, now))
+        return report.model_copy(update={"ignored": ignored})
+
+    def advance(self) -> AdvanceReport:
+        """Give each series its next occurrence whose last one was settled by another program.
+
+        Names those whose pattern or zone cannot be read. They hold up no other.
+        """
+        adopted = self._reading(lambda unit: _adopted_seq(unit, self))
+        if not self._reading(lambda unit: _stalled(unit, adopted)):
+            return AdvanceReport()
+        now = self._now()
+        return self._writing(lambda unit: self._advanced(unit, adopted, now))
+
+    def claims(self) -> list[Claim]:
+        """The messages that the agent works on."""
+        return [_claim(head, ack) for head, ack in self._both(_held)]
+
+    def assess(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> Assessment:
+        """Return what the host should do about the agent, which has run since ``agent_started_at`` (None: not running).
+
+        Only looks. Claims whose time cannot be read are passed over and named.
+        """
+        started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
+        rule = readings.policy(policy)
+        due = HostInbox(self._pair).count_due()
+        if started is None:
+            return Assessment(action="wake" if due else "ok", due=due)
+        held, tool = self._both(_held), self._look(lambda look: look.row(_TOOL))
+        times = [instant(ack["status_changed"]) for _, ack in held]
+        signs = Signs(
+            started_at=started,
+            heartbeat=creation.last_beat(self._pair.place.path),
+            tool=None if tool is None else tool["current_tool"],
+            tool_timeout=_millis(None if tool is None else tool["tool_declared_timeout_ms"]),
+            claims=[moment for moment in times if moment is not None],
+        )
+        unreadable = tuple(head["id"] for (head, _), moment in zip(held, times, strict=True) if moment is None)
+        verdict = stale_verdict(signs, self._now(), rule)
+        if verdict is None:
+            return Assessment(action="ok", due=due, unreadable_claims=unreadable)
+        return Assessment(action="stop", reason=verdict[0], evidence=verdict[1], due=due, unreadable_claims=unreadable)
+
+    def release(self, *, reason: str, policy: StalePolicy = DEFAULT_POLICY) -> ReleaseReport:
+        """Free what the agent held, after it has stopped: each message is tried again later, five times in all.
+
+        Writes nothing into the agent's file; again changes nothing until something is claimed anew.
+        """
+        text, now = readings.error_text(reason), self._now()
+        readings.policy(policy)
+        held = [found for found in self._both(_held) if found[0]["status"] == "pending"]
+        if not held:
+            return ReleaseReport()
+        done = self._writing(lambda unit: self._released(unit, held, text, now))
+        self._metrics.count("mailbox_retried", done.released)
+        return done
+
+    def expire(self, *, policy: StalePolicy = DEFAULT_POLICY) -> int:
+        """Settle the oldest pending context beyond ``policy.max_context``; the number of messages."""
+        rule = readings.policy(policy)
+        if rule.max_context is None:
+            return 0
+        values = {"kept": rule.max_context}
+        if not self._reading(lambda unit: unit.sound(sql.EXPIRED, values)[0]):
+            return 0
+        now = iso_text(self._now())
+        return self._writing(lambda unit: _expired(unit, values, now))
+
+    def tidy(self) -> int:
+        """Remove folders of attachments that no message has and that are older than an hour; the number of folders."""
+        found = creation.old_folders(self._pair.place.path, self._now() - timedelta(hours=1))
+        if not found:
+            return 0
+        known = self._reading(lambda unit: messages.HEADS_BY_ID.keyed(unit, found))
+        kept = {row["id"] for row in known}
+        return sum(creation.leftover_remove(self._pair.place.path, name) for name in found if name not in kept)
+
+    def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
+        """All steps of a sweep. A step that fails is named in ``errors`` and does not undo the ones before it."""
+        readings.policy(policy)
+        started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
+        place = self._pair.place
+        steps: dict[str, Callable[[], Any]] = {"sync": self.sync, "advance": self.advance}
+        if started is None:
+            steps["release"] = lambda: self.release(reason="the agent is not running", policy=policy)
+        steps["expired"] = lambda: self.expire(policy=policy)
+        steps["tidied"] = self.tidy
+        steps["assessment"] = lambda: self.assess(agent_started_at=started, policy=policy)
+        done: Row = {}
+        errors = []
+        with deadline(self._settings):
+            for name, step in steps.items():
+                try:
+                    done[name] = step()
+                except StateError as error:
+                    errors.append(f"{name}: {error}")
+                    if error.details.get("reason") == "statement_timeout":
+                        break  # its share of time is used up
+        return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
+
+    def _settled(self, unit: Unit, found: list[_Settling], now: datetime) -> SyncReport:
+        counts = {"completed": 0, "failed": 0, "successors": 0}
+        unreadable: list[str] = []
+        for head, status, error in found:
+            before = unit.row(sql.HEAD_OF, {"id": head["id"]})
+            if before is None or (before["seq"], before["tries"]) != (head["seq"], head["tries"]):
+                continue
+            settled = unit.row(sql.SETTLE, _settling(head, status, error, now))
+            if settled is None:
+                continue
+            counts[status] += 1
+            followed = series.follow(unit, self._pair, settled, now, paused=before["status"] == "paused")
+            counts["successors"] += followed == "stored"
+            if followed == "unreadable":
+                unreadable.append(settled["id"])
+        return SyncReport(**counts, unreadable_series=tuple(unreadable))
+
+    def _advanced(self, unit: Unit, adopted: int, now: datetime) -> AdvanceReport:
+        stored, unreadable = 0, []
+        for head in _stalled(unit, adopted):
+            settled = unit.row(sql.HEAD_OF, {"id": head["id"]})
+            if settled is None or settled["recurrence"] is None:
+                continue  # followed with another one of its series
+            followed = series.follow(unit, self._pair, settled, now)
+            stored += followed == "stored"
+            if followed == "unreadable":
+                unreadable.append(head["id"])
+        return AdvanceReport(successors=stored, unreadable_series=tuple(unreadable))
+
+    def _released(self, unit: Unit, held: list[_Held], reason: str, now: datetime) -> ReleaseReport:
+        released = exhausted = 0
+        for head, ack in held:
+            tries, base = head["tries"] or 0, head["tries_base"] or 0
+            if tries - base >= models.MOST_TRIES:
+                exhausted += self._given_up(unit, head, reason, now)
+                continue
+            claimed_at = instant(ack["status_changed"])
+            values = {
+                "id": head["id"],
+                "seq": head["seq"],
+                "seen": head["tries"],
+                "tries": tries + 1,
+                "process_after": iso_text(now + models.FIRST_DELAY * 2 ** (tries - base)),
+                "released_at": iso_text(now if claimed_at is None else max(now, claimed_at)),
+                "error": reason,
+            }
+            released += unit.change(sql.RELEASE, values)
+        return ReleaseReport(released=released, exhausted=exhausted)
+
+    def _given_up(self, unit: Unit, head: HeadRow, reason: str, now: datetime) -> bool:
+        """Fail a message that has no tries left, unless it was paused or replaced after it was looked at."""
+        before = unit.row(sql.HEAD_OF, {"id": head["id"]})
+        if before is None or (before["seq"], before["status"]) != (head["seq"], "pending"):
+            return False
+        settled = unit.row(sql.SETTLE, {**_settling(head, "failed", reason, now), "outcome": models.EXHAUSTED})
+        if settled is not None:
+            series.follow(unit, self._pair, settled, now)
+        return settled is not None
+
+
+def _live(both: Both) -> Iterator[HeadRow]:
+    """Return all messages that are not settled."""
+    return chain(messages.triggers(both), messages.context(both), messages.paused(both))
+
+
+def _settlings(both: Both) -> tuple[list[_Settling], int]:
+    """Return what the acknowledgements settle, and how many of them belong to no message."""
+    heads = list(_live(both))
+    found = messages.acknowledged(both, heads)
+    settlings = [
+        (head, status, ack["error"] if status == "failed" else None)
+        for head in heads
+        if (ack := found.get(head["id"])) is not None and (status := messages.settles(ack, head)) is not None
+    ]
+    return settlings, _unknown(both)
+
+
+def _unknown(both: Both) -> int:
+    """Return how many acknowledgements, of at most 500, name no message."""
+    ids = [ack["message_id"] for ack in both.rows(messages.SETTLING)]
+    return len(ids) - len(both.keyed(messages.HEADS_BY_ID, ids))
+
+
+def _held(both: Both) -> list[_Held]:
+    """Live claims, each with its message."""
+    claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
+    heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
+    live = [head for head in heads if head["status"] in models.LIVE]
+    return [(head, claimed[head["id"]]) for head in live if messages.is_live(claimed[head["id"]], head)]
+
+
+def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> Values:
+    return {
+        "id": head["id"],
+        "tries": head["tries"],
+        "status": status,
+        "settled_at": iso_text(now),
+        "outcome": status,
+        "error": error,
+    }
+
+
+def _stalled(unit: Unit, adopted: int) -> list[HeadRow]:
+    """Return settled messages that recur, apart from those that had failed before the file was adopted."""
+    after: str | None = ""
+    stalled: list[HeadRow] = []
+    while found := unit.sound(sql.RECURRING_SETTLED, {"after": after})[0]:
+        stalled += [head for head in found if head["status"] != "failed" or (head["seq"] or 0) > adopted]
+        after = found[-1]["series_id"]
+    return stalled
+
+
+def _adopted_seq(unit: Unit, room: Room) -> int:
+    return readings.number(unit, room._pair.declared, "adopted_seq")
+
+
+def _expired(unit: Unit, values: Values, now: str) -> int:
+    expired = {"status": "completed", "settled_at": now, "outcome": models.EXPIRED, "error": None}
+    rows = unit.sound(sql.EXPIRED, values)[0]
+    return sum(unit.row(sql.SETTLE, {**row, **expired}) is not None for row in rows)
+
+
+def _claim(head: HeadRow, ack: AcksRow) -> Claim:
+    return Claim(
+        message_id=head["id"],
+        seq=head["seq"],
+        status=str(head["status"]),
+        claimed_at=instant(ack["status_changed"]),
+        claimed_by=ack["claimed_by"],
+        tries=head["tries"] or 0,
+    )
+
+
+def _millis(value: int | None) -> timedelta | None:
+    """Return what the agent declared, within the bounds of a time."""
+    return None if value is None else timedelta(milliseconds=min(max(0, value), _LONGEST_TOOL))

@@ -1,0 +1,174 @@
+"""Tasks: work for the agent at a time, once or again and again. Messages of the kind ``task``.
+
+Any id of a task's series names its one live message. Settled messages never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lastlight_state import codec, cron
+from lastlight_state.clock import iso_text
+from lastlight_state.db import valid
+from lastlight_state.db.repository import UNSET, UnsetType
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, Values
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import InvalidValue, LostRace
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.arguments import UNCHANGED, Routing, When, WhenChange
+from lastlight_state.files.mailbox.host import statements as sql
+from lastlight_state.files.mailbox.host.inbox import HostInbox
+from lastlight_state.files.mailbox.kernel import readings
+from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.models import TASK
+from lastlight_state.files.mailbox.records import Task, TaskSummary
+from lastlight_state.files.mailbox.rows import MessagesInRow
+from lastlight_state.ids import new_id
+
+
+class HostTasks(Room):
+    """``host.tasks``"""
+
+    def create(
+        self,
+        task_id: str | None = None,
+        *,
+        prompt: str,
+        script: str | None = None,
+        when: When,
+        routing: Routing | None = None,
+    ) -> Task:
+        """Store a task. Raises `AlreadyExists`, and `InvalidValue` for a pattern that never matches."""
+        content: dict[str, Any] = {"prompt": valid.content("prompt", prompt, self._settings.limits.message_content)}
+        if script is not None:
+            content["script"] = valid.content("script", script, self._settings.limits.message_content)
+        made = HostInbox(self._pair).send(
+            f"task-{new_id()}" if task_id is None else task_id, kind="task", content=content, routing=routing, when=when
+        )
+        return self.get(made.id)
+
+    def update(
+        self,
+        task_id: str,
+        *,
+        prompt: str | UnsetType = UNSET,
+        script: str | UnsetType | None = UNSET,
+        when: WhenChange = UNCHANGED,
+    ) -> Task:
+        """Change the live message of a task. What is not given stays.
+
+        Raises `InvalidValue` when nothing is given, and for a task whose content is no object; `LostRace` with the last
+        ``status`` of a series that has ended; `NotFound`.
+        """
+        merged = {
+            name: valid.content(name, text, self._settings.limits.message_content)
+            for name, text in (("prompt", prompt), ("script", script))
+            if text is not UNSET and text is not None
+        }
+        removed = {"script"} if script is None else set()
+        change = valid.group("when", when, WhenChange)
+        if not merged and not removed and change == UNCHANGED:
+            raise InvalidValue("update", "must change something")
+        return self._writing(lambda unit: self._updated(unit, task_id, merged, removed, change))
+
+    def pause(self, task_id: str) -> Task:
+        """Keep the task from running until it is resumed. A paused one stays paused. Raises as `update`."""
+        return self._changed_to(task_id, status="paused")
+
+    def resume(self, task_id: str) -> Task:
+        """Let a paused task run. Raises as `update`."""
+        return self._changed_to(task_id, status="pending")
+
+    def cancel(self, task_id: str) -> Task:
+        """End the task: it never runs again, also when an agent is working on it. Raises as `update`."""
+        ended = {"status": "completed", "recurrence": None, "outcome": models.CANCELLED}
+        return self._changed_to(task_id, **ended, settled_at=iso_text(self._now()))
+
+    def get(self, task_id: str) -> Task:
+        """The live message of the task, or the last one of a series that has ended. Raises `NotFound`."""
+        found = self.find(task_id)
+        if found is None:
+            raise valid.not_found(TASK, task_id)
+        return found
+
+    def find(self, task_id: str) -> Task | None:
+        """As `get`, or None."""
+        asked = valid.sought("id", task_id)
+        found = self._viewing(lambda unit: _current(unit, asked))
+        return None if found is None else Task.of(found)
+
+    def list(self, *, status: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[TaskSummary]:
+        """A page of the tasks that are pending or paused: one entry for each series, the next due first."""
+        given = {"status": None if status is None else valid.word("status", status, models.LIVE)}
+        return self._page(sql.LIST_TASKS, TaskSummary.of, given, limit, page_token)
+
+    def _changed_to(self, task_id: str, **values: Any) -> Task:
+        asked = valid.sought("id", task_id)
+        return self._writing(lambda unit: _change(unit, _live(unit, asked), values))
+
+    def _updated(
+        self, unit: Unit, task_id: str, merged: Mapping[str, str], removed: set[str], change: WhenChange
+    ) -> Task:
+        found = _live(unit, valid.sought("id", task_id))
+        values = _times(found, change)
+        if merged or removed:
+            content = _object(found["content"])
+            kept = {name: value for name, value in content.items() if name not in removed}
+            values["content"] = readings.content({**kept, **merged}, self._settings)
+        return _change(unit, found, values)
+
+
+def _current(unit: Unit, task_id: str) -> MessagesInRow | None:
+    """Return the live message of the series that this id belongs to, else its last one."""
+    row = unit.row(sql.GET, {"id": task_id})
+    if row is not None and row["kind"] != "task":
+        return None
+    series = {"series_id": task_id if row is None else row["series_id"] or task_id}
+    found = unit.row(sql.LIVE_OF_SERIES, series) or unit.row(sql.LAST_OF_SERIES, series)
+    return found if found is not None and found["kind"] == "task" else None
+
+
+def _live(unit: Unit, task_id: str) -> MessagesInRow:
+    found = _current(unit, task_id)
+    if found is None:
+        raise valid.not_found(TASK, task_id)
+    if found["status"] not in models.LIVE:
+        raise LostRace(f"task {task_id!r} has ended: {found['status']}", status=found["status"])
+    return found
+
+
+def _change(unit: Unit, found: MessagesInRow, values: Values) -> Task:
+    names = ("status", "content", "process_after", "recurrence", "timezone", "outcome", "settled_at")
+    here: Values = found
+    row = {name: values.get(name, here[name]) for name in names} | dict(values)
+    changed = unit.row(sql.CHANGE_TASK, {"id": found["id"], **row})
+    assert changed is not None  # noqa: S101 - found under the same lock
+    return Task.of(changed)
+
+
+def _times(found: MessagesInRow, change: WhenChange) -> Row:
+    values: Row = {}
+    if change.process_after is not UNSET:
+        values["process_after"] = readings.time_text("when.process_after", change.process_after)
+    if change.timezone is not UNSET:
+        values["timezone"] = change.timezone
+    if change.recurrence is not UNSET:
+        values["recurrence"] = change.recurrence
+    pattern = values.get("recurrence", found["recurrence"])
+    if ("recurrence" in values or "timezone" in values) and pattern is not None:
+        values["recurrence"] = cron.validate(pattern, values.get("timezone", found["timezone"]) or "UTC")
+    elif values.get("timezone") is not None:
+        cron.validate("@daily", values["timezone"])
+    return values
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        content = codec.decode(text)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise InvalidValue("content", "the task's content is not an object: it cannot be merged with")
+    return content

@@ -1,0 +1,115 @@
+"""The agent's messages that have no receipt yet, in the order in which they were written.
+
+Messages up to ``settled_seq`` are settled, so that a look costs what is not. Agents number in the order of commits:
+nothing appears below it, unless a failed message is queued again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from lastlight_state.db.lists import pages
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import bind, number
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.kernel import messages
+from lastlight_state.files.mailbox.kernel.readings import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.records import MessageOutSummary
+from lastlight_state.files.mailbox.rows import AttemptsRow
+from lastlight_state.files.mailbox.shown import OutSummaryRow, ValueRow, WaitingRow
+
+#: The list that a page token is for.
+_WAITING = "messages without a receipt"
+_HEAD = "id seq in_reply_to kind deliver_after timestamp target_seq channel_type platform_id".split()
+
+
+def _numbered(columns: Columns) -> sa.Select[Any]:
+    seq = columns["seq"]
+    found = sa.select(*shown(columns, *_HEAD)).where(seq > bind("at", seq))
+    return found.order_by(seq).limit(number(messages.STEP))
+
+
+def _unnumbered(columns: Columns) -> sa.Select[Any]:
+    found = sa.select(*shown(columns, *_HEAD)).where(columns["seq"].is_(None))
+    return found.order_by(columns["timestamp"], columns["id"])
+
+
+_NUMBERED = Reading(models.MESSAGES_OUT, _numbered, row=WaitingRow)
+_UNNUMBERED = Reading(models.MESSAGES_OUT, _unnumbered, row=WaitingRow)
+_ATTEMPTS = Reading(
+    models.ATTEMPTS,
+    lambda columns, ids: sa.select(*shown(columns)).where(columns["message_out_id"].in_(ids)),
+    listed="id",
+    row=AttemptsRow,
+)
+_SUMMARY = [*_HEAD, "recurrence", "thread_id"]
+_SUMMARIES = Reading(
+    models.MESSAGES_OUT,
+    lambda columns, ids: sa.select(*shown(columns, *_SUMMARY)).where(columns["id"].in_(ids)),
+    listed="id",
+    row=OutSummaryRow,
+)
+_SETTLED = Reading(
+    models.IN_META,
+    lambda columns: sa.select(*shown(columns, "value")).where(columns["key"] == sa.literal_column("'settled_seq'")),
+    row=ValueRow,
+)
+
+
+class Open(NamedTuple):
+    """A message that is not settled, with its attempts so far."""
+
+    head: WaitingRow
+    attempt: AttemptsRow | None
+
+
+def unsettled(both: Both) -> Iterator[Open]:
+    """All messages without a receipt, in the order in which they were written."""
+    for step in steps(both, settled_seq(both)):
+        for found in step:
+            if isinstance(found, Open):
+                yield found
+
+
+def page(both: Both, limit: int, page_token: str | None) -> Page[MessageOutSummary]:
+    """A page of the messages without a receipt, in the order in which they were written."""
+    after = pages.key(_WAITING, page_token, (int, str, str))
+    behind = (one.head for one in unsettled(both) if after is None or _place(one.head) > tuple(after))
+    heads = list(islice(behind, limit + 1))
+    rows = {row["id"]: row for row in both.keyed(_SUMMARIES, [head["id"] for head in heads[:limit]])}
+    items = tuple(MessageOutSummary.of(rows[head["id"]]) for head in heads[:limit] if head["id"] in rows)
+    token = pages.encode_token(_WAITING, _place(heads[limit - 1])) if len(heads) > limit else None
+    return Page(items=items, next_page_token=token)
+
+
+def steps(both: Both, at: int) -> Iterator[list[Open | int | None]]:
+    """Messages step by step; in place of one that is settled, its number."""
+    rest = iter(both.rows(_UNNUMBERED))
+    while found := list(islice(rest, messages.STEP)):
+        yield _judged(both, found)
+    while found := both.rows(_NUMBERED, {"at": at}):
+        yield _judged(both, found)
+        at = found[-1]["seq"] or at
+
+
+def settled_seq(both: Both) -> int:
+    """The number up to which all messages are settled."""
+    found = both.rows(_SETTLED)
+    text = str(found[0]["value"]) if found else ""
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _place(head: WaitingRow) -> tuple[int, str, str]:
+    """Return the place of a message in the order of `unsettled`."""
+    return (0, str(head["timestamp"]), head["id"]) if head["seq"] is None else (head["seq"], "", "")
+
+
+def _judged(both: Both, heads: list[WaitingRow]) -> list[Open | int | None]:
+    ids = [head["id"] for head in heads]
+    settled = {row["message_out_id"] for row in both.keyed(messages.DELIVERED_BY_ID, ids)}
+    attempts = {row["message_out_id"]: row for row in both.keyed(_ATTEMPTS, ids)}
+    return [head["seq"] if head["id"] in settled else Open(head, attempts.get(head["id"])) for head in heads]

@@ -1,0 +1,253 @@
+"""The statements that find messages in either file, and the walk over those that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from lastlight_state.db import valid
+from lastlight_state.db.rows.statements import RowT, bind, constant, number
+from lastlight_state.errors import NotFound
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.arguments import Routing
+from lastlight_state.files.mailbox.kernel.readings import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.models import MESSAGE, instant
+from lastlight_state.files.mailbox.records import MessageRef
+from lastlight_state.files.mailbox.rows import AcksRow, DeliveredRow, DestinationsRow, MessagesInRow, MessagesOutRow
+from lastlight_state.files.mailbox.shown import AckedId, HeadRow
+
+# What an acknowledgement means for a message. Pure, but for the statements that find them.
+#
+# An acknowledgement of ours names the message's number and its count of tries. So the host frees a claim by raising
+# the count in its own file, and a message that takes the id of an old one is not hidden by the old one's
+# acknowledgement.
+
+#: The acknowledgements of these messages.
+OF_MESSAGES = Reading(
+    models.ACKS,
+    lambda columns, ids: sa.select(*shown(columns)).where(columns["message_id"].in_(ids)),
+    listed="id",
+    row=AcksRow,
+)
+PROCESSING = Reading(
+    models.ACKS,
+    lambda columns: sa.select(*shown(columns)).where(columns["status"] == sa.literal_column("'processing'")),
+    row=AcksRow,
+)
+#: Acknowledgements that settle messages, at most 500 of them.
+SETTLING = Reading(
+    models.ACKS,
+    lambda columns: (
+        sa.select(*shown(columns, "message_id"))
+        .where(columns["status"] != sa.literal_column("'processing'"))
+        .limit(sa.literal_column("500"))
+    ),
+    row=AckedId,
+)
+
+
+def is_of(ack: AcksRow, head: HeadRow) -> bool:
+    """Return whether the acknowledgement is of this message, not of an earlier one with its id."""
+    return ack["message_seq"] is None or ack["message_seq"] == head["seq"]
+
+
+def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
+    """Return whether the acknowledgement hides the message.
+
+    What others wrote counts until the host frees the message.
+    """
+    if ack is None or not is_of(ack, head):
+        return False
+    if ack["message_tries"] is not None:
+        return bool(ack["status"] == "completed" or ack["message_tries"] == (head["tries"] or 0))
+    released_at, changed = instant(head["released_at"]), instant(ack["status_changed"])
+    return released_at is None or changed is None or changed > released_at
+
+
+def settles(ack: AcksRow, head: HeadRow) -> str | None:
+    """Return the status that the message gets by this, or None. Work that was done counts at any try."""
+    if ack["status"] == "completed" and is_of(ack, head) and (ack["message_tries"] is not None or is_live(ack, head)):
+        return "completed"
+    return "failed" if ack["status"] == "failed" and is_live(ack, head) else None
+
+
+#: What is looked at to decide about an inbound message, without its content.
+HEAD = tuple(
+    "id seq kind status process_after recurrence series_id tries trigger timestamp on_wake timezone released_at "
+    "tries_base".split()
+)
+#: Rows that one step of a walk reads.
+STEP = 200
+
+
+def _keyed(table: sa.Table, key: str, row: type[RowT]) -> Reading[RowT]:
+    return Reading(
+        table, lambda columns, values: sa.select(*shown(columns)).where(columns[key].in_(values)), listed=key, row=row
+    )
+
+
+IN_BY_ID, IN_BY_SEQ = _keyed(models.MESSAGES_IN, "id", MessagesInRow), _keyed(models.MESSAGES_IN, "seq", MessagesInRow)
+OUT_BY_ID, OUT_BY_SEQ = (
+    _keyed(models.MESSAGES_OUT, "id", MessagesOutRow),
+    _keyed(models.MESSAGES_OUT, "seq", MessagesOutRow),
+)
+DELIVERED_BY_ID = _keyed(models.DELIVERED, "message_out_id", DeliveredRow)
+DESTINATION_BY_NAME = _keyed(models.DESTINATIONS, "name", DestinationsRow)
+HEADS_BY_ID = Reading(
+    models.MESSAGES_IN,
+    lambda columns, ids: sa.select(*shown(columns, *HEAD)).where(columns["id"].in_(ids)),
+    listed="id",
+    row=HeadRow,
+)
+
+
+def _pending(columns: Columns, trigger: int) -> sa.ColumnElement[bool]:
+    return sa.and_(columns["status"] == constant("pending"), columns["trigger"] == number(trigger))
+
+
+def _unnumbered(trigger: int) -> Reading[HeadRow]:
+    def make(columns: Columns) -> sa.Select[Any]:
+        found = sa.select(*shown(columns, *HEAD)).where(_pending(columns, trigger), columns["seq"].is_(None))
+        return found.order_by(columns["timestamp"], columns["id"]).limit(number(STEP))
+
+    return Reading(models.MESSAGES_IN, make, row=HeadRow)
+
+
+def _numbered(trigger: int, *, newest_first: bool) -> Reading[HeadRow]:
+    def make(columns: Columns) -> sa.Select[Any]:
+        seq = columns["seq"]
+        at = bind("at", seq)
+        beyond = seq < at if newest_first else seq > at
+        found = sa.select(*shown(columns, *HEAD)).where(_pending(columns, trigger), beyond)
+        return found.order_by(seq.desc() if newest_first else seq).limit(number(STEP))
+
+    return Reading(models.MESSAGES_IN, make, row=HeadRow)
+
+
+_TRIGGERS, _CONTEXT = _numbered(1, newest_first=False), _numbered(0, newest_first=True)
+_UNNUMBERED_TRIGGERS, _UNNUMBERED_CONTEXT = _unnumbered(1), _unnumbered(0)
+_GREATEST = 2**63 - 1
+
+
+def _paused(columns: Columns) -> sa.Select[Any]:
+    at = bind("at", columns["id"])
+    found = sa.select(*shown(columns, *HEAD)).where(columns["status"] == constant("paused"), columns["id"] > at)
+    return found.order_by(columns["id"]).limit(number(STEP))
+
+
+_PAUSED = Reading(models.MESSAGES_IN, _paused, row=HeadRow)
+
+
+def triggers(both: Both) -> Iterator[HeadRow]:
+    """Return pending messages that wake the agent, oldest first."""
+    yield from both.rows(_UNNUMBERED_TRIGGERS)
+    yield from _walk(both, _TRIGGERS, -1)
+
+
+def context(both: Both) -> Iterator[HeadRow]:
+    """Return pending messages that wake nobody, newest first."""
+    yield from _walk(both, _CONTEXT, _GREATEST)
+    yield from reversed(both.rows(_UNNUMBERED_CONTEXT))
+
+
+def paused(both: Both) -> Iterator[HeadRow]:
+    """Return paused messages, in the order of their ids."""
+    return _walk(both, _PAUSED, "", key="id")
+
+
+def _walk(both: Both, reading: Reading[HeadRow], at: Any, *, key: Literal["seq", "id"] = "seq") -> Iterator[HeadRow]:
+    while found := both.rows(reading, {"at": at}):
+        yield from found
+        at = found[-1][key]
+
+
+# Which pending messages may be worked on now. All of it is decided before any limit counts.
+
+
+@dataclass(frozen=True)
+class Poll:
+    """What a poll asks for. ``first_poll``: whether messages for a fresh agent alone are given, too."""
+
+    now: datetime
+    limit: int
+    skip_kinds: frozenset[str] = frozenset()
+    first_poll: bool = False
+
+    def admits(self, head: HeadRow) -> bool:
+        """Return whether a pending message may be taken, apart from acknowledgements."""
+        if head["kind"] in self.skip_kinds or (head["on_wake"] and not self.first_poll):
+            return False
+        return models.is_due(head["process_after"], self.now)
+
+
+def open_to(poll: Poll, both: Both, heads: Iterable[HeadRow]) -> Iterator[HeadRow]:
+    """Return those of the pending messages that the poll may have: due, of its kinds, and not acknowledged."""
+    rest = iter(heads)
+    while step := list(islice(rest, STEP)):
+        admitted = [head for head in step if poll.admits(head)]
+        found = acknowledged(both, admitted)
+        yield from (head for head in admitted if not is_live(found.get(head["id"]), head))
+
+
+def acknowledged(both: Both, heads: Iterable[HeadRow]) -> dict[str, AcksRow]:
+    """Return the acknowledgements of these messages, by id."""
+    return {ack["message_id"]: ack for ack in both.keyed(OF_MESSAGES, [head["id"] for head in heads])}
+
+
+# Messages by number. The number's parity alone says in which file to look.
+
+
+def checked(seq: Any) -> int:
+    """A number as a caller gives it."""
+    return valid.number("seq", seq, least=1, most=models.GREATEST)
+
+
+def resolve(seq: int, group: str, both: Both) -> MessageRef:
+    """The message with this number. Raises `NotFound`."""
+    found = find(seq, group, both)
+    if found is None:
+        raise NotFound(MESSAGE, seq)
+    return found
+
+
+def find(seq: int, group: str, both: Both) -> MessageRef | None:
+    """The message with this number, or None."""
+    return _inbound(seq, group, both) if models.side_of(seq) == "host" else _outbound(seq, both)
+
+
+def platform_id(row: MessagesInRow, group: str) -> str:
+    """Return what the platform calls an inbound message: the original made its id of that and the group."""
+    return row["platform_message_id"] or row["id"].removesuffix(f":{group}")
+
+
+def _inbound(seq: int, group: str, both: Both) -> MessageRef | None:
+    found = both.keyed(IN_BY_SEQ, [seq])
+    return _reference(found[0], seq, "host", platform_id(found[0], group), None) if found else None
+
+
+def _outbound(seq: int, both: Both) -> MessageRef | None:
+    found = both.keyed(OUT_BY_SEQ, [seq])
+    if not found:
+        return None
+    receipt = next(iter(both.keyed(DELIVERED_BY_ID, [found[0]["id"]])), None)
+    if receipt is None:
+        return _reference(found[0], seq, "agent", None, "pending")
+    return _reference(found[0], seq, "agent", receipt["platform_message_id"], receipt["status"])
+
+
+def _reference(
+    row: MessagesInRow | MessagesOutRow, seq: int, side: str, platform: str | None, delivery: str | None
+) -> MessageRef:
+    return MessageRef(
+        seq=seq,
+        side=side,
+        id=row["id"],
+        platform_message_id=platform,
+        routing=Routing(row["channel_type"], row["platform_id"], row["thread_id"]),
+        delivery=delivery,
+    )

@@ -1,0 +1,290 @@
+"""`Pair`: one side's view of a mailbox, and `Room`, the base of what works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.base import Mode
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.rows.statements import constant
+from lastlight_state.db.units.scope import TransactionScope
+from lastlight_state.db.units.unit import Unit, refuse_dead, run_hooks
+from lastlight_state.errors import CorruptData, NestedTransaction
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place
+from lastlight_state.files.mailbox.kernel import deliveries, messages
+from lastlight_state.files.mailbox.kernel.files import OtherFile, OwnFile
+from lastlight_state.files.mailbox.kernel.messages import Poll
+from lastlight_state.files.mailbox.kernel.readings import Both, Columns, Reading
+from lastlight_state.files.mailbox.models import LIVE, MAILBOX, Side
+from lastlight_state.files.mailbox.records import Finding, MailboxStatus
+from lastlight_state.files.mailbox.shown import CountRow, InId, LiveTwice, OddNumber
+from lastlight_state.metrics import Metrics
+from lastlight_state.settings import Settings
+from lastlight_state.unwinding import block
+
+# How much waits in a mailbox, as either side sees it.
+
+
+def _count(table: sa.Table, status: str) -> Reading[CountRow]:
+    def make(columns: Columns) -> sa.Select[Any]:
+        found = sa.select(sa.func.count().label("rows")).select_from(table)
+        return found.where(columns["status"] == constant(status))
+
+    return Reading(table, make, row=CountRow)
+
+
+_PENDING, _PAUSED, _FAILED = (_count(models.MESSAGES_IN, status) for status in ("pending", "paused", "failed"))
+_UNDELIVERABLE = _count(models.DELIVERED, "failed")
+
+
+def _rows(table: sa.Table) -> Reading[CountRow]:
+    """Return all rows.
+
+    ``count(*)`` alone is one step for SQLite, which no clock ends; ``count(1)`` is a step for each row.
+    """
+    counted = sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table)
+    return Reading(table, lambda _: counted, row=CountRow)
+
+
+_MESSAGES = tuple(_rows(table) for table in (models.MESSAGES_IN, models.MESSAGES_OUT))
+_RECEIPTS = _rows(models.DELIVERED)
+
+
+def stored(both: Both) -> tuple[int, int]:
+    """Return how many messages, and how many receipts there are."""
+    return sum(_number(both, reading) for reading in _MESSAGES), _number(both, _RECEIPTS)
+
+
+def status(both: Both, now: datetime) -> MailboxStatus:
+    """The counts of one moment of each file. ``due`` is what an agent would be woken for."""
+    poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
+    claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
+    heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
+    return MailboxStatus(
+        pending=_number(both, _PENDING),
+        due=sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))),
+        claimed=sum(messages.is_live(claimed[head["id"]], head) for head in heads if head["status"] in models.LIVE),
+        paused=_number(both, _PAUSED),
+        failed=_number(both, _FAILED),
+        undelivered=sum(1 for _ in deliveries.unsettled(both)),
+        undeliverable=_number(both, _UNDELIVERABLE),
+    )
+
+
+def _number(both: Both, reading: Reading[CountRow]) -> int:
+    found = both.rows(reading)
+    return int(found[0]["rows"]) if found else 0
+
+
+# Looks for what the rules of a pair of files forbid. Files that we made refuse it; those of others may have it.
+
+_MOST = "1000"
+
+
+def _odd_numbers(table: sa.Table, remainder: int) -> Reading[OddNumber]:
+    """Return numbers that are no whole ones, or are the other side's. As text, whatever they are."""
+
+    def make(columns: Columns) -> sa.Select[Any]:
+        seq = columns["seq"]
+        is_whole = sa.func.typeof(seq) == sa.literal_column("'integer'")
+        sound = sa.and_(is_whole, seq > sa.literal_column("0"), seq % sa.literal_column("2") == remainder_of(remainder))
+        shown: tuple[sa.ColumnElement[Any], ...] = (columns["id"].label("id"), sa.cast(seq, sa.Text).label("seq"))
+        return sa.select(*shown).where(seq.is_not(None), sa.not_(sound)).limit(sa.literal_column(_MOST))
+
+    return Reading(table, make, row=OddNumber)
+
+
+def remainder_of(value: int) -> sa.ColumnElement[int]:
+    """0 or 1, written into the SQL."""
+    return sa.literal_column(str(value), sa.Integer)
+
+
+_ODD_IN, _ODD_OUT = _odd_numbers(models.MESSAGES_IN, 0), _odd_numbers(models.MESSAGES_OUT, 1)
+_ENDED = Reading(
+    models.MESSAGES_IN,
+    lambda columns: (
+        sa.select(columns["id"].label("id"))
+        .where(columns["recurrence"].is_not(None), columns["status"] == sa.literal_column("'failed'"))
+        .limit(sa.literal_column(_MOST))
+    ),
+    row=InId,
+)
+
+
+_TWICE = Reading(
+    models.MESSAGES_IN,
+    lambda columns: (
+        sa.select(sa.func.max(columns["id"]).label("id"), columns["series_id"].label("series_id"))
+        .where(columns["recurrence"].is_not(None), columns["status"].in_([constant(word) for word in LIVE]))
+        .group_by(columns["series_id"])
+        .having(sa.func.count() > sa.literal_column("1"))
+        .limit(sa.literal_column(_MOST))
+    ),
+    row=LiveTwice,
+)
+
+
+def findings(both: Both) -> Iterator[Finding]:
+    """Everything that was found."""
+    for reading, file in ((_ODD_IN, INBOUND_DB), (_ODD_OUT, OUTBOUND_DB)):
+        for row in both.rows(reading):
+            problem = f"the number {row['seq']} is not one of this side"
+            yield Finding(file=file, message_id=row["id"], problem=problem)
+    for twice in both.rows(_TWICE):
+        problem = f"the series {twice['series_id']} has several live messages; the index that forbids it is left out"
+        yield Finding(file=INBOUND_DB, message_id=twice["id"], problem=problem)
+    for ended in both.rows(_ENDED):
+        problem = "the series ended when this occurrence failed; inbox.retry revives it"
+        yield Finding(file=INBOUND_DB, message_id=ended["id"], problem=problem)
+
+
+T = TypeVar("T")
+
+
+class Pair:
+    """The files of one session as one side has them: its own and the other's."""
+
+    def __init__(self, side: Side, place: Place, settings: Settings, clock: Clock, metrics: Metrics) -> None:
+        paths = (place.inbound, place.outbound)
+        own, other = paths if side == "host" else paths[::-1]
+        self.side = side
+        self.place = place
+        self.settings = settings
+        self.clock = clock
+        self.declared: sa.MetaData = models.INBOUND if side == "host" else models.OUTBOUND
+        self.own = OwnFile(place, own, settings, self.declared, metrics)
+        self.other = OtherFile(place, other, settings, metrics)
+        self.context = Context(self.own, clock, settings, Listeners(metrics))
+        #: The number of the agent's life and its name; None while nobody has said which agent this is.
+        self.instance: str | None = None
+        #: Whether the agent has not polled since its start.
+        self.first_poll = False
+        #: Undo what a unit did outside of the database, when the transaction that it is part of is rolled back.
+        self.undo: list[Any] | None = None
+
+    @classmethod
+    def opened(
+        cls, side: Side, place: Place, settings: Settings | None, clock: Clock, metrics: Metrics | None = None
+    ) -> Pair:
+        """Return the files of a session. Raises `NotFound`, or `CorruptData` where its own file is not a database."""
+        place.refuse_missing()
+        kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
+        pair = cls(side, place, settings or Settings(), kept, metrics or Metrics())
+        pair.own.make_ready()
+        return pair
+
+    def within(self, scope: TransactionScope) -> Pair:
+        """Return the same files, with writes running in a transaction."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.context = self.context.within(scope)
+        made.undo = []
+        return made
+
+
+class Room(Repository):
+    """Base of the rooms of a side: a `Repository` of its own file that also looks at the other's."""
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__(pair.context)
+        self._pair = pair
+        self._look = pair.other.look
+
+    def _both(self, work: Callable[[Both], T]) -> T:
+        """Read both files, one moment of each."""
+        return self._viewing(lambda unit: self._beside(unit, work))
+
+    def _beside(self, unit: Unit, work: Callable[[Both], T]) -> T:
+        """Read the other file beside a unit of the own one."""
+        return self._look(lambda look: work(Both(self._pair.declared, unit, look)))
+
+
+class Mailbox:
+    """Base of the two sides."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+
+    def _made(self, kind: type[Any], name: str) -> Any:
+        return kind(self._pair)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return the counters: those of the store that it was opened from, or its own."""
+        return self._pair.own.metrics
+
+    @property
+    def group(self) -> str:
+        """Return the agent group of the session."""
+        return self._pair.place.group
+
+    @property
+    def session(self) -> str:
+        """Return the session whose mailbox this is."""
+        return self._pair.place.session
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._pair.place.key!r})"
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the session."""
+        return self._pair.place.path
+
+    def status(self) -> MailboxStatus:
+        """Return how much waits, from one moment of each file."""
+        now = self._pair.clock.now()
+        return Room(self._pair)._both(lambda both: status(both, now))
+
+    def verify(self) -> list[Finding]:
+        """Return what the rules of the files forbid and others have stored. It holds up neither sending nor reading."""
+        return Room(self._pair)._both(lambda both: list(findings(both)))
+
+    def _stored(self) -> tuple[int, int]:
+        """Count what is stored: how many messages and receipts there are."""
+        return Room(self._pair)._both(stored)
+
+    def _strict(self) -> Self:
+        """Return itself, unless its files break the rules."""
+        for found in self.verify():
+            raise CorruptData(MAILBOX, self._pair.place.key, found.file, problem=f"{found.message_id}: {found.problem}")
+        return self
+
+    @block
+    def transaction(self) -> Iterator[Self]:
+        """Group writes to this side's file: all or none. The block gets a mailbox to call inside it.
+
+        Attachments that were stored inside are removed when it is rolled back. It is no part of a store's transaction.
+        Raises `NestedTransaction` inside another one of the same mailbox and thread.
+        """
+        own = self._pair.own
+        if self._pair.undo is not None or own.inside_block():
+            raise NestedTransaction("inside a transaction's block of this mailbox: call the mailbox that it gave")
+        with own.beginning(Mode.WRITE) as checkout, own.inside():
+            unit = Unit(own.backend, checkout)
+            scope = TransactionScope(unit, own.metrics)
+            pair = self._pair.within(scope)
+            try:
+                own.admit(unit)
+                yield type(self)(pair)
+                refuse_dead(unit)
+                own.backend.commit(checkout)
+            except BaseException:
+                _undo(pair)
+                raise
+            finally:
+                scope.end()
+        run_hooks(unit.hooks, own.metrics)
+
+
+def _undo(pair: Pair) -> None:
+    for step in reversed(pair.undo or []):
+        step()

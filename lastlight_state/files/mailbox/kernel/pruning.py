@@ -1,0 +1,145 @@
+"""Removing old messages from the own file, with their folders. The same steps tell with ``dry_run`` what would go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.folder import attachments
+from lastlight_state.files.mailbox.kernel import readings
+from lastlight_state.files.mailbox.kernel.pair import Pair, Room
+from lastlight_state.files.mailbox.kernel.readings import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.models import instant
+from lastlight_state.files.mailbox.rows import MessagesOutRow
+from lastlight_state.files.mailbox.shown import HeadRow, SeqRow
+
+# The next number of a message: above all numbers in both files, and above all that this side ever gave.
+#
+# Call it with the write lock on the own file: then the numbers of a side grow with its commits. The two sides cannot
+# give the same number, because one gives even ones and the other odd ones.
+
+#: Under what a side notes the highest number that it gave.
+HIGHEST = "highest_seq"
+
+
+def _highest(columns: Columns) -> sa.Select[Any]:
+    """Numbers that other programs stored as texts or fractions are passed over, and so are those beyond the limit."""
+    seq = columns["seq"]
+    whole = sa.func.typeof(seq) == sa.literal_column("'integer'")
+    within = seq <= sa.literal_column(str(models.GREATEST))
+    return sa.select(*shown(columns, "seq")).where(within, whole).order_by(seq.desc()).limit(sa.literal_column("1"))
+
+
+_OF = {
+    "host": Reading(models.MESSAGES_IN, _highest, row=SeqRow),
+    "agent": Reading(models.MESSAGES_OUT, _highest, row=SeqRow),
+}
+
+
+def next_number(unit: Unit, pair: Pair) -> int:
+    """The next number of this side, noted as given. ``unit`` writes the own file."""
+    other = _OF["agent" if pair.side == "host" else "host"]
+    theirs = pair.other.look_if_sound(lambda look: look.row(other), None)
+    ours = next(iter(_OF[pair.side].rows(unit, {})), None)
+    seen = [row["seq"] for row in (theirs, ours) if row is not None]
+    found = models.next_number(pair.side, max(0, readings.number(unit, pair.declared, HIGHEST), *seen))
+    readings.put(unit, pair.declared, HIGHEST, str(found))
+    return found
+
+
+def next_numbers(unit: Unit, pair: Pair, count: int) -> list[int]:
+    """The next ``count`` numbers of this side, in order."""
+    first = next_number(unit, pair)
+    last = first + 2 * (count - 1)
+    if last != first:
+        models.next_number(pair.side, last - 1)
+        readings.put(unit, pair.declared, HIGHEST, str(last))
+    return list(range(first, last + 1, 2))
+
+
+def keep(unit: Unit, pair: Pair) -> None:
+    """Note the highest number of the own file, so that it is not given again when its message is removed."""
+    found = next(iter(_OF[pair.side].rows(unit, {})), None)
+    if found is not None and found["seq"] > readings.number(unit, pair.declared, HIGHEST):
+        readings.put(unit, pair.declared, HIGHEST, str(found["seq"]))
+
+
+Row: TypeAlias = Mapping[str, Any]
+
+
+class Step(NamedTuple):
+    """Rows that were looked at, and those of them that may go."""
+
+    seen: Sequence[Row]
+    old: Sequence[Row]
+
+
+class Rule(NamedTuple):
+    """What goes: ``step`` looks at the rows after a key, and ``remove`` removes old ones."""
+
+    key: str
+    step: Callable[[Unit, Both, str], Step]
+    remove: Callable[[Unit, Sequence[Row]], object]
+
+
+class Pruner(Room):
+    """Walks rows by their key, each step in a transaction of its own."""
+
+    def walk(self, rule: Rule, *, dry_run: bool) -> list[Row]:
+        """Remove what may go; the rows that went, or would go."""
+        run = self._viewing if dry_run else self._writing
+        gone: list[Row] = []
+        after = ""
+        while True:
+            found = run(partial(self._step, rule, dry_run, after))
+            if not found.seen:
+                return gone
+            gone += found.old
+            after = found.seen[-1][rule.key]
+
+    def _step(self, rule: Rule, dry_run: bool, after: str, unit: Unit) -> Step:
+        found = self._beside(unit, lambda both: rule.step(unit, both, after))
+        if found.old and not dry_run:
+            keep(unit, self._pair)
+            rule.remove(unit, found.old)
+        return found
+
+
+def content_size(columns: Any) -> sa.ColumnElement[int]:
+    """The bytes of a message's content."""
+    return sa.func.length(sa.cast(columns.content, sa.LargeBinary)).label("size")
+
+
+def sized(pair: Pair, box: str, rows: Sequence[Row]) -> list[Row]:
+    """The messages with the ``size`` of their content and files."""
+    place = pair.place.path
+    return [
+        {**row, "size": (row["size"] or 0) + attachments.size(attachments.folder(place, box, row["id"]))}
+        for row in rows
+    ]
+
+
+def clear_later(
+    unit: Unit, pair: Pair, box: str, heads: Reading[HeadRow] | Reading[MessagesOutRow], ids: Sequence[str]
+) -> None:
+    """Remove the folders of messages after the commit, unless another message has taken the id by then."""
+
+    def clear(later: Unit) -> None:
+        taken = {row["id"] for row in heads.keyed(later, ids)}
+        for message_id in ids:
+            if message_id not in taken:
+                attachments.clear(attachments.folder(pair.place.path, box, message_id), staged=False)
+
+    unit.after_commit(lambda: pair.own.writing(clear))
+
+
+def is_before(text: str | None, before: datetime) -> bool:
+    """Whether a time is earlier. One that cannot be read is not."""
+    moment = instant(text)
+    return moment is not None and moment < before

@@ -1,0 +1,236 @@
+"""SELECTs over a file that another program may have made, with fewer columns than ours.
+
+A side never changes the other's file. Columns that the file lacks read as their defaults, and a table that it lacks as
+empty. Which columns there are is asked anew for each unit: its owner may add them at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Generic, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state import codec
+from lastlight_state.clock import aware_utc, iso_text
+from lastlight_state.db import valid
+from lastlight_state.db.rows.statements import Family, RowT, Statement, bind, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import InvalidValue
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.arguments import Routing, StalePolicy
+from lastlight_state.files.mailbox.shown import RoutingColumns
+from lastlight_state.settings import Settings
+
+# What a side notes about its own file: ``mailbox_meta``.
+
+
+def _statements(table: sa.Table) -> tuple[Statement, Statement]:
+    key, value = bind("key", table.c.key), bind("value", table.c.value)
+    put = insert(table).values(key=key, value=value)
+    return (
+        prepared(sa.select(table.c.value).where(table.c.key == key)),
+        prepared(put.on_conflict_do_update(index_elements=[table.c.key], set_={"value": put.excluded.value})),
+    )
+
+
+_OF = {models.INBOUND: _statements(models.IN_META), models.OUTBOUND: _statements(models.OUT_META)}
+
+
+def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
+    """The value, or None. Also where the file has no such table yet."""
+    table = "mailbox_meta"
+    if not unit.backend.column_names(unit.checkout, table):
+        return None
+    found: str | None = unit.value(_OF[file][0], {"key": key})
+    return found
+
+
+def put(unit: Unit, file: sa.MetaData, key: str, value: str) -> None:
+    """Store the value."""
+    unit.change(_OF[file][1], {"key": key, "value": value})
+
+
+def number(unit: Unit, file: sa.MetaData, key: str) -> int:
+    """The value as a number; 0 where there is none."""
+    text = find(unit, file, key) or ""
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+# Checks of what callers hand to a mailbox.
+
+
+def message_id(value: Any) -> str:
+    """The id of a message."""
+    return valid.identifier("id", value, models.ID_BYTES)
+
+
+def kind(value: Any) -> str:
+    """A kind of message: any name of 1 to 64 characters."""
+    name = valid.identifier("kind", value, 4 * models.KIND_CHARACTERS)
+    if len(name) > models.KIND_CHARACTERS:
+        raise InvalidValue("kind", f"{len(name)} characters, more than the limit of {models.KIND_CHARACTERS}")
+    return name
+
+
+def content(value: Any, settings: Settings) -> str:
+    """Content as it is stored: compact JSON, because the original searches it as text."""
+    return codec.encode("content", value, max_bytes=settings.limits.message_content, max_depth=models.CONTENT_DEPTH)
+
+
+def routing(value: Routing | None) -> RoutingColumns:
+    """Return the columns of a routing."""
+    given = Routing() if value is None else valid.group("routing", value, Routing)
+    return {
+        "channel_type": valid.optional("routing.channel_type", given.channel_type, models.ROUTING_BYTES),
+        "platform_id": valid.optional("routing.platform_id", given.platform_id, models.ROUTING_BYTES),
+        "thread_id": valid.optional("routing.thread_id", given.thread_id, models.ROUTING_BYTES),
+    }
+
+
+def time_text(where: str, moment: datetime | None) -> str | None:
+    """A time as most columns hold it. Naive ones are `InvalidValue`."""
+    return None if moment is None else iso_text(aware_utc(where, moment))
+
+
+def error_text(value: Any) -> str:
+    """Return what went wrong, in words."""
+    return valid.content("error", value, models.ERROR_BYTES)
+
+
+def policy(value: Any) -> StalePolicy:
+    """Return the times after which an agent counts as stuck."""
+    given = valid.group("policy", value, StalePolicy)
+    for name in ("silent_after", "claim_after"):
+        valid.duration(f"policy.{name}", getattr(given, name), most=models.LONGEST_SILENCE)
+    kept = None if given.max_context is None else valid.number("policy.max_context", given.max_context)
+    return replace(given, timed_tools=kinds("policy.timed_tools", given.timed_tools), max_context=kept)
+
+
+def kinds(where: str, values: Any) -> frozenset[str]:
+    """Kinds of messages to pass over."""
+    return frozenset(valid.sought(where, value) for value in valid.several(where, values))
+
+
+Columns: TypeAlias = Mapping[str, sa.ColumnElement[Any]]
+_Make: TypeAlias = Callable[..., sa.Select[Any]]
+
+#: The most values that one look-up by key takes.
+_MOST = 500
+
+
+class Reading(Generic[RowT]):
+    """A SELECT over one table. ``make`` gets its columns by name; with ``listed`` also parameters to compare with.
+
+    ``row`` is the `TypedDict` of its rows, as of a `Statement`.
+    """
+
+    def __init__(
+        self, table: sa.Table, make: _Make, *, listed: str | None = None, row: type[RowT] | None = None
+    ) -> None:
+        self.table = table
+        self._make = make
+        self._listed = listed
+        self.row = row
+        self._made: dict[frozenset[str], Statement[RowT] | Family[RowT]] = {}
+        self._whole = frozenset(column.name for column in table.columns)
+
+    def rows(self, unit: Unit, values: Mapping[str, Any], present: frozenset[str] | None = None) -> list[RowT]:
+        """Return the rows that can be read. ``present`` are the columns that the file has, by default all."""
+        made = self._of(present)
+        assert isinstance(made, Statement)  # noqa: S101 - of one without a list
+        return unit.sound(made, values)[0]
+
+    def keyed(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[RowT]:
+        """Return the rows of these keys that can be read."""
+        made = self._of(present)
+        assert isinstance(made, Family)  # noqa: S101 - of one with a list
+        found: list[RowT] = []
+        for start in range(0, len(keys), _MOST):
+            statement, values = made.of(keys[start : start + _MOST])
+            found += unit.sound(statement, values)[0]
+        return found
+
+    def _of(self, present: frozenset[str] | None) -> Statement[RowT] | Family[RowT]:
+        there = self._whole if present is None else present & self._whole
+        found = self._made.get(there)
+        if found is None:
+            columns = {column.name: _element(column, there) for column in self.table.columns}
+            found = self._made[there] = self._built(columns)
+        return found
+
+    def _built(self, columns: Columns) -> Statement[RowT] | Family[RowT]:
+        if self._listed is None:
+            return Statement(self._make(columns), row=self.row)
+        return Family(self._listed, lambda parameters: self._make(columns, parameters), self.row)
+
+
+class Look:
+    """One moment of the other side's file."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._present: dict[str, frozenset[str]] = {}
+
+    def rows(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
+        """Return the rows of a reading; none where the file has no such table."""
+        present = self._columns(reading.table.name)
+        return reading.rows(self._unit, values or {}, present) if present else []
+
+    def row(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> RowT | None:
+        """Return the first row of a reading."""
+        return next(iter(self.rows(reading, values)), None)
+
+    def keyed(self, reading: Reading[RowT], keys: Sequence[Any]) -> list[RowT]:
+        """Return the rows of these keys."""
+        present = self._columns(reading.table.name)
+        return reading.keyed(self._unit, keys, present) if present else []
+
+    def _columns(self, table: str) -> frozenset[str]:
+        found = self._present.get(table)
+        if found is None:
+            found = self._present[table] = self._unit.backend.column_names(self._unit.checkout, table)
+        return found
+
+
+class Both:
+    """One moment of both files: each reading goes to the file that has its table.
+
+    An own file that may only be read may lack columns, too.
+    """
+
+    def __init__(self, own: sa.MetaData, unit: Unit, look: Look) -> None:
+        self._own = own
+        self._unit = unit
+        self._look = look
+        self._mine = Look(unit) if unit.backend.options.read_only else None
+
+    def rows(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
+        """Return the rows of a reading."""
+        if reading.table.metadata is self._own:
+            return self._mine.rows(reading, values) if self._mine else reading.rows(self._unit, values or {})
+        return self._look.rows(reading, values)
+
+    def keyed(self, reading: Reading[RowT], keys: Sequence[Any]) -> list[RowT]:
+        """Return the rows of these keys."""
+        if reading.table.metadata is self._own:
+            return self._mine.keyed(reading, keys) if self._mine else reading.keyed(self._unit, keys)
+        return self._look.keyed(reading, keys)
+
+
+def shown(columns: Columns, *names: str) -> list[sa.ColumnElement[Any]]:
+    """These columns, or all, as a SELECT shows them."""
+    return [columns[name].label(name) for name in names or columns]
+
+
+def _element(column: sa.Column[Any], present: frozenset[str]) -> sa.ColumnElement[Any]:
+    if column.name in present:
+        return column
+    default = column.server_default
+    if not isinstance(default, sa.DefaultClause):
+        return sa.literal_column("NULL", column.type)
+    text = str(default.arg)
+    return sa.literal_column(text if text.isdigit() else f"'{text}'", column.type)

@@ -1,0 +1,276 @@
+"""The tables of the two files of a mailbox.
+
+Names, types and order are those of the original program, whose files and ours are interchangeable; columns of ours come
+after them and may be NULL. Nothing but the number's parity is checked by the database: the original may write words
+that we do not know, and an acknowledgement may name a message that the other file no longer has.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from lastlight_state.clock import iso_text, spelled
+from lastlight_state.db.schema.columns import Integer, Text
+from lastlight_state.db.valid import words
+from lastlight_state.errors import InvalidValue
+
+# Words and limits of mailboxes.
+
+Side: TypeAlias = Literal["host", "agent"]
+MessageStatus: TypeAlias = Literal["pending", "completed", "failed", "paused"]
+AckStatus: TypeAlias = Literal["processing", "completed", "failed"]
+DeliveryStatus: TypeAlias = Literal["pending", "delivered", "failed"]
+DestinationType: TypeAlias = Literal["channel", "agent"]
+
+STATUSES = words(MessageStatus)
+DESTINATION_TYPES = words(DestinationType)
+#: Whose messages have not been settled.
+LIVE = ("pending", "paused")
+
+#: Kinds of things, as errors name them.
+MAILBOX, MESSAGE, TASK, DESTINATION, STATE = "mailbox", "message", "task", "destination", "agent state"
+
+#: What lists are ordered by, beside the columns that they show.
+PLACE = "place"
+
+#: The shape that this library gives the files, noted in ``mailbox_meta``.
+LAYOUT = "1"
+
+#: Bounds that are fixed, in bytes of UTF-8 unless said otherwise. The others are in `Settings.limits`.
+ID_BYTES = ROUTING_BYTES = 512
+KIND_CHARACTERS = 64
+CONTENT_DEPTH = 64
+CONTENT_TEXT_BYTES = 1024 * 1024
+STATE_KEY_BYTES = 256
+ERROR_BYTES = 4096
+MOST_SENT = 500
+MOST_POLLED = 100
+
+#: The delay before a message is tried again, doubled with each try.
+FIRST_DELAY = timedelta(seconds=5)
+#: The longest that a call waits for messages, and that an agent may be silent.
+LONGEST_WAIT, LONGEST_SILENCE = timedelta(days=1), timedelta(days=366)
+#: The longest lease of a delivery.
+LONGEST_LEASE = timedelta(days=1)
+#: Tries of an inbound message, and of a delivery, before they fail.
+MOST_TRIES, MOST_ATTEMPTS = 5, 3
+EXHAUSTED, CANCELLED, EXPIRED, COMPLETED, FAILED = "exhausted", "cancelled", "expired", "completed", "failed"
+
+ONE_SECOND, ONE_MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+
+
+# Times in the files, as text. Pure.
+#
+# Others write them with or without a zone (then it is UTC), with a blank or a ``T``, to the second or finer. They are
+# compared as instants, never as text. The original compares some columns as text; those get the form it compares with.
+
+
+def plain_text(moment: datetime) -> str:
+    """``2026-02-03 12:34:56.789``, in UTC: the form that the original compares as text."""
+    return iso_text(moment)[:-1].replace("T", " ")
+
+
+def instant(text: str | None) -> datetime | None:
+    """The instant of a text, in UTC. None for None, and for what is no time."""
+    return spelled(text.strip()) if isinstance(text, str) else None
+
+
+def is_unreadable(text: str | None) -> bool:
+    """Whether a text stands where a time should, and is none."""
+    return text is not None and instant(text) is None
+
+
+def is_due(text: str | None, now: datetime) -> bool:
+    """Whether the time has come. What is no time has come: otherwise its message would wait for ever."""
+    moment = instant(text)
+    return moment is None or moment <= now
+
+
+# Numbers of messages: even ones are the host's, odd ones the agent's, and all grow over both files. Pure.
+
+#: Readers of other languages hold numbers as doubles.
+GREATEST = 2**53 - 1
+
+
+def side_of(seq: int) -> Side:
+    """Whose message has this number."""
+    return "agent" if seq % 2 else "host"
+
+
+def next_number(side: Side, highest: int) -> int:
+    """The smallest number of this side above ``highest``. Raises `InvalidValue` where there is none."""
+    found = highest + 1 if side_of(highest + 1) == side else highest + 2
+    if found > GREATEST:
+        raise InvalidValue("seq", f"must be at most {GREATEST}")
+    return found
+
+
+INBOUND, OUTBOUND = sa.MetaData(), sa.MetaData()
+
+
+def _text(name: str, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, Text, **options)
+
+
+def _needed(name: str, **options: Any) -> sa.Column[Any]:
+    return _text(name, nullable=False, **options)
+
+
+def _whole(name: str, default: int | None = None, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, Integer, server_default=None if default is None else sa.text(str(default)), **options)
+
+
+def _seq(remainder: int) -> tuple[Any, ...]:
+    rule = f"seq IS NULL OR (typeof(seq) = 'integer' AND seq > 0 AND seq % 2 = {remainder})"
+    return _whole("seq", unique=True), sa.CheckConstraint(rule)
+
+
+def _only_row() -> tuple[Any, ...]:
+    return _whole("id", primary_key=True, autoincrement=False), sa.CheckConstraint("id = 1")
+
+
+def _meta(metadata: sa.MetaData) -> sa.Table:
+    """What a side knows about its file: ``layout``, ``highest_seq``, ``settled_seq``, ``agent_instance`` …"""
+    return sa.Table("mailbox_meta", metadata, _text("key", primary_key=True), _needed("value"))
+
+
+MESSAGES_IN = sa.Table(
+    "messages_in",
+    INBOUND,
+    _text("id", primary_key=True),
+    *_seq(0),
+    _needed("kind"),
+    _needed("timestamp"),
+    _text("status", server_default="pending"),
+    _text("process_after"),
+    _text("recurrence"),
+    _text("series_id"),
+    _whole("tries", 0),
+    _whole("trigger", 1, nullable=False),
+    _text("platform_id"),
+    _text("channel_type"),
+    _text("thread_id"),
+    _needed("content"),
+    _text("source_session_id"),
+    _whole("on_wake", 0, nullable=False),
+    _text("timezone"),
+    _text("platform_message_id"),
+    _text("released_at"),
+    _text("settled_at"),
+    _text("outcome"),
+    _text("error"),
+    _whole("tries_base"),
+)
+DELIVERED = sa.Table(
+    "delivered",
+    INBOUND,
+    _text("message_out_id", primary_key=True),
+    _text("platform_message_id"),
+    _needed("status", server_default="delivered"),
+    _needed("delivered_at"),
+    _text("error"),
+    _whole("attempts"),
+)
+DESTINATIONS = sa.Table(
+    "destinations",
+    INBOUND,
+    _text("name", primary_key=True),
+    _text("display_name"),
+    _needed("type"),
+    _text("channel_type"),
+    _text("platform_id"),
+    _text("agent_group_id"),
+)
+SESSION_ROUTING = sa.Table(
+    "session_routing", INBOUND, *_only_row(), _text("channel_type"), _text("platform_id"), _text("thread_id")
+)
+ATTEMPTS = sa.Table(
+    "delivery_attempts",
+    INBOUND,
+    _text("message_out_id", primary_key=True),
+    _whole("attempts", 0, nullable=False),
+    _text("lease_token"),
+    _text("leased_until"),
+    _text("next_attempt_at"),
+    _text("first_attempt_at"),
+    _text("last_attempt_at"),
+    _text("last_error"),
+)
+IN_META = _meta(INBOUND)
+
+MESSAGES_OUT = sa.Table(
+    "messages_out",
+    OUTBOUND,
+    _text("id", primary_key=True),
+    *_seq(1),
+    _text("in_reply_to"),
+    _needed("timestamp"),
+    _text("deliver_after"),
+    _text("recurrence"),
+    _needed("kind"),
+    _text("platform_id"),
+    _text("channel_type"),
+    _text("thread_id"),
+    _needed("content"),
+    _whole("target_seq"),
+)
+ACKS = sa.Table(
+    "processing_ack",
+    OUTBOUND,
+    _text("message_id", primary_key=True),
+    _needed("status"),
+    _needed("status_changed"),
+    _whole("message_seq"),
+    _whole("message_tries"),
+    _text("claimed_by"),
+    _text("error"),
+)
+SESSION_STATE = sa.Table(
+    "session_state", OUTBOUND, _text("key", primary_key=True), _needed("value"), _needed("updated_at")
+)
+CONTAINER_STATE = sa.Table(
+    "container_state",
+    OUTBOUND,
+    *_only_row(),
+    _text("current_tool"),
+    _whole("tool_declared_timeout_ms"),
+    _text("tool_started_at"),
+    _needed("updated_at"),
+)
+OUT_META = _meta(OUTBOUND)
+
+_in = MESSAGES_IN.c
+#: The order of lists, in which what others stored without a number or a time has a place, too.
+IN_PLACE: Any
+OUT_PLACE: Any
+IN_PLACE, OUT_PLACE = (sa.func.coalesce(table.c.seq, sa.literal_column("0")) for table in (MESSAGES_IN, MESSAGES_OUT))
+TASK_PLACE: Any = sa.func.coalesce(_in.process_after, sa.literal_column("''"))
+#: Tasks that are not settled.
+LIVE_TASK: Any = sa.text("kind = 'task' AND status IN ('pending', 'paused')")
+_pending, _recurring = sa.text("status = 'pending'"), sa.text("recurrence IS NOT NULL")
+
+sa.Index("idx_messages_in_series", _in.series_id)
+sa.Index("idx_messages_in_ready", _in.trigger, _in.seq, sqlite_where=_pending)
+sa.Index("idx_messages_in_recurring", _in.series_id, sqlite_where=_recurring)
+sa.Index("idx_messages_in_peer", _in.platform_id, _in.seq.desc(), sqlite_where=sa.text("source_session_id IS NOT NULL"))
+sa.Index("idx_messages_in_paused", _in.id, sqlite_where=sa.text("status = 'paused'"))
+sa.Index("idx_messages_in_failed", _in.seq, sqlite_where=sa.text("status = 'failed'"))
+sa.Index("idx_messages_in_place", IN_PLACE, _in.id)
+sa.Index("idx_messages_out_place", OUT_PLACE, MESSAGES_OUT.c.id)
+sa.Index("idx_messages_in_tasks", TASK_PLACE, _in.id, sqlite_where=LIVE_TASK)
+sa.Index(
+    "idx_delivered_failed",
+    DELIVERED.c.delivered_at,
+    DELIVERED.c.message_out_id,
+    sqlite_where=sa.text("status = 'failed'"),
+)
+#: One live message of a series, whoever writes. Left out of a file whose rows contradict it.
+LIVE_SERIES = sa.Index(
+    "uq_messages_in_live_series",
+    _in.series_id,
+    unique=True,
+    sqlite_where=sa.text("recurrence IS NOT NULL AND status IN ('pending', 'paused')"),
+)

@@ -1,0 +1,302 @@
+"""Records of mailboxes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+from lastlight_state import codec
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.files.mailbox.arguments import Routing
+from lastlight_state.files.mailbox.models import PLACE, instant
+from lastlight_state.files.mailbox.rows import (
+    DeliveredRow,
+    DestinationsRow,
+    MessagesInRow,
+    MessagesOutRow,
+    SessionStateRow,
+)
+from lastlight_state.files.mailbox.shown import InSummaryRow, OutSummaryRow
+
+T = TypeVar("T")
+
+_TIMES_IN = ("timestamp", "process_after", "settled_at")
+
+
+class MessageInSummary(Record):
+    """An inbound message as lists show it, without its content. ``status`` is as stored, also where we know no such."""
+
+    id: str
+    seq: int | None
+    kind: str
+    timestamp: datetime | None
+    status: str
+    process_after: datetime | None
+    recurrence: str | None
+    series_id: str
+    tries: int
+    trigger: bool
+    on_wake: bool
+    routing: Routing
+    timezone: str | None
+    platform_message_id: str | None
+    source_session_id: str | None
+    settled_at: datetime | None
+    outcome: str | None
+    error: str | None
+
+    @classmethod
+    def of(cls, values: InSummaryRow) -> Self:
+        fields: Any = values
+        for name in _TIMES_IN:
+            fields[name] = instant(fields[name])
+        fields["series_id"] = values["series_id"] or values["id"]
+        fields["status"] = values["status"] or "pending"
+        fields["tries"] = values["tries"] or 0
+        fields["trigger"] = values["trigger"] != 0
+        fields["on_wake"] = bool(values["on_wake"])
+        fields["routing"] = _routing(fields)
+        fields.pop(PLACE, None)
+        fields.pop("released_at", None)
+        fields.pop("tries_base", None)
+        return super().of(fields)
+
+
+class MessageIn(MessageInSummary):
+    """An inbound message. Content that is no JSON is None, with ``malformed`` set and its text in ``raw``."""
+
+    content: Any
+    raw: str | None
+    malformed: bool
+
+    @classmethod
+    def of(cls, values: MessagesInRow) -> Self:  # type: ignore[override]
+        return super().of(_with_content(values))
+
+
+class MessageOutSummary(Record):
+    """An outbound message as lists show it, without its content."""
+
+    id: str
+    seq: int | None
+    in_reply_to: str | None
+    timestamp: datetime | None
+    deliver_after: datetime | None
+    recurrence: str | None
+    kind: str
+    routing: Routing
+    target_seq: int | None
+
+    @classmethod
+    def of(cls, values: OutSummaryRow) -> Self:
+        fields: Any = values
+        fields["timestamp"] = instant(values["timestamp"])
+        fields["deliver_after"] = instant(values["deliver_after"])
+        fields["routing"] = _routing(fields)
+        fields.pop(PLACE, None)
+        return super().of(fields)
+
+
+class MessageOut(MessageOutSummary):
+    """An outbound message. Content that is no JSON is None, with ``malformed`` set and its text in ``raw``."""
+
+    content: Any
+    raw: str | None
+    malformed: bool
+
+    @classmethod
+    def of(cls, values: MessagesOutRow) -> Self:  # type: ignore[override]
+        return super().of(_with_content(values))
+
+
+class Delivery(Record):
+    """What came of an outbound message. ``status`` is ``pending``, ``delivered`` or ``failed``."""
+
+    message_out_id: str
+    status: str
+    platform_message_id: str | None = None
+    delivered_at: datetime | None = None
+    error: str | None = None
+    attempts: int | None = None
+
+    @classmethod
+    def of(cls, values: DeliveredRow) -> Self:
+        fields: Any = values
+        fields["delivered_at"] = instant(values["delivered_at"])
+        return super().of(fields)
+
+
+class DueMessage(Record):
+    """An outbound message that this caller is to send, before its lease ends.
+
+    ``in_doubt``: an earlier attempt ended without an answer, so that it may have been sent. ``message.id`` serves as
+    the key by which a platform tells repetitions. ``problem`` says why it cannot be sent at all.
+    """
+
+    message: MessageOut
+    token: str
+    leased_until: datetime
+    attempt: int
+    in_doubt: bool
+    problem: str | None = None
+
+
+class MessageRef(Record):
+    """A message by its number. ``delivery`` is how an outbound one stands; None for an inbound one."""
+
+    seq: int
+    side: str
+    id: str
+    platform_message_id: str | None
+    routing: Routing
+    delivery: str | None
+
+
+class Ensured(Record, Generic[T]):
+    """A message, and whether this call stored it."""
+
+    message: T
+    created: bool
+
+
+class Batch(Record):
+    """Messages for an agent, in the order of their numbers.
+
+    ``unreadable_times`` are ids whose ``process_after`` is no time; they count as due.
+    """
+
+    messages: tuple[MessageIn, ...]
+    unreadable_times: tuple[str, ...] = ()
+
+    def __iter__(self) -> Any:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class Task(MessageIn):
+    """The live occurrence of a task, or the last one of a series that has ended."""
+
+    @property
+    def prompt(self) -> str | None:
+        """What the agent is asked to do."""
+        return self.content.get("prompt") if isinstance(self.content, dict) else None
+
+    @property
+    def script(self) -> str | None:
+        """What runs before the agent is asked."""
+        return self.content.get("script") if isinstance(self.content, dict) else None
+
+
+class TaskSummary(MessageInSummary):
+    """The live occurrence of a task, without its content."""
+
+
+class Claim(Record):
+    """A message that an agent works on. ``claimed_at`` is None where the file does not tell."""
+
+    message_id: str
+    seq: int | None
+    status: str
+    claimed_at: datetime | None
+    claimed_by: str | None
+    tries: int
+
+
+class Destination(Record):
+    """A place that the agent may send to by name."""
+
+    name: str
+    display_name: str | None
+    type: str
+    channel_type: str | None
+    platform_id: str | None
+    agent_group_id: str | None
+
+    @classmethod
+    def of(cls, values: DestinationsRow) -> Self:
+        return super().of(values)
+
+
+class StateEntry(Record):
+    """A value that the agent keeps over restarts."""
+
+    key: str
+    value: str
+    updated_at: datetime | None
+
+    @classmethod
+    def of(cls, values: SessionStateRow) -> Self:
+        fields: Any = values
+        fields["updated_at"] = instant(values["updated_at"])
+        return super().of(fields)
+
+
+class OutboxFile(Record):
+    """A file of an outbound message: its name, size and bytes."""
+
+    name: str
+    size: int
+    data: bytes
+
+
+class OutboxFiles(Record):
+    """The files of an outbound message that can be read, and those that cannot, with the reason."""
+
+    files: tuple[OutboxFile, ...]
+    skipped: tuple[tuple[str, str], ...]
+
+
+class MailboxInfo(Record):
+    """A session's mailbox as lists show it."""
+
+    group: str
+    session: str
+    medium: str
+    inbound_bytes: int | None
+    outbound_bytes: int | None
+    heartbeat_at: datetime | None
+    path: Path
+
+
+class MailboxStatus(Record):
+    """How much waits in a mailbox."""
+
+    pending: int
+    due: int
+    claimed: int
+    paused: int
+    failed: int
+    undelivered: int
+    undeliverable: int
+
+
+class Finding(Record):
+    """Something in a pair of files that its rules forbid."""
+
+    file: str
+    message_id: str | None
+    problem: str
+
+
+class ToolState(Record):
+    """The tool that the agent is using."""
+
+    name: str | None
+    timeout: timedelta | None
+    started_at: datetime | None
+
+
+def _routing(values: Row) -> Routing:
+    return Routing(values.pop("channel_type"), values.pop("platform_id"), values.pop("thread_id"))
+
+
+def _with_content(values: MessagesInRow | MessagesOutRow) -> Any:
+    text = values["content"]
+    try:
+        return {**values, "content": codec.decode(text), "raw": None, "malformed": False}
+    except ValueError:
+        return {**values, "content": None, "raw": text, "malformed": True}

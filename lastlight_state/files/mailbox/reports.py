@@ -1,0 +1,81 @@
+"""What calls that work through a mailbox tell: starts, sweeps, drains and prunes."""
+
+from __future__ import annotations
+
+from lastlight_state.db.rows.records import Record
+
+
+class StartReport(Record):
+    """What the start of an agent found: its ``instance``, and how many claims of a predecessor it freed."""
+
+    instance: str
+    freed: int
+    tidied: int
+
+
+class SyncReport(Record):
+    """How many messages were settled by acknowledgements, and how many of those belong to no message."""
+
+    completed: int = 0
+    failed: int = 0
+    successors: int = 0
+    ignored: int = 0
+    unreadable_series: tuple[str, ...] = ()
+
+
+class AdvanceReport(Record):
+    """How many series were given their next occurrence, and the ids whose pattern or zone cannot be read."""
+
+    successors: int = 0
+    unreadable_series: tuple[str, ...] = ()
+
+
+class ReleaseReport(Record):
+    """How many claims were freed for another try, and how many messages have had all their tries."""
+
+    released: int = 0
+    exhausted: int = 0
+
+
+class Assessment(Record):
+    """What a host should do: ``ok``, ``wake`` (there is due work and no agent) or ``stop`` (the agent is stuck)."""
+
+    action: str
+    reason: str | None = None
+    evidence: str | None = None
+    due: int = 0
+    unreadable_claims: tuple[str, ...] = ()
+
+
+class SweepReport(Record):
+    """What one sweep of a session did, step by step. A step that failed is None, and ``errors`` names it."""
+
+    group: str
+    session: str
+    sync: SyncReport | None = None
+    advance: AdvanceReport | None = None
+    release: ReleaseReport | None = None
+    expired: int | None = None
+    tidied: int | None = None
+    assessment: Assessment | None = None
+    errors: tuple[str, ...] = ()
+
+
+class DrainReport(Record):
+    """What a drain did. ``failed`` will not be tried again; ``retried`` will."""
+
+    delivered: int = 0
+    retried: int = 0
+    failed: int = 0
+
+
+class PruneReport(Record):
+    """The messages that were removed, or would be with ``dry_run``.
+
+    ``size_bytes`` are those of their contents and files. ``receipts`` are of messages of the agent that are gone.
+    """
+
+    messages: int = 0
+    receipts: int = 0
+    size_bytes: int = 0
+    dry_run: bool = True

@@ -1,0 +1,171 @@
+"""Names and paths of run logs and session states. Touches no file.
+
+::
+
+    <root>/sessions/YYYY/MM/DD/<run id>.jsonl       one run; the day of its start in UTC; packed, <run id>.jsonl.gz
+    <root>/sessions/state/<session id>.json         the snapshot from which a session resumes
+    <root>/sessions/.locks/<run id>                 held while the run's writer lives
+    <root>/sessions/state/.locks/<session id>       held while a snapshot is put
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+from uuid import uuid4
+
+from lastlight_state.clock import aware_utc, to_millis
+from lastlight_state.db.valid import words
+from lastlight_state.errors import InvalidValue, UnsafePath
+from lastlight_state.files.run_log.storage import SUFFIX as PACKED_SUFFIX
+from lastlight_state.reprs import shown
+
+# The vocabularies of run logs, and the keys that this library adds to ``meta``.
+
+RunStatusWord: TypeAlias = Literal["running", "awaiting_ui", "completed", "error", "cancelled"]
+RunOutcome: TypeAlias = Literal["completed", "cancelled", "error"]
+#: ``running`` and ``crashed`` runs have no ``run.end``; where there are no locks to tell them apart it is ``unknown``.
+RunState: TypeAlias = Literal["running", "crashed", "unknown", "ended"]
+OnError: TypeAlias = Literal["raise", "report"]
+
+STATUSES = words(RunStatusWord)
+OUTCOMES = words(RunOutcome)
+INPUTS = frozenset({"text", "parts"})
+#: The statuses that end a run.
+TERMINAL = OUTCOMES
+
+#: The version of files and snapshots that is written, and the only one that is supported.
+VERSION = 1
+
+MARK = "x.lastlight."
+LATE = MARK + "late"
+ENVIRONMENT = MARK + "environment"
+WORKSPACE = MARK + "workspace_root"
+#: The same in snapshots of the original program.
+FOREIGN_WORKSPACE = "codelia_workspace_root"
+NOTICE = MARK + "resume_notice"
+RECONSTRUCTED = MARK + "reconstructed"
+
+RUN = "run"
+WORD_STATE = "session_state"
+
+
+SESSIONS, STATE, LOCKS = "sessions", "state", ".locks"
+LOG_SUFFIX, STATE_SUFFIX = ".jsonl", ".json"
+_UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_YEAR, _TWO_DIGITS = re.compile(r"[0-9]{4}"), re.compile(r"[0-9]{2}")
+_NAME_BYTES = 255
+#: Directories of a day: year, month, day.
+_DAY = 3
+#: The longest name of a file made from an id: a damaged snapshot keeps ``<id>.json.bad-<time>``.
+_SUFFIX_BYTES = 40
+#: Endings of files that repairs leave beside the logs.
+_NO_RUNS = (".repaired", ".tmp")
+
+
+def new_run_id() -> str:
+    """A fresh id for a run or a session: a UUIDv4."""
+    return str(uuid4())
+
+
+def is_uuid4(text: str) -> bool:
+    """Whether this is a UUIDv4 in canonical lower case."""
+    return _UUID4.fullmatch(text) is not None
+
+
+def checked_id(where: str, text: Any) -> str:
+    """The id, if something may be written under it: a UUIDv4 in lower case.
+
+    Raises `UnsafePath` for what would leave its directory, else `InvalidValue`.
+    """
+    readable_id(where, text)
+    if not is_uuid4(text):
+        raise InvalidValue(where, f"must be a UUIDv4 in lower case, got {shown(text, 80)}")
+    return str(text)
+
+
+def readable_id(where: str, text: Any) -> str:
+    """The id, if a file can have this name, also one that this library would not write. Raises as `checked_id`."""
+    if not isinstance(text, str):
+        raise InvalidValue(where, f"expected text, got {type(text).__name__}")
+    if not text:
+        raise InvalidValue(where, "must not be empty")
+    if text in {".", ".."} or "/" in text or "\\" in text or "\0" in text:
+        raise UnsafePath(where, "a separator, NUL or dot segment in a name")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidValue(where, "lone surrogate") from None
+    if text.startswith(".") or size > _NAME_BYTES - _SUFFIX_BYTES:
+        raise InvalidValue(where, f"no id: begins with a dot, or has more than {_NAME_BYTES - _SUFFIX_BYTES} bytes")
+    return text
+
+
+def is_readable(text: str) -> bool:
+    """Whether `readable_id` accepts it."""
+    try:
+        readable_id("id", text)
+    except InvalidValue:
+        return False
+    return True
+
+
+def run_of(file_name: str) -> str | None:
+    """The run id of a log's file name, None for the names of other files."""
+    plain = file_name.removesuffix(PACKED_SUFFIX)
+    run_id = plain.removesuffix(LOG_SUFFIX)
+    if run_id == plain or run_id.endswith(_NO_RUNS) or not is_readable(run_id):
+        return None
+    return run_id
+
+
+def session_of(file_name: str) -> str | None:
+    """The session id of a snapshot's file name, None for the names of other files."""
+    session_id = file_name.removesuffix(STATE_SUFFIX)
+    return session_id if session_id != file_name and is_readable(session_id) else None
+
+
+def started(moment: Any) -> datetime:
+    """When a run started, in UTC. Raises `InvalidValue` for a time without zone, and for what is no time."""
+    if moment is None:
+        raise InvalidValue("started_at", "must be a time with its zone")
+    return aware_utc("started_at", moment)
+
+
+def day_parts(day: date) -> tuple[str, str, str]:
+    """The three directories of a day, zero padded."""
+    return f"{day.year:04}", f"{day.month:02}", f"{day.day:02}"
+
+
+def is_part(name: str, level: int) -> bool:
+    """Whether a directory may be a year (level 0), month or day."""
+    return (_YEAR if level == 0 else _TWO_DIGITS).fullmatch(name) is not None
+
+
+def day_of(parts: tuple[str, str, str]) -> date | None:
+    """The day of three directories; None for what is in no calendar."""
+    try:
+        return date(*map(int, parts))
+    except ValueError:
+        return None
+
+
+def day_parts_of(path: Path) -> tuple[str, str, str] | None:
+    """The year, month and day in whose directories a log stands; None for a file elsewhere."""
+    parts = path.absolute().parent.parts[-_DAY:]
+    if len(parts) != _DAY or not all(is_part(name, level) for level, name in enumerate(parts)):
+        return None
+    return parts[0], parts[1], parts[2]
+
+
+def moment_of(text: Any) -> datetime | None:
+    """A time in a file, of any precision and offset, in UTC. None for what is no time or has no zone."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return None if moment.tzinfo is None else to_millis(moment.astimezone(UTC))
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,336 @@
+"""The records of a run log: the header, nine kinds of events, records of others, and what is not known.
+
+All are frozen. Fields that are not named here are kept, at every depth, and are attributes as well. A record that was
+read keeps its bytes: ``raw`` are these, `to_json` is their value, and appending the record elsewhere writes them as
+they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+
+from pydantic import ValidationError
+
+from lastlight_state import codec
+from lastlight_state.db.gate import guarded
+from lastlight_state.errors import InvalidValue
+from lastlight_state.files.jsonl.recovery import Accepts, Piece
+from lastlight_state.files.run_log.parts import (
+    Flag,
+    JsonObject,
+    LlmInput,
+    LlmOutput,
+    Model,
+    Number,
+    Open,
+    OutputRef,
+    Party,
+    Prompts,
+    RunErrorInfo,
+    RunInput,
+    Runtime,
+    Text,
+    Time,
+    Tools,
+    Whole,
+)
+
+
+class Logged(Open):
+    """What all records of a run log have."""
+
+    type: Text
+
+    # Set in an instance's __dict__ alone: private attributes of pydantic cost as much as the validation.
+    _raw: ClassVar[bytes | None] = None
+    _recovered: ClassVar[bool] = False
+    _problem: ClassVar[str | None] = None
+
+    @property
+    def raw(self) -> bytes | None:
+        """The record's exact bytes without the newline; None for one that was not read from a file."""
+        return self._raw
+
+    @property
+    def recovered(self) -> bool:
+        """Whether it was found inside a damaged line."""
+        return self._recovered
+
+    @property
+    def problem(self) -> str | None:
+        """Why a record of a known type is an `UnknownRecord`: the field that does not fit."""
+        return self._problem
+
+    def to_json(self) -> JsonObject:
+        """The record as a JSON object: that of its bytes if it was read, else exactly the fields that it was given."""
+        return super().to_json() if self._raw is None else dict(codec.load_line(self._raw))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy. One with changes is a new record, without the bytes of this one."""
+        copy = super().model_copy(update=update, deep=deep)
+        if update:
+            copy.__dict__.pop("_raw", None)
+        return copy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(tuple(value for _, value in sorted(self.to_json().items()) if isinstance(value, str)))
+
+
+class RunHeader(Logged):
+    """The first line of a log, written once."""
+
+    type: Literal["header"] = "header"
+    schema_version: Any = 1  # newer files may have any
+    run_id: Text
+    session_id: Text | None = None
+    started_at: Time
+    client: Party | None = None
+    server: Party | None = None
+    model: Model | None = None
+    prompts: Prompts | None = None
+    tools: Tools | None = None
+    runtime: Runtime | None = None
+    meta: JsonObject | None = None
+
+
+class RunStart(Logged):
+    """What the run was asked."""
+
+    type: Literal["run.start"] = "run.start"
+    run_id: Text
+    session_id: Text | None = None
+    ts: Time
+    input: RunInput
+    ui_context: Any = None
+    meta: JsonObject | None = None
+
+
+class RunContext(Logged):
+    """How much of the model's context is left."""
+
+    type: Literal["run.context"] = "run.context"
+    run_id: Text
+    ts: Time
+    context_left_percent: Number
+    meta: JsonObject | None = None
+
+
+class AgentEvent(Logged):
+    """An event for display. ``seq`` is the order of playback."""
+
+    type: Literal["agent.event"] = "agent.event"
+    run_id: Text
+    ts: Time
+    seq: Whole
+    event: JsonObject
+    meta: JsonObject | None = None
+
+
+class ToolOutput(Logged):
+    """The whole output of a tool."""
+
+    type: Literal["tool.output"] = "tool.output"
+    run_id: Text
+    ts: Time
+    tool: Text
+    tool_call_id: Text
+    result_raw: Text
+    is_error: Flag | None = None
+    output_ref: OutputRef | None = None
+    meta: JsonObject | None = None
+
+
+class LlmRequest(Logged):
+    """An invocation of the model, with the prompt exactly as it was sent."""
+
+    type: Literal["llm.request"] = "llm.request"
+    run_id: Text
+    ts: Time
+    seq: Whole
+    model: Model | None = None
+    input: LlmInput
+    meta: JsonObject | None = None
+
+
+class LlmResponse(Logged):
+    """The answer to the request of the same ``seq``."""
+
+    type: Literal["llm.response"] = "llm.response"
+    run_id: Text
+    ts: Time
+    seq: Whole
+    output: LlmOutput
+    meta: JsonObject | None = None
+
+
+class RunStatus(Logged):
+    """How the run stands. A word of a newer writer is returned as it is."""
+
+    type: Literal["run.status"] = "run.status"
+    run_id: Text
+    ts: Time
+    status: Text
+    message: Text | None = None
+    meta: JsonObject | None = None
+
+
+class RunError(Logged):
+    """What went wrong."""
+
+    type: Literal["run.error"] = "run.error"
+    run_id: Text
+    ts: Time
+    error: RunErrorInfo
+    meta: JsonObject | None = None
+
+
+class RunEnd(Logged):
+    """The end of the run."""
+
+    type: Literal["run.end"] = "run.end"
+    run_id: Text
+    ts: Time
+    outcome: Text
+    final: Text | None = None
+    meta: JsonObject | None = None
+
+
+class CustomRecord(Logged):
+    """A record of another program, its type in the form ``x.<org>.<name>``. All its other fields are its own."""
+
+    run_id: Text | None = None
+    ts: Time = None
+    meta: JsonObject | None = None
+
+
+class UnknownRecord(Logged):
+    """A record whose type is not known, or whose fields do not fit its type; then ``problem`` names the field."""
+
+    run_id: Any = None
+    ts: Time = None
+    meta: Any = None
+
+
+RunRecord: TypeAlias = (
+    RunHeader
+    | RunStart
+    | RunContext
+    | AgentEvent
+    | ToolOutput
+    | LlmRequest
+    | LlmResponse
+    | RunStatus
+    | RunError
+    | RunEnd
+    | CustomRecord
+    | UnknownRecord
+)
+
+#: The records of the seed's format by their type.
+KINDS: dict[str, type[Logged]] = {
+    kind.model_fields["type"].default: kind
+    for kind in (
+        RunHeader,
+        RunStart,
+        RunContext,
+        AgentEvent,
+        ToolOutput,
+        LlmRequest,
+        LlmResponse,
+        RunStatus,
+        RunError,
+        RunEnd,
+    )
+}
+
+
+# Lines of a run log to records, and which objects inside a damaged line are records.
+
+P = TypeVar("P", bound=Open)
+
+_CUSTOM = re.compile(r"x\.[a-z0-9-]+(\.[A-Za-z0-9_-]+)+")
+#: Types that begin so are kept for later versions of the format.
+_RESERVED = ("run.", "agent.", "tool.", "llm.")
+
+
+def is_custom(kind: str) -> bool:
+    """Whether a type has the form ``x.<org>.<name>``."""
+    return _CUSTOM.fullmatch(kind) is not None
+
+
+def is_reserved(kind: str) -> bool:
+    """Whether a type is not known and is kept for later versions of the format."""
+    return kind not in KINDS and (kind.startswith(_RESERVED) or kind.startswith("header"))
+
+
+def accepts(run_id: str) -> Accepts:
+    """Whether an object found in a damaged line is a record of this run, and not an object inside another record."""
+
+    def is_record(value: JsonObject) -> bool:
+        kind = value.get("type")
+        return isinstance(kind, str) and (kind in KINDS or is_custom(kind)) and value.get("run_id") == run_id
+
+    return is_record
+
+
+@guarded
+def record_of(value: Mapping[str, Any]) -> RunRecord:
+    """The record of a JSON object with a text ``type``.
+
+    What does not fit its type is an `UnknownRecord` that says why. Raises `InvalidValue` for an object without a type.
+    """
+    return _record_of(dict(value))
+
+
+def _record_of(given: JsonObject) -> RunRecord:
+    kind = given.get("type")
+    if not isinstance(kind, str):
+        raise InvalidValue("type", "must be a text")
+    known = KINDS.get(kind) or (CustomRecord if is_custom(kind) else None)
+    problem = None
+    if known is not None:
+        try:
+            return known.model_validate(given)  # type: ignore[return-value]
+        except ValidationError as error:
+            problem = _problem(error)
+    unknown = UnknownRecord.model_validate(given)
+    unknown.__dict__["_problem"] = problem
+    return unknown
+
+
+def record_of_piece(piece: Piece, *, recovered: bool) -> RunRecord:
+    """The record of an object in a file, with its bytes."""
+    record = _record_of(piece.value)
+    record.__dict__["_raw"] = piece.raw
+    if recovered:
+        record.__dict__["_recovered"] = True
+    return record
+
+
+def part(where: str, kind: type[P], value: Any) -> P:
+    """A part of a record: as it is, or made of a mapping. Raises `InvalidValue` naming the field that does not fit."""
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        raise InvalidValue(where, f"expected a {kind.__name__}, got {type(value).__name__}")
+    return made(kind, dict(value), where=where)
+
+
+def made(kind: type[P], fields: dict[str, Any], *, where: str | None = None) -> P:
+    """A record of these fields. Raises `InvalidValue` naming the field that does not fit."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(step) for step in first["loc"])
+        raise InvalidValue(".".join(filter(None, (where, name))) or kind.__name__, first["msg"]) from None
+
+
+def _problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(str(step) for step in first['loc']) or 'record'}: {first['msg']}"

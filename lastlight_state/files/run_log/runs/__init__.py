@@ -1,0 +1,261 @@
+"""The logs of runs: starting, continuing, reading, following and listing them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from lastlight_state.clock import Clock, aware_utc
+from lastlight_state.codec import dump_line
+from lastlight_state.db.gate import checked
+from lastlight_state.db.valid import flag, number, page_limit, word, words as words_of
+from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, CorruptData, InvalidValue, LostRace
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.cursor import START, Mark, mark_at, mark_of_text
+from lastlight_state.files.jsonl.reader import Line, LineKind, LineReader, read_at
+from lastlight_state.files.jsonl.recovery import Piece
+from lastlight_state.files.jsonl.writer import MAX_LINE_BYTES, LineWriter, SyncWord
+from lastlight_state.files.run_log import paths, storage
+from lastlight_state.files.run_log.paths import OnError, RunState
+from lastlight_state.files.run_log.reading import Damage, RunReading, is_supported, newer
+from lastlight_state.files.run_log.records import RunHeader, accepts, record_of_piece
+from lastlight_state.files.run_log.runs.heads import Heads, PruneReport, RunEntry, RunPage, TailChunk, end_of
+from lastlight_state.files.run_log.runs.lists import RunFilter, RunLists
+from lastlight_state.files.run_log.runs.upkeep import Upkeep
+from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
+from lastlight_state.files.run_log.writer import Hold, RunWriter
+from lastlight_state.files.run_log.writer.rules import Rules, publish
+
+_STATES = words_of(RunState)
+_ON_ERROR = words_of(OnError)
+_MOST_IN_CHUNK = 10_000
+
+
+class Writing(NamedTuple):
+    """How logs are written."""
+
+    clock: Clock
+    sync: SyncWord
+    lock_timeout: float
+    max_line_bytes: int = MAX_LINE_BYTES
+
+
+class Runs:
+    """``store.run_log.runs``"""
+
+    def __init__(self, tree: RunTree, heads: Heads, lists: RunLists, writing: Writing) -> None:
+        self._upkeep = Upkeep(tree, heads, lists, writing.lock_timeout)
+        self._tree = tree
+        self._heads = heads
+        self._lists = lists
+        self._writing = writing
+
+    @checked
+    def start(self, header: RunHeader, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
+        """Make the log of a new run and return its writer. Its file is there with its whole header, or not at all.
+
+        ``invoke_seq`` is the last invocation number of the session so far. ``on_error="report"`` logs and counts
+        failures of the file system, for runs that must go on without a disk. Raises `AlreadyExists`, `InvalidValue`
+        and `UnsafePath` for an id that is no UUIDv4 or a time without zone, `PayloadTooLarge`, `BackendUnavailable`.
+        """
+        word("on_error", on_error, _ON_ERROR)
+        number("invoke_seq", invoke_seq)
+        run_id = paths.checked_id("run_id", header.run_id)
+        if header.session_id is not None:
+            paths.checked_id("session_id", header.session_id)
+        if not header.schema_version == paths.VERSION or isinstance(header.schema_version, bool):
+            raise InvalidValue("schema_version", f"must be {paths.VERSION}")
+        path = self._tree.path_to_write(run_id, paths.started(header.started_at))
+        line = dump_line(header.to_json(), where="header")
+        sync = self._writing.sync != "os"
+        held = storage.try_acquire(self._tree.lock_path(run_id), sync=sync)
+        if held is None:
+            raise AlreadyExists(paths.RUN, run_id, problem="is being written")
+        with _unless_kept(held):
+            publish(path, run_id, line, sync=sync)
+            return self._writer(Rules(header, invoke_seq=invoke_seq), path, line, held, on_error)
+
+    @checked
+    def reopen(self, run_id: str, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
+        """A writer that continues a log, after its writer has died or closed. Its numbers go on.
+
+        ``invoke_seq`` is as in `start`. A torn last line is ended with a newline before the first append; nothing
+        else changes. A run with its ``run.end`` takes late tool outputs and ``x.`` records alone. Raises `NotFound`,
+        `LostRace` while another writer lives, `Conflict` for a packed log, `CorruptData` without a header,
+        `NewerSchema` for a version that is not ours, `BackendUnavailable`.
+        """
+        word("on_error", on_error, _ON_ERROR)
+        number("invoke_seq", invoke_seq)
+        self._tree.get(run_id)
+        held = storage.try_acquire(self._tree.lock_path(run_id))
+        if held is None:
+            raise LostRace(f"run {run_id!r} has a living writer", kind="run log writer", run_id=run_id)
+        with _unless_kept(held):
+            file = self._tree.get(run_id)
+            if file.is_packed:
+                raise Conflict(f"run {run_id!r} is packed", run_id=run_id)
+            reading = RunReading(self._tree, file)
+            placed = reading.placed()
+            head = next(placed, None)
+            first = head.record if head is not None and head.offset == 0 else None
+            if not isinstance(first, RunHeader) or first.raw is None or first.recovered:
+                raise CorruptData("run_log", run_id, "header", problem="is missing or damaged")
+            if not is_supported(first):
+                raise newer(f"run {run_id}", first.schema_version)
+            rules = Rules(first, invoke_seq=invoke_seq)
+            rules.run_id = run_id
+            rules.resume(found.record for found in placed)
+            return self._writer(rules, file.path, first.raw, held, on_error)
+
+    @checked
+    def read(self, run_id: str, *, types: Collection[str] | None = None, strict_version: bool = False) -> RunReading:
+        """The records of a run in file order, read while they are iterated. Raises `NotFound`.
+
+        ``types`` keeps only records of these types. A version that is not ours is read as far as it can be;
+        ``strict_version`` raises `NewerSchema` instead.
+        """
+        return RunReading(self._tree, self._tree.get(run_id), types=types, strict_version=strict_version)
+
+    @checked
+    def tail(self, run_id: str, *, after: str | None = None, limit: int = 1000) -> TailChunk:
+        """The records behind the cursor ``after``, at most ``limit`` (1 to 10,000).
+
+        At the end of a file there may be one more, without a newline. A line that is being written comes whole with
+        a later call. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
+        """
+        number("limit", limit, least=1, most=_MOST_IN_CHUNK)
+        given = START if after is None else mark_of_text("after", after)
+        file = self._tree.get(run_id)
+        is_live = storage.liveness(self._tree.lock_path(run_id)) != "free"
+        descriptor = open_run(file)
+        try:
+            return _chunk(descriptor, file, given, limit, is_live=is_live)
+        finally:
+            os.close(descriptor)
+
+    @checked
+    def find(self, run_id: str) -> RunEntry | None:
+        """The run as lists show it, or None. Raises `UnsafePath` for an id that cannot name a file."""
+        file = self._tree.find(run_id)
+        return None if file is None else self._heads.entry(file)
+
+    @checked
+    def get(self, run_id: str) -> RunEntry:
+        """Like `find`; without a log `NotFound`."""
+        return self._heads.entry(self._tree.get(run_id))
+
+    @checked
+    def list(
+        self,
+        *,
+        session_id: str | None = None,
+        state: RunState | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        page_token: str | None = None,
+    ) -> RunPage:
+        """A page of runs, the newest ``started_at`` first; equal ones by id. ``limit``: 1 to 500.
+
+        Runs from ``since`` on and before ``until``. It reads the first lines of the logs of the days that it passes,
+        once in a process, and the last lines of those on the page. Logs that cannot be opened are counted in
+        ``skipped``.
+        """
+        given = RunFilter(
+            session_id,
+            None if state is None else word("state", state, _STATES),  # type: ignore[arg-type]
+            None if since is None else aware_utc("since", since),
+            None if until is None else aware_utc("until", until),
+        )
+        return self._lists.page(given, page_limit(limit), page_token)
+
+    @checked
+    def path(self, run_id: str) -> Path:
+        """The file of a run's log. Raises `NotFound`."""
+        return self._tree.get(run_id).path
+
+    @checked
+    def pack(self, run_id: str) -> bool:
+        """Put a gzip in the place of the log of a run that has ended. False if it is packed already.
+
+        The gzip is on disk and was read back before the log is removed; all readers read both. Raises `NotFound`,
+        `Conflict` for a run without its end or with a living writer, `BackendBusy`, `BackendUnavailable`.
+        """
+        return self._upkeep.pack(run_id)
+
+    @checked
+    def prune(self, *, ended_before: datetime, session_id: str | None = None, dry_run: bool = True) -> PruneReport:
+        """Remove the logs of runs that have ended, and whose last record is older than ``ended_before``.
+
+        With ``dry_run``, which is the default, nothing is removed. A run without its end is never removed, nor one
+        that is being written. May be repeated after it was killed.
+        """
+        before = aware_utc("ended_before", ended_before)
+        return self._upkeep.prune(before, session_id, dry_run=flag("dry_run", dry_run))
+
+    def _writer(self, rules: Rules, path: Path, header: bytes, held: storage.LockFile, on_error: OnError) -> RunWriter:
+        def has_header(descriptor: int) -> None:
+            expected = header.rstrip(b"\n")
+            if read_at(descriptor, path, len(expected), 0) != expected:
+                raise BackendUnavailable(f"{path}: replaced by a file with another header", path=str(path))
+
+        lines = LineWriter(
+            path,
+            sync=self._writing.sync,
+            on_removed="raise",
+            max_line_bytes=self._writing.max_line_bytes,
+            lock_timeout=self._writing.lock_timeout,
+            base=files.ROOT,
+            check=has_header,
+        )
+        return RunWriter(rules, Hold(held, lines, self._writing.clock, on_error))
+
+
+@contextmanager
+def _unless_kept(held: storage.LockFile) -> Iterator[None]:
+    """Let go of a lock when the block fails."""
+    try:
+        yield
+    except BaseException:
+        held.release()
+        raise
+
+
+def _chunk(descriptor: int, file: RunFile, given: Mark, limit: int, *, is_live: bool) -> TailChunk:
+    """The records behind a mark."""
+    holds = given.holds(descriptor, file.path)
+    size = os.fstat(descriptor).st_size
+    reader = LineReader(descriptor, file.path, LineKind(Line, accepts(file.run_id)), start=given.offset if holds else 0)
+    found: list[Line] = []
+    is_all = True
+    for line in reader.lines():
+        if len(found) >= limit:
+            is_all = False
+            break
+        found.append(line)
+    last = None if is_live or not is_all else reader.tail()
+    if last is not None:
+        found.append(last)
+    end = found[-1].end if not is_all else (last.end if last else reader.offset)
+    records = [
+        record_of_piece(Piece(line.offset, line.raw, line.value), recovered=line.recovered)
+        for line in found
+        if isinstance(line.value.get("type"), str)
+    ]
+    return TailChunk(
+        records=tuple(records),
+        cursor=mark_at(descriptor, file.path, end).to_text(),
+        live=is_live,
+        ended=end_of(descriptor, file, size).is_ended,
+        at_end=is_all,
+        reset=not holds,
+        damage=tuple(
+            Damage(reason=issue.reason, line=None, offset=issue.offset, length=issue.length)
+            for issue in reader.issues
+            if issue.offset < end
+        ),
+    )

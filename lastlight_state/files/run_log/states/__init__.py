@@ -1,0 +1,298 @@
+"""Session states: one snapshot for each session, replaced whole, from which the session resumes.
+
+A snapshot never goes backwards: one that is older than the stored one, or of an earlier invocation, is refused.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from lastlight_state.clock import Clock, aware_utc, iso_text, of_file
+from lastlight_state.db.gate import checked
+from lastlight_state.db.lists import pages
+from lastlight_state.db.valid import flag, group, identifier, page_limit
+from lastlight_state.errors import CorruptData, InvalidValue, NotFound, StaleVersion, StateError
+from lastlight_state.files.run_log import paths, storage
+from lastlight_state.files.run_log.messages import normalise
+from lastlight_state.files.run_log.parts import JsonObject
+from lastlight_state.files.run_log.reading import RunReading
+from lastlight_state.files.run_log.records import LlmRequest, LlmResponse
+from lastlight_state.files.run_log.runs.heads import parts_text
+from lastlight_state.files.run_log.runs.lists import RunLists
+from lastlight_state.files.run_log.states import files
+from lastlight_state.files.run_log.states.files import SessionEntry, SessionPage, SessionState
+from lastlight_state.files.run_log.tree import RunFile, RunTree, StateFile
+
+# Snapshots as lists show them.
+
+_TEXT = 500
+_PATH_BYTES = 4096
+
+
+def normal(where: str, path: str) -> str:
+    """An absolute path without needless parts: ``/a/b/`` is ``/a/b``. Raises `InvalidValue`."""
+    return posixpath.normpath(identifier(where, path, _PATH_BYTES))
+
+
+def entry_of(file: StateFile) -> SessionEntry | None:
+    """The snapshot as lists show it; one that cannot be read with its ``problem``. None if it has vanished."""
+    try:
+        state = files.load(file.path, file.session_id)
+    except StateError as error:
+        changed = of_file(file.changed_ns)
+        return SessionEntry(
+            session_id=file.session_id, updated_at=changed, size_bytes=file.size, problem=str(error)[:_TEXT]
+        )
+    return None if state is None else _entry(file, state)
+
+
+def _entry(file: StateFile, state: SessionState) -> SessionEntry:
+    return SessionEntry(
+        session_id=file.session_id,
+        updated_at=state.updated_at,
+        run_id=state.run_id,
+        invoke_seq=state.invoke_seq,
+        message_count=len(state.messages),
+        last_user_message=_last_user_message(state.messages),
+        workspace_root=workspace_of(state.meta),
+        size_bytes=file.size,
+    )
+
+
+def workspace_of(meta: JsonObject | None) -> str | None:
+    """The workspace root that a snapshot names, as a normal path; None without one."""
+    for name in (paths.WORKSPACE, paths.FOREIGN_WORKSPACE):
+        root = (meta or {}).get(name)
+        if isinstance(root, str) and root.startswith("/"):
+            return posixpath.normpath(root)
+    return None
+
+
+def _last_user_message(messages: tuple[JsonObject, ...]) -> str | None:
+    for message in reversed(messages):
+        text = _text_of(message.get("content")) if message.get("role") == "user" else None
+        if text:
+            return text[:_TEXT]
+    return None
+
+
+def _text_of(content: Any) -> str | None:
+    if isinstance(content, str):
+        return content
+    return parts_text(content) if isinstance(content, list) else None
+
+
+# A session's state made of the logs of its runs, for one whose snapshot is lost.
+
+#: The newest runs that are looked through for a prompt.
+_MOST_RUNS = 100
+
+
+class Reconstruction:
+    """Makes states of logs."""
+
+    def __init__(self, tree: RunTree, lists: RunLists) -> None:
+        self._tree = tree
+        self._lists = lists
+
+    def of(self, session_id: str) -> SessionState | None:
+        """The state after the last prompt of the session's newest run that has one."""
+        for file in self._lists.newest(session_id, _MOST_RUNS):
+            state = self._after(session_id, file)
+            if state is not None:
+                return state
+        return None
+
+    def _after(self, session_id: str, file: RunFile) -> SessionState | None:
+        request: LlmRequest | None = None
+        response: LlmResponse | None = None
+        try:
+            for record in RunReading(self._tree, file, types=("llm.request", "llm.response")):
+                if isinstance(record, LlmRequest):
+                    request, response = record, None
+                elif isinstance(record, LlmResponse) and request is not None and record.seq == request.seq:
+                    response = response or record
+        except NotFound:  # removed meanwhile
+            return None
+        if request is None:
+            return None
+        messages = [*request.input.messages, *(response.output.messages if response else ())]
+        return SessionState(
+            session_id=session_id,
+            updated_at=(response or request).ts,
+            run_id=file.run_id,
+            invoke_seq=request.seq,
+            messages=normalise(messages).messages,
+            meta={paths.RECONSTRUCTED: True},
+        )
+
+
+_MILLISECOND = timedelta(milliseconds=1)
+_INT64 = range(-(2**63), 2**63)
+
+
+class Saving(NamedTuple):
+    """How a snapshot is put."""
+
+    based_on: datetime | None = None
+    force: bool = False
+
+
+class States:
+    """``store.run_log.states``"""
+
+    def __init__(self, tree: RunTree, clock: Clock, lock_timeout: float, reconstruction: Reconstruction) -> None:
+        self._tree = tree
+        self._clock = clock
+        self._lock_timeout = lock_timeout
+        self._reconstruction = reconstruction
+
+    @checked
+    def find(self, session_id: str) -> SessionState | None:
+        """The snapshot, or None. Raises `CorruptData` naming the reason for one that cannot be read, `NewerSchema`."""
+        paths.readable_id("session_id", session_id)
+        return files.load(self._tree.state_path(session_id), session_id)
+
+    @checked
+    def get(self, session_id: str) -> SessionState:
+        """Like `find`; without a snapshot `NotFound`."""
+        found = self.find(session_id)
+        if found is None:
+            raise NotFound(paths.WORD_STATE, session_id)
+        return found
+
+    @checked
+    def put(self, state: SessionState, *, based_on: datetime | None = None, force: bool = False) -> SessionState:
+        """Replace the session's snapshot, whole: fields that are not given are gone. Returns what is stored.
+
+        ``updated_at`` None is stamped with the present, or behind the stored one where the clock went back. A snapshot
+        that is older than the stored one, has a lower ``invoke_seq`` or lacks one that is stored is `StaleVersion`,
+        and nothing is written; so is any save since ``based_on``, the ``updated_at`` that this one grew from.
+        ``force`` permits both, and replaces a damaged snapshot, which keeps the name ``<id>.json.bad-<time>``, with a
+        number where another has that name.
+        Raises `InvalidValue`, `PayloadTooLarge` past 64 MiB, `CorruptData`, `NewerSchema`, `BackendBusy`,
+        `BackendUnavailable`; then the stored one is as it was.
+        """
+        check(state)
+        saving = Saving(None if based_on is None else aware_utc("based_on", based_on), flag("force", force))
+        files.encoded(state)  # so that what cannot be written is refused before anything is locked
+        with storage.acquire(self._tree.state_lock_path(state.session_id), self._lock_timeout):
+            return self._put(state, self._stored(state.session_id, force=saving.force), saving)
+
+    @checked
+    def update(self, session_id: str, change: Callable[[SessionState], SessionState]) -> SessionState:
+        """Read the snapshot, ``change`` it and put it, while no other save comes between. Returns what is stored.
+
+        The result is stamped with the present where ``change`` leaves ``updated_at`` as it was. Raises `NotFound`, and
+        as `put`.
+        """
+        paths.readable_id("session_id", session_id)
+        with storage.acquire(self._tree.state_lock_path(session_id), self._lock_timeout):
+            stored = files.load(self._tree.state_path(session_id), session_id)
+            if stored is None:
+                raise NotFound(paths.WORD_STATE, session_id)
+            changed = group("change", change(stored), SessionState)
+            if changed.session_id != session_id:
+                raise InvalidValue("session_id", "must not be changed")
+            if changed == stored:
+                return stored
+            if changed.updated_at == stored.updated_at:
+                changed = changed.model_copy(update={"updated_at": None})
+            check(changed)
+            return self._put(changed, stored, Saving())
+
+    @checked
+    def list(self, *, workspace: str | None = None, limit: int = 50, page_token: str | None = None) -> SessionPage:
+        """A page of sessions, the one whose file changed last first; equal ones by id. ``limit``: 1 to 500.
+
+        ``workspace`` keeps those with this workspace root, compared as normal absolute paths. A snapshot that cannot
+        be read is listed with its ``problem``.
+        """
+        limit = page_limit(limit)
+        wanted = None if workspace is None else normal("workspace", workspace)
+        asked = ["states", wanted]
+        after = pages.key(asked, page_token, (_INT64, str))
+        items: list[SessionEntry] = []
+        last: tuple[int, str] | None = None
+        for file in self._tree.snapshots():
+            if after is not None and (file.changed_ns, file.session_id) >= tuple(after):
+                continue
+            if len(items) == limit:
+                return SessionPage(items=tuple(items), next_page_token=pages.encode_token(asked, last or ()))
+            entry = entry_of(file)
+            if entry is not None and (wanted is None or wanted == entry.workspace_root):
+                items.append(entry)
+                last = file.changed_ns, file.session_id
+        return SessionPage(items=tuple(items))
+
+    @checked
+    def clear(self, session_id: str) -> bool:
+        """Delete the snapshot; returns whether there was one. The logs of the session's runs stay."""
+        paths.readable_id("session_id", session_id)
+        with storage.acquire(self._tree.state_lock_path(session_id), self._lock_timeout):
+            return files.remove(self._tree.state_path(session_id))
+
+    @checked
+    def reconstruct(self, session_id: str) -> SessionState | None:
+        """A state made of the session's logs, for one whose snapshot is lost; None if they have no prompt.
+
+        It has the messages of the last prompt and its answer, without calls that have no result. Writes nothing, and
+        is marked in its ``meta``.
+        """
+        paths.readable_id("session_id", session_id)
+        return self._reconstruction.of(session_id)
+
+    def _stored(self, session_id: str, *, force: bool) -> SessionState | None:
+        path = self._tree.state_path(session_id)
+        try:
+            return files.load(path, session_id)
+        except CorruptData:
+            if not force:
+                raise
+            stamp = iso_text(self._clock.now()).replace("-", "").replace(":", "")
+            files.set_aside(path, f".bad-{stamp}")
+            return None
+
+    def _put(self, state: SessionState, stored: SessionState | None, saving: Saving) -> SessionState:
+        """Write a checked snapshot over the stored one."""
+        if saving.based_on is not None and not saving.force:
+            found = stored.updated_at if stored else None
+            if found != saving.based_on:
+                raise StaleVersion(paths.WORD_STATE, state.session_id, expected=saving.based_on, found=found)
+        if state.updated_at is None:
+            state = state.model_copy(update={"updated_at": self._stamp(stored)})
+        if stored is not None and not saving.force:
+            refuse_backwards(state, stored)
+        if stored is not None and stored.to_json() == state.to_json():
+            return stored
+        data = files.encoded(state)
+        files.replace(self._tree.state_path(state.session_id), data)
+        return files.parsed(data, state.session_id)
+
+    def _stamp(self, stored: SessionState | None) -> datetime:
+        now = self._clock.now()
+        last = stored.updated_at if stored else None
+        return now if last is None else max(now, last + _MILLISECOND)
+
+
+def check(state: SessionState) -> None:
+    """Refuse a snapshot that cannot be put. Raises `InvalidValue`."""
+    paths.checked_id("session_id", group("state", state, SessionState).session_id)
+    if state.run_id is not None:
+        paths.readable_id("run_id", state.run_id)
+    if type(state.schema_version) is not int or state.schema_version != paths.VERSION:
+        raise InvalidValue("schema_version", f"must be {paths.VERSION}")
+    if state.updated_at is not None:
+        aware_utc("updated_at", state.updated_at)
+
+
+def refuse_backwards(state: SessionState, stored: SessionState) -> None:
+    """Refuse a snapshot that is older than the stored one, or of an earlier invocation."""
+    is_older = stored.updated_at is not None and state.updated_at is not None and state.updated_at < stored.updated_at
+    is_earlier = stored.invoke_seq is not None and (state.invoke_seq is None or state.invoke_seq < stored.invoke_seq)
+    if is_older or is_earlier:
+        expected, found = ((one.updated_at, one.invoke_seq) for one in (state, stored))
+        raise StaleVersion(paths.WORD_STATE, state.session_id, expected=expected, found=found)

@@ -1,0 +1,200 @@
+"""Files of snapshots: read whole, replaced whole.
+
+A snapshot is written under another name, brought to disk, and takes its path in one rename. At every instant the path
+names the whole old snapshot or the whole new one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from itertools import chain, count
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from lastlight_state.codec import dump_line, load_line
+from lastlight_state.db.rows.records import Page, Record
+from lastlight_state.errors import CorruptData, InvalidValue, PayloadTooLarge
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.run_log import paths
+from lastlight_state.files.run_log.parts import JsonObject, Messages, Open, Text, Time, Whole
+from lastlight_state.files.run_log.reading import newer
+from lastlight_state.files.run_log.records import made
+from lastlight_state.files.run_log.storage import write_new
+
+# Snapshots of sessions, and what lists tell of them.
+
+
+class SessionState(Open):
+    """The snapshot from which a session resumes. Fields that are not named here are kept.
+
+    ``updated_at`` None is stamped by `States.put`. ``run_id`` is the last run, ``invoke_seq`` the last invocation.
+    """
+
+    schema_version: Any = 1  # newer files may have any
+    session_id: Text
+    updated_at: Time = None
+    run_id: Text | None = None
+    invoke_seq: Whole | None = None
+    messages: Messages
+    meta: JsonObject | None = None
+
+
+class SessionEntry(Record):
+    """A session in a list. ``problem`` says why its snapshot cannot be read; then little else is known.
+
+    ``last_user_message`` has at most 500 characters.
+    """
+
+    session_id: str
+    updated_at: datetime | None
+    run_id: str | None = None
+    invoke_seq: int | None = None
+    message_count: int | None = None
+    last_user_message: str | None = None
+    workspace_root: str | None = None
+    size_bytes: int
+    problem: str | None = None
+
+
+class SessionPage(Page[SessionEntry]):
+    """A page of sessions."""
+
+
+MAX_BYTES = 64 * 1024 * 1024
+_MOST_DEPTH = 500
+
+
+def load(path: Path, session_id: str) -> SessionState | None:
+    """The snapshot, None without a file. Raises `CorruptData` with the reason, `NewerSchema`, `BackendUnavailable`."""
+    try:
+        descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if os.path.isdir(path):  # noqa: PTH112 - never raises
+            raise _corrupt(session_id, "is a directory") from None
+        raise files.failure(error, path) from error
+    return parsed(data, session_id)
+
+
+def parsed(data: bytes, session_id: str) -> SessionState:
+    """The snapshot of a file's bytes. Raises as `load`."""
+    try:
+        value = load_line(data)
+    except ValueError:
+        raise _corrupt(session_id, "is not JSON") from None
+    return state_of(value, session_id)
+
+
+def state_of(value: Any, session_id: str) -> SessionState:
+    """The snapshot of a JSON value. Raises as `load`."""
+    if not isinstance(value, dict):
+        raise _corrupt(session_id, "is not an object")
+    version = value.get("schema_version", paths.VERSION)
+    if type(version) is int and version > paths.VERSION:
+        raise newer(f"session state {session_id}", version)
+    try:
+        state = made(SessionState, value)
+    except InvalidValue as error:
+        raise _corrupt(session_id, f"does not fit: {error}") from None
+    if state.session_id != session_id:
+        raise _corrupt(session_id, "is of another session")
+    return state
+
+
+def encoded(state: SessionState) -> bytes:
+    """The bytes of a snapshot. Raises `InvalidValue` for what would not be read back as it is, `PayloadTooLarge`."""
+    value = state.to_json()
+    for where, number in _floats(value, "state"):
+        if not isfinite(number):
+            raise InvalidValue(where, "NaN or infinity")
+    data = dump_line(value, where="state")
+    if len(data) > MAX_BYTES:
+        raise PayloadTooLarge("state", limit=MAX_BYTES, actual=len(data))
+    return data
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put these bytes in the file's place. For the holder of the session's lock, which has made the directory.
+
+    Raises `BackendUnavailable`.
+    """
+    temporary = f".{path.name}.tmp"
+    try:
+        with files.open_directory(path.parent, base=files.ROOT) as (held, _):
+            with suppress(FileNotFoundError):  # left behind by a put that was killed
+                os.unlink(temporary, dir_fd=held)
+            try:
+                write_new(held, temporary, data)
+                os.rename(temporary, path.name, src_dir_fd=held, dst_dir_fd=held)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=held)
+                raise
+            files.sync(held)
+    except OSError as error:
+        raise files.failure(error, path) from error
+
+
+def set_aside(path: Path, suffix: str) -> None:
+    """Give a damaged snapshot another name, which no other has. For the holder of the session's lock.
+
+    Raises `BackendUnavailable`.
+    """
+    try:
+        with files.open_directory(path.parent, base=files.ROOT) as (held, _):
+            os.rename(path.name, _free(held, path.name + suffix), src_dir_fd=held, dst_dir_fd=held)
+    except OSError as error:
+        raise files.failure(error, path) from error
+
+
+def remove(path: Path) -> bool:
+    """Delete the snapshot; returns whether there was one. Raises `BackendUnavailable`."""
+    try:
+        with files.open_directory(path.parent, base=files.ROOT) as (held, _):
+            os.unlink(path.name, dir_fd=held)
+            files.sync(held)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise files.failure(error, path) from error
+    return True
+
+
+def _free(held: int, name: str) -> str:
+    """The name, or with the first number from 2 on that nothing in the directory has."""
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(free for free in names if not _is_there(held, free))
+
+
+def _is_there(held: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=held, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _floats(root: JsonObject, where: str) -> Iterator[tuple[str, float]]:
+    """The floats of a value, with their paths. What is no JSON, or a cycle, is left to the encoder."""
+    stack: list[tuple[str, Any, int]] = [(where, root, 0)]
+    while stack:
+        path, value, depth = stack.pop()
+        if isinstance(value, float):
+            yield path, value
+        elif depth > _MOST_DEPTH:
+            continue
+        elif isinstance(value, dict):
+            stack += [(f"{path}.{key}"[:200], child, depth + 1) for key, child in value.items()]
+        elif isinstance(value, list | tuple):
+            stack += [(f"{path}[{index}]", child, depth + 1) for index, child in enumerate(value)]
+
+
+def _corrupt(session_id: str, problem: str) -> CorruptData:
+    return CorruptData("session_state", session_id, "file", problem=problem)

@@ -1,0 +1,212 @@
+"""RunTree: finds run logs and snapshots in their directories without reading them.
+
+What is not in its place is passed over: other names, links, directories where files are expected.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from lastlight_state.errors import NotFound
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.run_log import paths, storage
+
+
+class RunFile(NamedTuple):
+    """The log of a run: its id and the day of its directory. ``inode`` tells it from another file of that name."""
+
+    run_id: str
+    day: date
+    path: Path
+    inode: int
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is a gzip."""
+        return self.path.suffix == storage.SUFFIX
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names that the run's log may have in its directory: as it was written, and packed."""
+        return _names(self.run_id)
+
+
+class StateFile(NamedTuple):
+    """The snapshot of a session, as its directory shows it."""
+
+    changed_ns: int
+    session_id: str
+    path: Path
+    size: int
+
+
+class RunTree:
+    """The files below ``<root>/sessions``. The root may be reached through links; nothing below it is followed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = files.real(root)
+        self.sessions = self.root / paths.SESSIONS
+        self.states = self.sessions / paths.STATE
+
+    def path_to_write(self, run_id: str, started_at: datetime) -> Path:
+        """The path of a new log."""
+        return self.sessions.joinpath(*paths.day_parts(started_at.date()), run_id + paths.LOG_SUFFIX)
+
+    def lock_path(self, run_id: str) -> Path:
+        """The lock file of a run's writer."""
+        return self.sessions / paths.LOCKS / run_id
+
+    def state_path(self, session_id: str) -> Path:
+        """The path of a session's snapshot."""
+        return self.states / (session_id + paths.STATE_SUFFIX)
+
+    def state_lock_path(self, session_id: str) -> Path:
+        """The lock file of a session's snapshot."""
+        return self.states / paths.LOCKS / session_id
+
+    def days(self) -> Iterator[tuple[date, Path]]:
+        """The directories of days, the newest first."""
+        for year in _directories(self.sessions, 0):
+            for month in _directories(self.sessions / year, 1):
+                for name in _directories(self.sessions / year / month, 2):
+                    day = paths.day_of((year, month, name))
+                    if day is not None:
+                        yield day, self.sessions / year / month / name
+
+    def find(self, run_id: str) -> RunFile | None:
+        """The log of this run: two looks for each day, the newest first.
+
+        Raises `UnsafePath`, `InvalidValue`, `BackendUnavailable`.
+        """
+        paths.readable_id("run_id", run_id)
+        for day, directory in self.days():
+            for name in _names(run_id):
+                inode = _inode(directory / name)
+                if inode is not None:
+                    return RunFile(run_id, day, directory / name, inode)
+        return None
+
+    def get(self, run_id: str) -> RunFile:
+        """Like `find`; without a log `NotFound`."""
+        found = self.find(run_id)
+        if found is None:
+            raise NotFound(paths.RUN, run_id)
+        return found
+
+    def runs_of(self, day: date, directory: Path) -> list[RunFile]:
+        """The logs in the directory of a day."""
+        found: dict[str, RunFile] = {}
+        for entry in _entries(directory):
+            run_id = paths.run_of(entry.name)
+            if run_id is not None and _is_file(entry):
+                file = RunFile(run_id, day, directory / entry.name, entry.inode())
+                if run_id not in found or not file.is_packed:
+                    found[run_id] = file
+        return list(found.values())
+
+    def snapshots(self) -> list[StateFile]:
+        """The snapshots, the one changed last first."""
+        found = []
+        for entry in _entries(self.states):
+            session_id = paths.session_of(entry.name)
+            snapshot = None if session_id is None else _snapshot(entry, session_id, self.states / entry.name)
+            if snapshot is not None:
+                found.append(snapshot)
+        return sorted(found, reverse=True)
+
+
+def open_run(file: RunFile, most: int | None = None) -> int:
+    """A descriptor of a log to read from; of a packed one, of its bytes or the first ``most`` of them.
+
+    Raises `NotFound` when it has vanished, `BackendUnavailable`.
+    """
+    try:
+        descriptor = files.open_to_read(file.path, base=files.ROOT)
+        if not file.is_packed:
+            return descriptor
+        try:
+            return storage.unpacked(descriptor, most)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise NotFound(paths.RUN, file.run_id) from None
+    except OSError as error:
+        raise files.failure(error, file.path) from error
+
+
+@contextmanager
+def openings(file: RunFile) -> Iterator[Callable[[], int]]:
+    """A function that opens a log again and again. A packed one is unpacked once. Raises as `open_run`."""
+    if not file.is_packed:
+        yield lambda: open_run(file)
+        return
+    unpacked = open_run(file)
+    try:
+        yield lambda: os.dup(unpacked)
+    finally:
+        os.close(unpacked)
+
+
+def _names(run_id: str) -> tuple[str, str]:
+    plain = run_id + paths.LOG_SUFFIX
+    return plain, plain + storage.SUFFIX
+
+
+def _inode(path: Path) -> int | None:
+    """That of a regular file; None for anything else. Raises `BackendUnavailable` where it cannot be told."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise files.failure(error, path) from error
+    return found.st_ino if stat.S_ISREG(found.st_mode) else None
+
+
+def _directories(path: Path, level: int) -> list[str]:
+    """The names of the years, months or days in a directory, the greatest first."""
+    names = (entry.name for entry in _entries(path) if paths.is_part(entry.name, level) and _is_directory(entry))
+    return sorted(names, reverse=True)
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise files.failure(error, path) from error
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """Raises `BackendUnavailable` where it cannot be told: some file systems do not say it when they list names."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except NotADirectoryError:  # replaced meanwhile
+        return False
+    except OSError as error:
+        raise files.failure(error, Path(entry.path)) from error
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """What cannot be told counts: who opens it is told why."""
+    try:
+        return entry.is_file(follow_symlinks=False)
+    except OSError:
+        return True
+
+
+def _snapshot(entry: os.DirEntry[str], session_id: str, path: Path) -> StateFile | None:
+    """None for what is no regular file. One that cannot be looked at counts: who opens it is told why."""
+    try:
+        seen = entry.stat(follow_symlinks=False)
+    except OSError:
+        return StateFile(0, session_id, path, 0)
+    return StateFile(seen.st_mtime_ns, session_id, path, seen.st_size) if stat.S_ISREG(seen.st_mode) else None

@@ -1,0 +1,320 @@
+"""RunWriter: appends the records of one run to its log.
+
+A call returns when its line is handed to the operating system, or raises; there is no queue. Its record is serialised
+before that, so that later changes to the caller's objects do not show.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from lastlight_state.clock import Clock
+from lastlight_state.codec import dump_line
+from lastlight_state.db.gate import guarded
+from lastlight_state.db.valid import group
+from lastlight_state.errors import BackendError, StoreClosed
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.jsonl.writer import LineWriter
+from lastlight_state.files.run_log import paths
+from lastlight_state.files.run_log.parts import (
+    JsonObject,
+    LlmInput,
+    LlmOutput,
+    Model,
+    OutputRef,
+    RunErrorInfo,
+    RunInput,
+)
+from lastlight_state.files.run_log.paths import OnError, RunOutcome, RunStatusWord
+from lastlight_state.files.run_log.records import (
+    AgentEvent,
+    CustomRecord,
+    LlmRequest,
+    LlmResponse,
+    Logged,
+    RunContext,
+    RunEnd,
+    RunError,
+    RunRecord,
+    RunStart,
+    RunStatus,
+    ToolOutput,
+    made,
+    part,
+)
+from lastlight_state.files.run_log.storage import LockFile
+from lastlight_state.files.run_log.writer.rules import Rules
+
+_log = logging.getLogger(__name__)
+
+#: Records that ``sync="end"`` brings to disk, terminal statuses apart.
+_ENDS = (RunError, RunEnd)
+
+
+class Hold(NamedTuple):
+    """What a writer holds while it lives: the lock of the run, and its file."""
+
+    lock: LockFile
+    lines: LineWriter
+    clock: Clock
+    on_error: OnError
+
+
+class RunWriter:
+    """Writes the log of one run. Usable from several threads; a context manager.
+
+    ``ended`` says whether the log has its ``run.end``; then only late tool outputs and ``x.`` records follow, marked in
+    their ``meta``. ``failed_appends`` counts records that could not be written. Each method also takes ``ts``, the
+    time of the record, by default now. All raise `InvalidValue` for what breaks a rule or cannot be written, and then
+    nothing is written; `PayloadTooLarge` past 64 MiB; `Conflict` behind the end; `BackendBusy`, `BackendUnavailable`,
+    `UnsafePath`, `StoreClosed`. A record that failed is not repeated.
+    """
+
+    def __init__(self, rules: Rules, hold: Hold) -> None:
+        self.run_id = rules.run_id
+        self.path: Path = hold.lines.path
+        self.failed_appends = 0
+        self._rules = rules
+        self._hold = hold
+        self._lock = threading.RLock()
+        self._is_closed = False
+        files.renew_after_fork(self)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has its end."""
+        return self._rules.ended
+
+    @guarded
+    def append(self, record: RunRecord) -> None:
+        """Write a record as it is: one that was read keeps its bytes. A custom one gets its run and time if needed."""
+        with self._lock:
+            self._append(self._completed(group("record", record, Logged)))
+
+    @guarded
+    def run_start(
+        self,
+        input: RunInput | str,  # noqa: A002 - the field's name
+        *,
+        ui_context: Any = None,
+        meta: JsonObject | None = None,
+        ts: datetime | None = None,
+    ) -> None:
+        """Write what the run was asked. Once."""
+        given = RunInput(text=input) if isinstance(input, str) else part("input", RunInput, input)
+        session = {"session_id": self._rules.session_id} if self._rules.session_id is not None else {}
+        self._put(RunStart, {**session, "input": given, "ui_context": ui_context}, meta, ts)
+
+    @guarded
+    def context(self, left_percent: float, *, meta: JsonObject | None = None, ts: datetime | None = None) -> None:
+        """Write how much of the model's context is left: a number from 0 to 100."""
+        self._put(RunContext, {"context_left_percent": left_percent}, meta, ts)
+
+    @guarded
+    def event(
+        self,
+        event: Mapping[str, Any],
+        *,
+        seq: int | None = None,
+        meta: JsonObject | None = None,
+        ts: datetime | None = None,
+    ) -> int:
+        """Write an event for display; returns its number. Numbers count up from 0; your own may leave gaps."""
+        with self._lock:
+            seq = self._rules.last_event + 1 if seq is None else seq
+            self._put(AgentEvent, {"seq": seq, "event": dict(event)}, meta, ts)
+            return seq
+
+    @guarded
+    def tool_output(
+        self,
+        tool: str,
+        *,
+        tool_call_id: str,
+        result_raw: str,
+        is_error: bool | None = None,
+        output_ref: OutputRef | Mapping[str, Any] | None = None,
+        meta: JsonObject | None = None,
+        ts: datetime | None = None,
+    ) -> None:
+        """Write the whole output of a tool, never shortened."""
+        reference = None if output_ref is None else part("output_ref", OutputRef, output_ref)
+        fields = {"tool": tool, "tool_call_id": tool_call_id, "result_raw": result_raw}
+        self._put(ToolOutput, {**fields, "is_error": is_error, "output_ref": reference}, meta, ts)
+
+    @guarded
+    def llm_request(
+        self,
+        input: LlmInput | Mapping[str, Any],  # noqa: A002 - the field's name
+        *,
+        seq: int | None = None,
+        model: Model | Mapping[str, Any] | None = None,
+        meta: JsonObject | None = None,
+        ts: datetime | None = None,
+    ) -> int:
+        """Write the exact prompt of an invocation; returns its number, to be given to `llm_response`."""
+        given = part("input", LlmInput, input)
+        asked = None if model is None else part("model", Model, model)
+        with self._lock:
+            seq = self._rules.last_request + 1 if seq is None else seq
+            self._put(LlmRequest, {"seq": seq, "model": asked, "input": given}, meta, ts)
+            return seq
+
+    @guarded
+    def llm_response(
+        self,
+        seq: int,
+        output: LlmOutput | Mapping[str, Any],
+        *,
+        meta: JsonObject | None = None,
+        ts: datetime | None = None,
+    ) -> None:
+        """Write the answer to the open request ``seq``."""
+        self._put(LlmResponse, {"seq": seq, "output": part("output", LlmOutput, output)}, meta, ts)
+
+    @guarded
+    def status(
+        self,
+        status: RunStatusWord,
+        *,
+        message: str | None = None,
+        meta: JsonObject | None = None,
+        ts: datetime | None = None,
+    ) -> None:
+        """Write how the run stands."""
+        self._put(RunStatus, {"status": status, "message": message}, meta, ts)
+
+    @guarded
+    def error(
+        self,
+        error: BaseException | RunErrorInfo | Mapping[str, Any],
+        *,
+        meta: JsonObject | None = None,
+        ts: datetime | None = None,
+    ) -> None:
+        """Write what went wrong: an exception with its traceback, or the facts as they are."""
+        told = _told(error) if isinstance(error, BaseException) else part("error", RunErrorInfo, error)
+        self._put(RunError, {"error": told}, meta, ts)
+
+    @guarded
+    def end(
+        self,
+        outcome: RunOutcome,
+        *,
+        final: str | None = None,
+        meta: JsonObject | None = None,
+        ts: datetime | None = None,
+    ) -> None:
+        """Write the end of the run, with the final answer where there is one."""
+        self._put(RunEnd, {"outcome": outcome, "final": final}, meta, ts)
+
+    def flush(self) -> None:
+        """Bring what was written to disk now (fsync)."""
+        with self._lock:
+            self._refuse_if_closed()
+            self._hold.lines.sync()
+
+    def close(self) -> None:
+        """Close the log and let go of the run. Never writes an end by itself; closing again does nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                self._hold.lines.close()
+            except BackendError as error:
+                self._failed(error)
+            finally:
+                self._hold.lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close. An exception is recorded first: as an error, or as a cancellation if it is one."""
+        try:
+            if error is not None and not self._is_closed:
+                self._record_failure(error)
+        finally:
+            self.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: closed, since the run stays its parent's."""
+        self._lock = threading.RLock()
+        self._is_closed = True
+
+    def _put(self, kind: type[Logged], fields: Mapping[str, Any], meta: JsonObject | None, ts: datetime | None) -> None:
+        """Write a record of these fields; those that are None are left out."""
+        given = {name: value for name, value in {**fields, "meta": meta}.items() if value is not None}
+        with self._lock:
+            now = self._hold.clock.now() if ts is None else ts
+            self._append(made(kind, {"run_id": self.run_id, "ts": now, **given}))
+
+    def _append(self, record: Any) -> None:
+        self._refuse_if_closed()
+        self._rules.check(record)
+        self._write(record, self._line_of(record))
+
+    def _completed(self, record: Any) -> Any:
+        """A custom record with the run and the time that it was not given."""
+        if not isinstance(record, CustomRecord) or record.raw is not None:
+            return record
+        now = {} if record.ts is not None else {"ts": self._hold.clock.now()}
+        run = {} if record.run_id is not None else {"run_id": self.run_id}
+        return record.model_copy(update=run | now) if run or now else record
+
+    def _line_of(self, record: RunRecord) -> bytes:
+        if self._rules.ended:
+            value = record.to_json()
+            meta = value.get("meta")
+            marked = {**(meta if isinstance(meta, dict) else {}), paths.LATE: True}
+            return dump_line({**value, "meta": marked}, where="record")
+        return record.raw + b"\n" if record.raw is not None else dump_line(record.to_json(), where="record")
+
+    def _write(self, record: RunRecord, line: bytes) -> None:
+        is_end = isinstance(record, _ENDS) or (isinstance(record, RunStatus) and record.status in paths.TERMINAL)
+        try:
+            self._hold.lines.append([line], end=is_end)
+        except BackendError as error:
+            if self._hold.on_error == "report" or error.outcome == "unknown":
+                self._rules.count(record)  # its number may be in the file
+            self._failed(error)
+        else:
+            self._rules.count(record)
+
+    def _failed(self, error: BackendError) -> None:
+        self.failed_appends += 1
+        if self._hold.on_error == "raise":
+            raise error
+        _log.warning("a record of run %s was not written: %s", self.run_id, error)
+
+    def _record_failure(self, error: BaseException) -> None:
+        """Write the status, error and end that an exception leaves missing."""
+        outcome: RunOutcome = "error" if isinstance(error, Exception) else "cancelled"
+        rules = self._rules
+        try:
+            if not rules.ended and rules.last_status not in paths.TERMINAL:
+                self.status(outcome)
+            if not rules.ended and outcome == "error" and not rules.has_error:
+                self.error(error)
+            if not rules.ended:
+                self.end(outcome)
+        except BackendError as failure:
+            _log.warning("the end of run %s was not written: %s", self.run_id, failure)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise StoreClosed(f"the writer of run {self.run_id!r} is closed")
+
+
+def _told(error: BaseException) -> RunErrorInfo:
+    return RunErrorInfo(name=type(error).__name__, message=str(error), stack="".join(traceback.format_exception(error)))

@@ -1,0 +1,239 @@
+"""What all streams of the journal share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from lastlight_state.backends.sql.json import member_of
+from lastlight_state.db.news.watch import Watch, watch_of
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.rows.statements import Row, bind, constant, number, prepared
+from lastlight_state.db.rows.writes import Chain, as_list, from_head, inserted, listed
+from lastlight_state.db.runs import of_known_run, refuse_unknown_run
+from lastlight_state.db.schema.indexes import AmongFew
+from lastlight_state.db.units.scope import Scope, TransactionScope, Way
+from lastlight_state.db.units.unit import Unit, Work
+from lastlight_state.errors import Conflict, CorruptData
+from lastlight_state.journal.models import SEQUENCES
+from lastlight_state.journal.rows import RunSequenceRow
+
+# Numbers of a run's streams: gap-free, taken from a counter row in the transaction that inserts.
+#
+# Whoever raises a counter locks its row until the commit. So within a run the order of the commits is the order of the
+# numbers: a reader who has seen a number can see all before it. A rollback gives the numbers back.
+
+T = TypeVar("T")
+
+
+class NextNumber(TypedDict):
+    """The next number of a run."""
+
+    run_id: str
+    next_seq: int
+
+
+_log = logging.getLogger("lastlight_state.journal")
+
+_c = SEQUENCES.c
+_RUN = bind("run_id", _c.run_id)
+_TAKEN = bind("taken", _c.next_seq)
+#: The codes of a refused number: on SQLite a guard answers before the primary key does.
+_TAKEN_ALREADY = ("unique", "refused_by_database")
+
+
+class Stream:
+    """The numbers of one table: of which counter they are taken, and how."""
+
+    def __init__(self, name: str, table: sa.Table, column: str = "seq") -> None:
+        self.name = name
+        self.table = table
+        self._number = table.c[column]
+        self._word = constant(name)
+        here = (_c.run_id == _RUN, _c.stream == self._word)
+        self.next = prepared(sa.select(_c.next_seq).where(*here))
+        self.lock = prepared(sa.select(_c.next_seq).where(*here).with_for_update())
+        self.take = prepared(self.taking(_TAKEN))
+        self.begin = prepared(self.beginning(_TAKEN))
+        self.raise_to = prepared(
+            sa.update(SEQUENCES).where(*here).values(next_seq=bind("next_seq", _c.next_seq)).returning(_c.next_seq)
+        )
+        after_last = sa.select(self._number + number(1)).where(table.c.run_id == _RUN)
+        self._after_last = after_last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
+        self.mend = prepared(
+            sa.update(SEQUENCES)
+            .where(*here, _c.next_seq < self._after_last)
+            .values(next_seq=self._after_last)
+            .returning(_c.next_seq)
+        )
+        self.behind = prepared(sa.select(_c.next_seq).where(*here, _c.next_seq < self._after_last))
+        self._prepare_many()
+
+    def _prepare_many(self) -> None:
+        """Return the statements about the counters of several runs."""
+        wanted = listed("runs")
+        self.lock_many = prepared(
+            sa.select(_c.run_id, _c.next_seq)
+            .where(
+                AmongFew(_c.run_id, sa.select(member_of(wanted.c.value, "run_id"))),
+                _c.stream == self._word,
+            )
+            .order_by(_c.run_id)
+            .with_for_update(),
+            NextNumber,
+        )
+        last_of = sa.select(self._number + number(1)).where(self.table.c.run_id == member_of(wanted.c.value, "run_id"))
+        after_its_last = last_of.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
+        missing = sa.select(
+            member_of(wanted.c.value, "run_id"), self._word, sa.func.coalesce(after_its_last, number(0))
+        ).where(sa.true())
+        self.begin_many = prepared(
+            insert(SEQUENCES)
+            .from_select(["run_id", "stream", "next_seq"], missing, include_defaults=False)
+            .on_conflict_do_nothing()
+        )
+        self.raise_many = prepared(
+            sa.update(SEQUENCES)
+            .where(_c.run_id == member_of(wanted.c.value, "run_id"), _c.stream == self._word)
+            .values(next_seq=sa.cast(member_of(wanted.c.value, "next_seq"), _c.next_seq.type))
+        )
+
+    def taking(self, many: sa.ColumnElement[int]) -> Any:
+        """Return the update that takes numbers and returns the first as ``seq``. Without a counter: no row."""
+        return (
+            sa.update(SEQUENCES)
+            .where(_c.run_id == _RUN, _c.stream == self._word)
+            .values(next_seq=_c.next_seq + many)
+            .returning((_c.next_seq - many).label("seq"))
+        )
+
+    def beginning(self, many: sa.ColumnElement[int]) -> Any:
+        """Return the insert of a missing counter, returning the same. It begins after the stored rows of the run."""
+        last = sa.select(self._number).where(self.table.c.run_id == _RUN)
+        last_seq = last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
+        begun = insert(SEQUENCES).values(
+            run_id=_RUN, stream=self._word, next_seq=sa.func.coalesce(last_seq, number(-1)) + number(1) + many
+        )
+        raised = begun.on_conflict_do_update(
+            index_elements=[_c.run_id, _c.stream], set_={"next_seq": _c.next_seq + many}
+        )
+        return raised.returning((_c.next_seq - many).label("seq"))
+
+    def chains(self, names: Sequence[str], returning: Sequence[sa.Column[Any]] = ()) -> tuple[Chain, Chain]:
+        """Return the chains that insert a row of these parameters under the next number, for `one` and `stored`."""
+        values = {name: bind(name, self.table.c[name]) for name in names}
+        numbered = {"run_id": bind("run_id", self.table.c.run_id), self._number.name: from_head("seq"), **values}
+        heads = self.taking(number(1)), self.beginning(number(1))
+        first, second = (Chain(head, into=self.table, values=numbered, returning=tuple(returning)) for head in heads)
+        return first, second
+
+    def one(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> int:
+        """Insert one row and return its number: in one round trip, but for the first of a run."""
+        found = unit.chain(chains[0], values) or unit.chain(chains[1], values)
+        return int((found or {})["seq"])
+
+    def stored(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> Row:
+        """Insert one row as `one` does; return the columns ``returning`` as they are stored."""
+        made = unit.chain(chains[0], values) or unit.chain(chains[1], values)
+        return inserted(made or {})
+
+    def locked(self, unit: Unit, run_id: str) -> int:
+        """Lock the next number, and return it: nobody else takes it until this unit ends. A missing counter is made."""
+        found = unit.value(self.lock, {"run_id": run_id})
+        return int(unit.value(self.begin, {"run_id": run_id, "taken": 0}) if found is None else found)
+
+    def settle(self, unit: Unit, run_id: str) -> None:
+        """Let the counter stand after the last number of the run, so that none is given again when its row is gone."""
+        self.locked(unit, run_id)
+        unit.value(self.mend, {"run_id": run_id})
+
+    def locked_many(self, unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
+        """Lock the next numbers of several runs in the order of their ids, and return them."""
+        ordered = sorted(set(run_ids), key=str.encode)
+        wanted = {"runs": as_list([{"run_id": run_id} for run_id in ordered])}
+        rows = unit.rows(self.lock_many, wanted)
+        if len(rows) < len(ordered):
+            unit.change(self.begin_many, wanted)
+            rows = unit.rows(self.lock_many, wanted)
+        return {row["run_id"]: row["next_seq"] for row in rows}
+
+    def raise_all(self, unit: Unit, next_seqs: Mapping[str, int]) -> None:
+        """Set the counters of runs that this unit has locked."""
+        wanted = [{"run_id": run_id, "next_seq": next_seq} for run_id, next_seq in next_seqs.items()]
+        unit.change(self.raise_many, {"runs": as_list(wanted)})
+
+
+class Numbered(Repository):
+    """A repository whose rows are numbered by a stream."""
+
+    _stream: Stream
+
+    def _append(self, run_id: str, run: Way, work: Work[T], *, repeatable: bool = False) -> T:
+        """Return what the work returns, run by ``self._writing`` or another way. Raises `NotFound` for an unknown run.
+
+        A counter behind its table, which somebody has edited, is raised and the write repeated. Inside a caller's
+        transaction, which is not repeated, it is `CorruptData`.
+        """
+        try:
+            return run(work, repeatable=repeatable)
+        except Conflict as error:
+            refuse_unknown_run(run_id, error)
+            if error.code not in _TAKEN_ALREADY or not self._is_behind(run_id):
+                raise
+            if isinstance(self._scope, TransactionScope):
+                problem = "is behind the table"
+                raise CorruptData(SEQUENCES.name, (run_id, self._stream.name), "next_seq", problem=problem) from error
+        raised = self._once(lambda unit: unit.value(self._stream.mend, {"run_id": run_id}), repeatable=True)
+        _log.warning(
+            "the counter %r of run %r was behind its table and now stands at %s", self._stream.name, run_id, raised
+        )
+        return of_known_run(run_id, lambda: run(work, repeatable=repeatable))
+
+    def _is_behind(self, run_id: str) -> bool:
+        return self._value(self._stream.behind, {"run_id": run_id}) is not None
+
+
+# Waiting for what is new in runs: one look at the counters of all runs that anybody in the store waits for.
+
+#: A run and a stream of it, or a run and `END`.
+Key = tuple[str, str]
+#: Which of some runs have ended. Those that are not there are left out.
+Ended = Callable[[Collection[str]], Mapping[str, bool]]
+#: In the place of a stream: whether the run has ended. Its value is 1 then, and before that 0.
+END = "end"
+
+_wanted = listed("runs")
+COUNTERS = prepared(
+    sa.select(SEQUENCES.c.run_id, SEQUENCES.c.stream, SEQUENCES.c.next_seq).where(
+        AmongFew(SEQUENCES.c.run_id, sa.select(member_of(_wanted.c.value, "run_id")))
+    ),
+    RunSequenceRow,
+)
+
+
+def watch_for(scope: Scope, ended: Ended | None = None) -> Watch[Key]:
+    """Return the store's watch over the counters of runs, and over ends of runs: ``ended`` is asked for them.
+
+    Ends are read first, so that whoever hears of one finds all that was committed before it.
+    """
+
+    def read(keys: Collection[Key]) -> dict[Key, int]:
+        ends = _ends(ended, [run_id for run_id, stream in keys if stream == END])
+        runs = sorted({run_id for run_id, _ in keys})
+        values = {"runs": as_list([{"run_id": run_id} for run_id in runs])}
+        rows = scope.reading(lambda unit: unit.rows(COUNTERS, values))
+        return {**ends, **{(row["run_id"], row["stream"]): row["next_seq"] for row in rows}}
+
+    return watch_of(scope, "counters" if ended is None else "counters and ends", read)
+
+
+def _ends(ended: Ended | None, run_ids: list[str]) -> dict[Key, int]:
+    """Return whether each run has ended. One that is gone has."""
+    if ended is None or not run_ids:
+        return {}
+    found = ended(sorted(run_ids))
+    return {(run_id, END): int(found.get(run_id, True)) for run_id in run_ids}

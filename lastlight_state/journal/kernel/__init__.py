@@ -1,1 +1,0 @@
-"""What all streams of the journal share."""

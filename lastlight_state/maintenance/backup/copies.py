@@ -1,0 +1,278 @@
+"""Copies of line files that are written to meanwhile: whole lines, up to the last one that is there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from lastlight_state.backends import open_backend
+from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR
+from lastlight_state.db.lists.pages import iterate
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import BackendBusy, BackendUnavailable
+from lastlight_state.files.jsonl import files
+from lastlight_state.files.mailbox import Mailboxes
+from lastlight_state.files.mailbox.folder import INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, is_regular
+from lastlight_state.files.mailbox.kernel.files import OtherFile, deadline
+from lastlight_state.files.run_log.storage import SUFFIX as PACKED_SUFFIX
+from lastlight_state.metrics import Metrics
+from lastlight_state.settings import Settings
+
+# Copies of SQLite files at one moment, and what is wrong with them.
+
+
+def snapshot(unit: Unit, path: Path) -> bool:
+    """Copy the whole database to a new file at one moment; False where the product cannot.
+
+    What an attempt left that was busy, and is repeated, is removed first.
+    """
+    path.unlink(missing_ok=True)
+    return unit.backend.snapshot(unit.checkout, path)
+
+
+#: Reads a copy and leaves nothing beside it.
+AT_REST = Options(read_only=True, glance=True)
+
+
+def damages(path: Path, options: Options = AT_REST) -> list[str]:
+    """Return what the database itself says is wrong with a copy."""
+    with closing(open_backend(path, options)) as backend, Checkout(Mode.READ, backend) as checkout:
+        return backend.damages(checkout, deep=True)
+
+
+_LINES = ".jsonl"
+_CHUNK = 1024 * 1024
+#: Why a file is left out whose name no manifest can hold.
+NOT_TEXT = "the name is not UTF-8"
+#: Why a file or folder is left out that is below more than `MOST_FOLDERS`, or whose path is longer than `MOST_BYTES`.
+TOO_DEEP = "lies too deep, or its path is too long"
+MOST_FOLDERS, MOST_BYTES = 64, 2000
+
+_NOT_REGULAR = "is not a regular file"
+#: What opening says of a FIFO or device, of a link that was put there, and of a socket.
+_NO_FILE = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
+
+
+def copy_all(root: Path, into: Path) -> Iterator[tuple[str, str]]:
+    """Copy every file below the directory into a folder of a backup; links and temporary files are left out.
+
+    A file that vanishes meanwhile, because somebody prunes it, is left out, too; one that is packed or moved meanwhile
+    is copied under its new name. Gives what else is left out, and the reason: what is no regular file, has a name that
+    is not UTF-8, or lies too deep.
+    """
+    known: set[str] = set()
+    told: dict[str, str] = {}
+    for listing in count():  # twice at least: what moves while its folder is listed may be in no listing
+        found, too_deep = _listed(root)
+        fresh = [name for name in found if known.isdisjoint((name, _unpacked(name)))]
+        gone = {name for name in fresh if not _arrived(root, name, into, told)}
+        told.update(dict.fromkeys(too_deep, TOO_DEEP))
+        known |= set(fresh) - gone
+        if listing and not gone:
+            break
+    yield from told.items()
+
+
+def _arrived(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
+    """Copy the file, or tell why not; False if it is gone."""
+    if shown(name) != name:
+        told[shown(name)] = NOT_TEXT
+        return True
+    try:
+        reading = files.opened_file(root / name, os.O_RDONLY, base=root)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        told[name] = _NOT_REGULAR
+        return True
+    with os.fdopen(reading, "rb") as source:
+        target = into / name
+        make_private(target.parent)
+        _copy(source, target)
+    return True
+
+
+def _unpacked(name: str) -> str:
+    """The name that a packed log had before."""
+    return name.removesuffix(PACKED_SUFFIX)
+
+
+def shown(name: str) -> str:
+    """The name as text; bytes that are not UTF-8 are spelled with backslashes."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def too_deep(path: Path) -> bool:
+    """Whether no backup takes this file or folder, so that each of its files can be put back anywhere."""
+    return len(path.parts) > MOST_FOLDERS or len(os.fsencode(path)) > MOST_BYTES
+
+
+def _listed(root: Path) -> tuple[list[str], list[str]]:
+    """The files below the directory, and what lies too deep, as paths below it."""
+    found: list[str] = []
+    deep: list[str] = []
+    for folder, folders, names in os.walk(root, onerror=_refuse_unread):
+        inside = Path(folder).relative_to(root)
+        for name in [name for name in folders if too_deep(inside / name)]:
+            folders.remove(name)
+            deep.append(str(inside / name))
+        for name in names:
+            if not Path(folder, name).is_symlink() and not name.endswith((".tmp", ".lock")):
+                (deep if too_deep(inside / name) else found).append(str(inside / name))
+    return found, [shown(name) for name in deep]
+
+
+def _refuse_unread(error: OSError) -> None:
+    """Raise for a folder whose files would be missing in silence; one that is gone has none."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, and those above it that are not there, for their owner alone."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700)
+
+
+def _copy(reading: BinaryIO, target: Path) -> None:
+    with target.open("xb") as writing:
+        os.fchmod(writing.fileno(), 0o600)
+        shutil.copyfileobj(reading, writing, _CHUNK)
+        writing.flush()
+        if target.name.endswith(_LINES):
+            writing.truncate(whole(target, writing.tell()))
+        os.fsync(writing.fileno())
+
+
+def whole(path: Path, size: int) -> int:
+    """The number of bytes up to the last newline, of the first ``size``."""
+    with path.open("rb") as file:
+        end = size
+        while end > 0:
+            begin = max(0, end - _CHUNK)
+            file.seek(begin)
+            found = file.read(end - begin).rfind(b"\n")
+            if found >= 0:
+                return begin + found + 1
+            end = begin
+    return 0
+
+
+# Copies of mailboxes that hosts and agents write meanwhile.
+#
+# The agent's file is copied before the host's, and both before their attachments, so that what a copied row names is
+# there. No link is followed: agents write in these folders.
+
+#: For the copy of a file that another party wrote.
+_FOREIGN = Options(read_only=True, glance=True, across_mounts=True, read_seconds=60.0)
+#: What a file is that holds up no backup, by the reason of the error.
+_LEFT_OUT = {
+    "not_a_database": "is no database",
+    NOT_REGULAR: "expected regular files here and beside it, found something else",
+    FORBIDDEN: "holds more than tables",
+    "statement_timeout": "takes too long to read",
+    "replaced": "is replaced again and again",
+}
+_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def mailbox_copy_copy_all(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
+    """Copy every mailbox into a folder. Gives each file or folder that is left out, and the reason.
+
+    Left out is a database file that is damaged, stays locked, holds more than tables or takes too long to read, and
+    what cannot be opened, lies too deep, or has a name that is not UTF-8.
+
+    A session or file that vanishes meanwhile, because somebody prunes it, is left out without a word.
+    """
+    for found in iterate(Mailboxes(settings.mailboxes).list, limit=500):
+        place = Place(found.path.parent.parent, found.group, found.session)
+        folder = into / found.group / found.session
+        make_private(folder)
+        for name in (OUTBOUND_DB, INBOUND_DB):
+            problem = _copy_database(place, name, folder / name, settings)
+            if problem is not None:
+                yield f"{place.key}/{name}", problem
+        with suppress(FileNotFoundError):
+            for path, problem in _copy_files(place.path, folder):
+                yield f"{place.key}/{path}", problem
+
+
+def _copy_database(place: Place, name: str, target: Path, settings: Settings) -> str | None:
+    """Copy one moment of the file; why it was left out, if whoever writes it made that necessary."""
+    if not is_regular(place.path / name):
+        return None
+    file = OtherFile(place, place.path / name, settings, Metrics())
+    try:
+        with deadline(settings):
+            file.scope.viewing(lambda unit: snapshot(unit, target))
+        found = damages(target, _FOREIGN)
+    except (BackendBusy, BackendUnavailable) as error:
+        target.unlink(missing_ok=True)
+        if not is_regular(place.path / name):
+            return None
+        reason = str(error.details.get("reason"))
+        if reason not in _LEFT_OUT and isinstance(error, BackendUnavailable):
+            raise
+        return _LEFT_OUT.get(reason, "stays locked")
+    if found:
+        target.unlink()
+    return found[0] if found else None
+
+
+def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Copy the regular files of a mailbox's attachments. Gives what is left out, and the reason."""
+    unopened: set[Path] = set()
+    for path, folders, names, held in os.fwalk(source, follow_symlinks=False):
+        folder = Path(path).relative_to(source)
+        unopened.discard(folder)
+        if path == str(source):
+            folders[:], names[:] = [name for name in folders if name in (INBOX, OUTBOX)], []
+        make_private(target / folder)
+        for name, refused in [(name, found) for name in (*folders, *names) if (found := _refused(folder / name))]:
+            (folders if name in folders else names).remove(name)
+            yield shown(str(folder / name)), refused
+        unopened.update(folder / name for name in folders)
+        for name in names:
+            problem = _copy_file(held, name, target / folder / name)
+            if problem is not None:
+                yield str(folder / name), problem
+    for folder in sorted(unopened):
+        there = source / folder
+        if there.is_dir() and not there.is_symlink():  # the others are links, or gone
+            yield str(folder), "cannot be opened"
+
+
+def _refused(path: Path) -> str | None:
+    """Return why no backup takes what has this path in its mailbox; None if it does."""
+    if shown(str(path)) != str(path):
+        return NOT_TEXT
+    return TOO_DEEP if too_deep(path) else None
+
+
+def _copy_file(held: int, name: str, target: Path) -> str | None:
+    """Copy the file, if it is a regular one and still there; why it was left out, if it cannot be opened."""
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
+            return None
+        opened = os.open(name, _TO_READ, dir_fd=held)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"cannot be opened: {error.strerror}"
+    with os.fdopen(opened, "rb") as reading, target.open("xb") as writing:
+        os.fchmod(writing.fileno(), 0o600)
+        shutil.copyfileobj(reading, writing)
+        writing.flush()
+        os.fsync(writing.fileno())
+    return None

@@ -1,0 +1,224 @@
+"""Counters: finds those that are behind the rows which they number, and raises them.
+
+A counter falls behind where rows were brought in by another program, or a row was restored by hand: then the next
+number that it gives is taken already, and the call fails. No counter is ever lowered and no row gets another number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+
+from lastlight_state.conversations.tables import (
+    CHANGES,
+    DELIVERIES,
+    INBOXES,
+    LINKS,
+    PROGRESSIONS,
+    SESSIONS,
+    TRANSITIONS as MOVES,
+)
+from lastlight_state.db.repository import Context, Repository
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.journal.models import EVENTS, FRAMES, SEQUENCES, SIGNALS, TOOL_CALLS
+from lastlight_state.maintenance import work
+from lastlight_state.receipts import Receipt, Receipts, steps
+from lastlight_state.workflows.tables import RUNS, TRANSITIONS
+
+# Which columns count which rows, and the statements that find and raise those that are behind.
+#
+# Every counter is looked at through the primary key of its table, and its rows through an index that ends in their
+# number: one row is read for each counter.
+
+#: How many counters one statement looks at.
+LOOK = 500
+
+
+class Counted(TypedDict):
+    """A counter, and the value that it must have at least; None where no row is numbered."""
+
+    key: str
+    value: int
+    needed: int | None
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A column that holds the next number of some rows, or the last one (``ahead`` is 1 or 0).
+
+    ``key`` names the row of the counter; the rows that it numbers have the same in ``owner``. ``stream`` tells the
+    counters of one table apart.
+    """
+
+    column: sa.Column[Any]
+    key: sa.Column[Any]
+    number: sa.Column[Any]
+    owner: sa.Column[Any]
+    ahead: int
+    stream: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The column, and the stream if it has several."""
+        name = f"{self.column.table.name}.{self.column.name}"
+        return name if self.stream is None else f"{name} of {self.stream}"
+
+    @property
+    def own(self) -> sa.ColumnElement[bool]:
+        """Which rows of the counter's table it is about."""
+        return sa.true() if self.stream is None else self.column.table.c.stream == constant(self.stream)
+
+    @property
+    def needed(self) -> sa.ScalarSelect[Any]:
+        """The value that the counter must have at least; NULL where no row is numbered."""
+        numbered = sa.select(self.number + number(self.ahead)).where(self.owner == self.key)
+        return numbered.order_by(self.number.desc()).limit(number(1)).scalar_subquery()
+
+    @property
+    def behind(self) -> sa.ColumnElement[bool]:
+        """Whether the counter is behind."""
+        return self.column < self.needed
+
+    @cached_property
+    def look(self) -> Statement[Counted]:
+        """Return the next counters after a key, each with the value that it must have at least."""
+        found = sa.select(self.key.label("key"), self.column.label("value"), self.needed.label("needed"))
+        return prepared(
+            found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), Counted
+        )
+
+    @cached_property
+    def mend(self) -> Statement:
+        """Raises one counter if it is behind, and only raises it: Postgres compares again after waiting for its row."""
+        this = self.key == bind("key", self.key)
+        return prepared(
+            sa.update(self.column.table)
+            .where(this, self.own, self.behind)
+            .values({self.column.name: self.needed})
+            .returning(self.column.label("value"))
+        )
+
+
+_STREAMS = {
+    "events": EVENTS.c.seq,
+    "signals": SIGNALS.c.seq,
+    "frames": FRAMES.c.frame_no,
+    "tool_calls": TOOL_CALLS.c.seq,
+}
+_s, _r = SESSIONS.c, RUNS.c
+
+INBOX_COUNTER = Counter(INBOXES.c.next_ord, INBOXES.c.owner, DELIVERIES.c.ord, DELIVERIES.c.owner, 1)
+CHANGES_COUNTER = Counter(_s.change_seq, _s.id, CHANGES.c.seq, CHANGES.c.session_id, 0)
+COUNTERS: tuple[Counter, ...] = (
+    *(
+        Counter(SEQUENCES.c.next_seq, SEQUENCES.c.run_id, numbered, numbered.table.c.run_id, 1, stream)
+        for stream, numbered in _STREAMS.items()
+    ),
+    Counter(_r.transition_seq, _r.id, TRANSITIONS.c.seq, TRANSITIONS.c.run_id, 0),
+    INBOX_COUNTER,
+    Counter(_s.transition_seq, _s.id, MOVES.c.seq, MOVES.c.session_id, 0),
+    CHANGES_COUNTER,
+    Counter(PROGRESSIONS.c.next_ord, PROGRESSIONS.c.id, LINKS.c.ord, LINKS.c.progression_id, 1),
+)
+
+
+# Records of counters that are behind the rows that they number.
+
+
+class LateCounter(Record):
+    """A counter behind its rows: its column, the key of its row, its value, and the value that it must have."""
+
+    counter: str
+    key: str
+    value: int
+    needed: int
+
+
+class CounterPlan(Record):
+    """Which counters are behind at this moment: nothing is written to find out.
+
+    ``counts`` says how many, by column; ``samples`` are the first 20 of them.
+    """
+
+    counts: Mapping[str, int]
+    samples: tuple[LateCounter, ...]
+
+
+#: How many counters a plan names.
+SAMPLES = 20
+
+#: Which counters a repair looks at next: those of this place in `COUNTERS`, after this key.
+Place = tuple[int, str]
+START: Place = (0, "")
+
+
+class Counters(Repository):
+    """``store.maintenance.counters``"""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._receipts = Receipts(context)
+
+    def plan(self) -> CounterPlan:
+        """Which counters are behind, at one moment. Writes nothing, and holds no lock."""
+        return self._viewing(_planned)
+
+    def run(self, *, actor: str | None = None) -> Receipt:
+        """Raise every counter that is behind, in short transactions, and return the receipt.
+
+        Writers may go on meanwhile: each counter is compared again where it is raised. Doing it again changes nothing,
+        and goes on where a repair was interrupted. Raises `Conflict` ``already_running`` while another one runs.
+        """
+        receipt = self._receipts.begin("repair", scope="counters", policy={}, owner=work.owner(), actor=actor)
+
+        def step(receipt: Receipt) -> tuple[Receipt, bool]:
+            return self._writing(lambda unit: self._batch(unit, receipt))
+
+        return work.ended(self._receipts, receipt, step, again="the same command")
+
+    def _batch(self, unit: Unit, receipt: Receipt) -> tuple[Receipt, bool]:
+        steps.confirm(unit, receipt)
+        at, after = receipt.cursor or START
+        counter = COUNTERS[at]
+        last, late = _look(unit, counter, after)
+        raised = sum(unit.row(counter.mend, {"key": one.key}) is not None for one in late)
+        counts = Tally(receipt.counts) + Tally({counter.name: raised})
+        place = (at + 1, "") if last is None else (at, last)
+        stepped = steps.step(unit, receipt, counts=counts, cursor=place, at=self._now())
+        return stepped, place[0] < len(COUNTERS)
+
+
+def _planned(unit: Unit) -> CounterPlan:
+    counts: Tally[str] = Tally()
+    samples: list[LateCounter] = []
+    for late in _all(unit):
+        counts[late.counter] += 1
+        if len(samples) < SAMPLES:
+            samples.append(late)
+    return CounterPlan(counts=counts, samples=tuple(samples))
+
+
+def _all(unit: Unit) -> Iterator[LateCounter]:
+    for counter in COUNTERS:
+        after: str | None = ""
+        while after is not None:
+            after, late = _look(unit, counter, after)
+            yield from late
+
+
+def _look(unit: Unit, counter: Counter, after: str) -> tuple[str | None, list[LateCounter]]:
+    """The key of the last of the next counters, None where there are none left; and those of them that are behind."""
+    rows = unit.rows(counter.look, {"after": after})
+    late = [
+        LateCounter(counter=counter.name, key=row["key"], value=row["value"], needed=row["needed"])
+        for row in rows
+        if row["needed"] is not None and row["value"] < row["needed"]
+    ]
+    return (rows[-1]["key"] if rows else None), late

@@ -1,0 +1,245 @@
+"""The frames of a run, as rows of ours: each stays whole or a change, as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from lastlight_state import codec as json_codec
+from lastlight_state.db import valid
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.errors import InvalidValue
+from lastlight_state.journal import models
+from lastlight_state.journal.events import checks as event_checks
+from lastlight_state.journal.frames import codec
+from lastlight_state.journal.models import EVENTS, FRAMES, SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
+from lastlight_state.journal.signals import trimmed_correlation, trimmed_name
+from lastlight_state.maintenance.imports import cells
+from lastlight_state.maintenance.imports.cells import Row
+from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, fitting, id_of, mapped, moment
+
+# What happened in a run, as rows of ours: events and signals keep their numbers.
+
+_EVENT, _SIGNAL = limits_of(EVENTS), limits_of(SIGNALS)
+_ID = cells.name(_EVENT.run_id)
+
+
+def event(terms: Terms, row: Row) -> Row:
+    """An event. Its node is the one that its payload names."""
+    found = Found(terms, "_smithers_events", row, "seq", adapts=True)
+    payload = found.json("payload_json", _EVENT.payload)
+    if payload is not None and not isinstance(payload, dict):
+        raise InvalidValue(f"_smithers_events {row['seq']!s:.80}.payload_json", "must be an object")
+    payload = found.kept(payload or {}, _EVENT.payload) or {}
+    made = event_checks.row(
+        found.must("run_id", _ID),
+        found.must("type", cells.name(_EVENT.type)),
+        payload,
+        found.must("timestamp_ms", moment),
+        None,
+        None,
+    )
+    return {**made, "seq": found.must("seq", valid.number), "payload": payload}
+
+
+def signal(terms: Terms, row: Row) -> Row:
+    """A signal. The source does not say who took it."""
+    found = Found(terms, "_smithers_signals", row, "seq")
+    return {
+        "run_id": found.must("run_id", _ID),
+        "seq": found.must("seq", valid.number),
+        "signal_name": found.must("signal_name", trimmed_name),
+        "correlation_id": found.may("correlation_id", trimmed_correlation),
+        "received_at": found.must("received_at_ms", moment),
+        "received_by": found.may("received_by", cells.name(_SIGNAL.received_by)),
+        "payload": found.json("payload_json", _SIGNAL.payload),
+    }
+
+
+def counters(run_id: str, numbers: Mapping[str, Sequence[int]]) -> Iterator[Row]:
+    """The next number of each stream, behind those that were given."""
+    for stream, given in numbers.items():
+        if given:
+            yield {"run_id": run_id, "stream": stream, "next_seq": max(given) + 1}
+
+
+def numbers(rows: Sequence[Row], column: str = "seq") -> list[Any]:
+    """The numbers of rows."""
+    return [row[column] for row in rows]
+
+
+# What a run's attempts used and what was said of them: tool calls, sandboxes and scores, as rows of ours.
+
+_CALL, _SANDBOX, _SCORE = limits_of(TOOL_CALLS), limits_of(SANDBOXES), limits_of(SCORES)
+
+_NAME = cells.name(256)
+_TOOL_STATUSES = {
+    **dict.fromkeys(("success", "succeeded", "finished"), "succeeded"),
+    **dict.fromkeys(("error", "failed"), "failed"),
+    "cancelled": "cancelled",
+    "running": models.RUNNING,
+}
+_SANDBOX_STATUSES = {**{word: word for word in models.SANDBOX_STATUSES}, "finished": "completed"}
+_PLACED_SANDBOX = {
+    *("run_id", "sandbox_id", "runtime", "remote_run_id", "workspace_id", "container_id", "config_json", "status"),
+    *("shipped_at_ms", "completed_at_ms", "bundle_path"),
+}
+_SCORED = ("node_id", "iteration", "attempt", "scorer_id", "source")
+
+
+def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
+    """A tool call without a number: there calls are numbered within their attempt, here within the run.
+
+    ``executions`` are the ids of those that there are.
+    """
+    found = Found(terms, "_smithers_tool_calls", row, "seq")
+    run_id, node = found.must("run_id", _NAME), found.must("node_id", _NAME)
+    place = [found.must(name, valid.number) for name in ("iteration", "attempt", "seq")]
+    begun, ended = found.must("started_at_ms", moment), found.may("finished_at_ms", moment)
+    execution = id_of(run_id, node, *place[:2])
+    return {
+        "run_id": run_id,
+        "node_id": node,
+        "iteration": place[0],
+        "attempt": place[1],
+        "execution_id": execution if execution in executions else None,
+        "call_id": fitting(":".join(map(str, (node, *place))), 256),
+        "tool_name": found.must("tool_name", _NAME),
+        "status": found.must("status", partial(mapped, _TOOL_STATUSES)),
+        "started_at": begun,
+        "finished_at": ended,
+        "duration_ms": None if ended is None else max(0, round((ended - begun).total_seconds() * 1000)),
+        "output_ref": None,
+        **{name: found.json(f"{name}_json", getattr(_CALL, name)) for name in ("input", "output", "error")},
+    }
+
+
+def sandbox(terms: Terms, row: Row, run: Row) -> Row:
+    """A sandbox. The source says when it was shipped and ended, and not when it was made."""
+    found = Found(terms, "_smithers_sandboxes", row, "sandbox_id", adapts=True)
+    shipped, completed = (found.may(f"{name}_at_ms", moment) for name in ("shipped", "completed"))
+    made: Row = {
+        "run_id": found.must("run_id", _NAME),
+        "sandbox_id": found.must("sandbox_id", _NAME),
+        "runtime": found.must("runtime", _NAME),
+        "status": found.must("status", partial(mapped, _SANDBOX_STATUSES)),
+        **{name: found.may(name, _NAME) for name in ("remote_run_id", "workspace_id", "container_id")},
+        "bundle_path": found.may("bundle_path", cells.name(_SANDBOX.bundle_path)),
+        "shipped_at": shipped,
+        "completed_at": completed,
+        "created_at": run["started_at"],
+        "updated_at": completed or shipped or run["started_at"],
+    }
+    config = found.json("config_json", _SANDBOX.config, dict) or {}
+    return {**made, "config": {**config, **(found.others(_PLACED_SANDBOX, _SANDBOX.config) or {})}}
+
+
+def scores(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
+    """The scores in the order of their times: of those of one scorer for one attempt the last is in force."""
+    made = sorted((_score(terms, row) for row in rows), key=lambda one: (one["scored_at"], one["id"]))
+    later: dict[tuple[Any, ...], datetime] = {}
+    for one in reversed(made):
+        place = tuple(one[name] for name in _SCORED)
+        yield {**one, "superseded_at": later.get(place)}
+        later[place] = one["scored_at"]
+
+
+def _score(terms: Terms, row: Row) -> Row:
+    found = Found(terms, "_smithers_scorers", row, "id", adapts=True)
+    made: Row = {
+        "id": found.must("id", _NAME),
+        "run_id": found.must("run_id", _NAME),
+        **{name: found.must(name, _NAME) for name in ("node_id", "scorer_id", "scorer_name")},
+        **{name: found.must(name, valid.number) for name in ("iteration", "attempt")},
+        "source": found.must("source", partial(valid.word, vocabulary=models.SCORE_SOURCES)),
+        "score": found.must("score", cells.real),
+        **{name: found.may(name, cells.real) for name in ("latency_ms", "duration_ms")},
+        "scored_at": found.must("scored_at_ms", moment),
+        "reason": found.may("reason", cells.text(_SCORE.reason)),
+        **{name: found.json(f"{name}_json", getattr(_SCORE, name)) for name in ("input", "output")},
+        "expected": None,
+    }
+    meta = found.json("meta_json", _SCORE.meta)
+    kept = found.kept({}, _SCORE.meta)
+    return {**made, "meta": meta if kept is None else {"meta": meta, **kept}}
+
+
+_MOST = limits_of(FRAMES)
+
+_ENCODINGS = {name: name for name in ("full", "keyframe", "delta")}
+_DELTA = "delta"
+
+
+def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
+    """The frames in their order. Each is made anew, so that one that cannot be read is refused.
+
+    A lenient import leaves such a one out, with the changes that stand on it, and counts them.
+    """
+    before: tuple[int, str] | None = None
+    for row in rows:
+        found = Found(terms, "_smithers_frames", row, "frame_no")
+        try:
+            made, text = _frame(found, before)
+        except InvalidValue:
+            if not terms.lenient:
+                raise
+            terms.noticed["frame_unreadable"] += 1
+            before = None
+        else:
+            before = made["frame_no"], text
+            terms.noticed["xml_hash_left"] += row.get("xml_hash") not in (None, made["content_hash"])
+            yield made
+
+
+def _frame(found: Found, before: tuple[int, str] | None) -> tuple[Row, str]:
+    number = found.must("frame_no", valid.number)
+    body = found.must("xml_json", cells.text(_MOST.body))
+    encoding = mapped(_ENCODINGS, "encoding", found.row.get("encoding") or "full")
+    text = _text(number, body, encoding, before)
+    made = {
+        "run_id": found.must("run_id", cells.name(_MOST.run_id)),
+        "frame_no": number,
+        "created_at": _created(found),
+        "encoding": encoding,
+        "content_hash": codec.digest(text),
+        "full_bytes": len(text.encode()),
+        "note": found.may("note", cells.text(_MOST.note)),
+        "mounted_task_ids": _ids(number, found.json("mounted_task_ids_json", _MOST.mounted_task_ids, list)),
+        "task_index": _index(found.json("task_index_json", _MOST.task_index, (list, dict))),
+        "body": body if encoding == _DELTA else text,
+    }
+    return made, text
+
+
+def _created(found: Found) -> datetime:
+    created: datetime = found.must("created_at_ms", moment)
+    return created
+
+
+def _text(number: int, body: str, encoding: str, before: tuple[int, str] | None) -> str:
+    """The canonical text of a frame. Raises `InvalidValue` for a change of a frame that is not there."""
+    where = f"_smithers_frames {number}.xml_json"
+    is_change = encoding == _DELTA
+    if is_change and (before is None or before[0] != number - 1):
+        raise InvalidValue(where, "changes a frame that is not there")
+    try:
+        if before is None or not is_change:
+            return codec.canonical(json_codec.decode(body))
+        return codec.canonical(codec.replayed(json_codec.decode(before[1]), [body]))
+    except InvalidValue as error:
+        raise InvalidValue(where, f"{error.where}: {error.problem}") from None
+    except ValueError as error:
+        raise InvalidValue(where, f"is not JSON: {error}") from None
+
+
+def _ids(number: int, value: Any) -> Any:
+    if value is not None and not all(isinstance(one, str) for one in value):
+        raise InvalidValue(f"_smithers_frames {number}.mounted_task_ids_json", "must be a list of ids")
+    return value
+
+
+def _index(value: Any) -> Any:
+    """Return where tasks stand in the frame. A list of them has its place under ``tasks``."""
+    return {"tasks": value} if isinstance(value, list) else value

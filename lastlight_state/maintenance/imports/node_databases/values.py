@@ -1,0 +1,161 @@
+"""The input of a run, as its first revision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import InvalidValue
+from lastlight_state.maintenance.imports import cells
+from lastlight_state.maintenance.imports.cells import Check, Row
+from lastlight_state.maintenance.imports.node_databases.found import Found, Terms
+from lastlight_state.maintenance.imports.row_pieces import Growth
+from lastlight_state.outputs import inputs, models
+from lastlight_state.outputs.catalog.definitions import ALL, Registered
+from lastlight_state.outputs.models import HISTORY, INPUTS, REGISTRY
+from lastlight_state.outputs.shapes import OutputColumn
+
+# What tasks produced, as rows of output tables that are defined here: their columns say of which type a value is.
+#
+# A table for objects of any form, as ``define(name, dict)`` makes it, takes every row, its values as they are.
+
+_OUTPUT_MOST = limits_of(HISTORY)
+
+_SCHEMA = prepared(
+    sa.select(REGISTRY.c.json_schema).where(REGISTRY.c.table_name == bind("name", REGISTRY.c.table_name))
+)
+
+#: The rows of a run as they stand in the source, by output table.
+Outputs = Mapping[str, Sequence[Row]]
+#: What is stored of a task stays: a change of it is a call of `results`, which keeps what was there.
+STAYS = Growth(lambda _stored, _row: False, frozenset(), ())
+
+_KEY, _TIMES = models.BOOKKEEPING[:3], models.BOOKKEEPING[3:]
+#: How a value of the source is read, by the type of the column. Tables with other types stay as they are.
+_CHECKS: dict[str, Check] = {
+    "text": cells.text(models.ROW),
+    "integer": cells.whole,
+    "real": cells.real,
+    "boolean": cells.flag,
+    "json": cells.json(models.ROW),
+}
+
+
+def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
+    """Return those of these tables that are defined here with all columns that their rows have, or for any object."""
+    known = {one.table_name: one for one in view.all(Registered.of, ALL)} if any(outputs.values()) else {}
+    there = {name: known[name] for name, rows in outputs.items() if rows and name in known}
+    return {name: table for name, table in there.items() if _fits(table, outputs[name]) or _is_open(view, table)}
+
+
+def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list[Row]:
+    """The rows as the table has them. Raises `InvalidValue` for what it cannot hold. They are as old as their run."""
+    if not _fits(table, rows):
+        rows = [_whole(table, row) for row in rows]
+    return [_row(table, row, run) for row in rows]
+
+
+def _whole(table: Registered, row: Row) -> Row:
+    """The row with all columns but its key in one object."""
+    told = {name: value for name, value in row.items() if name not in _KEY}
+    data = codec.encode(f"{table.table_name} {row['node_id']!s:.80}", told, max_bytes=models.ROW)
+    return {**{name: row[name] for name in _KEY}, models.PAYLOAD: data}
+
+
+def _fits(table: Registered, rows: Sequence[Row]) -> bool:
+    names = {column.name for column in table.columns}
+    is_known = all(column.type in _CHECKS for column in table.columns if column.name not in models.BOOKKEEPING)
+    return table.kind != "custom" and is_known and set(_KEY) <= rows[0].keys() <= names
+
+
+def _is_open(view: Unit, table: Registered) -> bool:
+    """Whether a table takes objects with any fields."""
+    if table.kind != "payload":
+        return False
+    schema = view.value(_SCHEMA, {"name": table.table_name})
+    return isinstance(schema, dict) and schema.get("type") == "object" and not schema.get("properties")
+
+
+def _row(table: Registered, row: Row, run: Mapping[str, Any]) -> Row:
+    where = f"{table.table_name} {row['node_id']!s:.80}"
+    columns = [column for column in table.columns if column.name not in _TIMES]
+    values = {column.name: _output_value(f"{where}.{column.name}", column, row.get(column.name)) for column in columns}
+    return {**values, **dict.fromkeys(_TIMES, run["updated_at"])}
+
+
+def _output_value(where: str, column: OutputColumn, value: Any) -> Any:
+    if value is None and column.nullable:
+        return None
+    if value is None:
+        raise InvalidValue(where, "must not be NULL")
+    check = cells.name(_OUTPUT_MOST.node_id) if column.name in _KEY[:2] else _CHECKS[column.type]
+    return check(where, value)
+
+
+_MOST = limits_of(INPUTS)
+
+#: The table of the inputs, keyed by the run alone.
+TABLE = "input"
+#: The table that may have the input of a run as it was passed, and how its first row is found.
+SNAPSHOTS = "_smithers_snapshots"
+FIRST_SNAPSHOT = "WHERE run_id = ? AND input_json <> '' ORDER BY frame_no LIMIT 1"
+_PAYLOAD = "payload"
+
+
+def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
+    """Revision 0. NULL in place of the payload is what a run without input has.
+
+    Typed columns forget how their values were passed: a snapshot that agrees with them tells it.
+    """
+    found = Found(terms, TABLE, row, "run_id")
+    payload = _of_one_column(found)
+    is_typed = set(row) != {"run_id", _PAYLOAD}
+    if is_typed:
+        payload = _told(payload | _of_columns(row), snapshots)
+    codec.encode(f"input {run['id']:.80}", payload, max_bytes=_MOST.payload)
+    return {
+        "run_id": run["id"],
+        "revision": 0,
+        "created_at": run["started_at"],
+        "created_by": None,
+        "reason": inputs.REASON if is_typed else None,
+        "payload": payload,
+        "given": None,
+    }
+
+
+def _of_one_column(found: Found) -> Row:
+    payload = found.json(_PAYLOAD, _MOST.payload)
+    if payload is not None and not isinstance(payload, dict):
+        raise InvalidValue(f"input.{_PAYLOAD}", f"must be an object, not {type(payload).__name__}")
+    return payload or {}
+
+
+def _of_columns(row: Row) -> Row:
+    """The values of typed columns. NULL stays null."""
+    return {name: _value(value) for name, value in row.items() if name not in ("run_id", _PAYLOAD)}
+
+
+def _value(value: Any) -> Any:
+    """The list or object of a text that holds one, and any other value as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return codec.decode(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _told(payload: Row, snapshots: Sequence[Row]) -> Row:
+    """The payload as a snapshot has it, if the columns would hold the same of it."""
+    for snapshot in snapshots:
+        told = _value(snapshot["input_json"])
+        if isinstance(told, dict) and inputs.folded(told) == inputs.folded(payload):
+            return told
+    return payload

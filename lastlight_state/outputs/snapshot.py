@@ -1,0 +1,280 @@
+"""Snapshots: the input and all outputs of a run at one moment. This is what a resume runs on.
+
+Where the database answers over a network, everything travels in one statement: the registry, the input, and the rows
+of every table as lists of texts. The statement is made for the tables that this store knows of; it brings the registry
+along, and when that shows others, it is made anew and run again. Elsewhere each table is read by a statement of its
+own, all in one snapshot of the database. Either way the database adds up the sizes first: past the limit, no content
+of a row is sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.db import reconcile, valid
+from lastlight_state.db.rows.parameters import UNREADABLE
+from lastlight_state.db.rows.statements import Row, Statement, number, prepared
+from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.columns import parse_time
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import BackendError, CorruptData, InvalidValue, LostRace, PayloadTooLarge
+from lastlight_state.outputs import inputs, models, results
+from lastlight_state.outputs.catalog import definitions
+from lastlight_state.outputs.catalog.definitions import Definitions, Registered, Targeted, gone
+from lastlight_state.outputs.models import REGISTRY
+from lastlight_state.outputs.records import Output, RunInput, RunSnapshot
+from lastlight_state.outputs.results.statements import statements_of
+from lastlight_state.outputs.shown import PackRow
+from lastlight_state.outputs.table import OutputTable
+
+# Packed rows: what one statement brings of the registry, the input and every table, as lists of texts.
+
+#: What the rows of a packed statement are, where they are not of the table of that number.
+REGISTRY_ROWS, INPUT_ROWS = -2, -1
+STAMP = ("key", "table_name", "kind", "signature", "model_digest", "created_at", "updated_at", "columns")
+_TIMES = ("created_at", "updated_at")
+
+
+class Seen:
+    """The registry as this store has last seen it, and the statements that were made for it, by the keys asked for."""
+
+    def __init__(self, stamps: tuple[Any, ...] = ()) -> None:
+        self.stamps = stamps
+        self.registered = tuple(map(_registered, stamps))
+        #: Of every column that the registry knows, whatever this process has defined.
+        self.handles = tuple(found.handle() for found in self.registered)
+        self.statements: dict[frozenset[str] | None, Statement[PackRow]] = {}
+
+
+class Known:
+    """What a store last saw of the registry, and the untyped handles that it made, each with its registry row."""
+
+    def __init__(self) -> None:
+        self.latest = Seen()
+        self._untyped: dict[str, tuple[Registered, OutputTable[Any]]] = {}
+
+    def handle(self, found: Registered) -> OutputTable[Any]:
+        """The untyped handle of this row, made anew when the row has changed."""
+        kept = self._untyped.get(found.key)
+        if kept is None or kept[0] != found:
+            kept = self._untyped[found.key] = found, found.handle()
+        return kept[1]
+
+
+def _registered(stamp: tuple[Any, ...]) -> Registered:
+    row = dict(zip(STAMP, stamp, strict=True))
+    times = {name: parse_time(codec.decode(row[name])) for name in _TIMES}
+    values: Any = {**row, **times, "columns": codec.decode(row["columns"])}
+    return Registered.of(values)
+
+
+def input_of(texts: Sequence[Any]) -> RunInput:
+    row = dict(zip((column.name for column in inputs.FULL), texts, strict=True))
+    created = parse_time(codec.decode(row["created_at"]))
+    changed = {"revision": int(row["revision"]), "created_at": created, "payload": codec.decode_jsonb(row["payload"])}
+    values: Any = {**row, **changed}
+    return RunInput.of(values)
+
+
+def row_of(table: OutputTable[Any], texts: Sequence[Any]) -> Row:
+    """Return the row that a list of texts stands for. Raises `CorruptData` where one cannot be read."""
+    row: Row = {}
+    for (name, token), text in zip(statements_of(table).shown, texts, strict=True):
+        try:
+            row[name] = None if text is None else _READ[token](text)
+        except UNREADABLE as error:
+            raise CorruptData(table.table_name, tuple(row.values())[:3], name) from error
+    return row
+
+
+def _time(text: str) -> datetime:
+    return parse_time(codec.decode(text))
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "text": str,
+    "integer": int,
+    "real": float,
+    "boolean": lambda text: text == "true",
+    "decimal": Decimal,
+    "timestamp": _time,
+    "json": codec.decode_jsonb,
+    "blob": lambda text: bytes.fromhex(text.removeprefix("\\x")),
+}
+
+
+def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
+    """All packs with their sizes, and with their content only if the tables together are within the limit."""
+    of_a_table = packs.c.source >= number(0)
+    total = sa.select(sa.func.coalesce(sa.func.sum(packs.c.size), number(0))).where(of_a_table).scalar_subquery()
+    few = sa.or_(~of_a_table, total <= sa.bindparam("max_bytes", type_=columns.Integer))
+    return sa.select(packs.c.source, sa.case((few, packs.c.data)).label("data"), packs.c.size)
+
+
+def sizes_of(packs: Sequence[PackRow], seen: Seen) -> dict[str, int]:
+    sizes: Counter[str] = Counter()
+    for pack in packs:
+        if pack["source"] >= 0:
+            sizes[seen.handles[pack["source"]].table_name] += pack["size"]
+    return dict(sizes)
+
+
+T = TypeVar("T")
+
+#: How often the statement is made anew because tables were registered meanwhile.
+_ATTEMPTS = 5
+
+#: Statements for some targets alone that are kept for one state of the registry.
+_MOST_STATEMENTS = 32
+
+Found = dict[str, tuple[Output[Any], ...]]
+
+
+class Snapshot(Targeted):
+    """``store.outputs.snapshot``"""
+
+    def load(
+        self,
+        run_id: str,
+        *,
+        targets: Iterable[OutputTable[Any] | str] | None = None,
+        max_bytes: int = models.SNAPSHOT,
+    ) -> RunSnapshot:
+        """The run's input and outputs, all of one moment, every registered key included.
+
+        An unknown run has no input and no rows. ``targets`` narrows to some tables. Raises `SchemaMismatch` for a
+        registered table that is gone, and `PayloadTooLarge` naming the largest table past ``max_bytes``.
+        """
+        sought = valid.sought("run_id", run_id)
+        limit = valid.number("max_bytes", max_bytes, least=1)
+        wanted = None if targets is None else frozenset(self._target(target).key for target in _several(targets))
+        load = self._one_by_one if self._backend.packed([REGISTRY.c.key]) is None else self._at_once
+        given, tables, found = load(sought, wanted, limit)
+        return RunSnapshot(run_id, given, _by_both_names(tables, found))
+
+    def _one_by_one(
+        self, run_id: str, wanted: frozenset[str] | None, limit: int
+    ) -> tuple[RunInput | None, list[OutputTable[Any]], Found]:
+        tables: list[OutputTable[Any]] = []
+
+        def read(unit: Unit) -> tuple[RunInput | None, Found]:
+            tables[:] = self._handles(unit.all(Registered.of, definitions.ALL), wanted)
+            sizes = {table.table_name: unit.value(statements_of(table).size, {"run_id": run_id}) for table in tables}
+            _refuse_large(limit, sizes)
+            given = unit.find(RunInput.of, inputs.CURRENT, {"run_id": run_id})
+            return given, {table.key: _rows_of(unit, table, run_id) for table in tables}
+
+        given, found = self._meeting_gone(lambda: self._viewing(read), tables)
+        return given, tables, found
+
+    def _at_once(
+        self, run_id: str, wanted: frozenset[str] | None, limit: int
+    ) -> tuple[RunInput | None, list[OutputTable[Any]], Found]:
+        known = self._remember(Known)
+        for _ in range(_ATTEMPTS):
+            seen = known.latest
+            statement = seen.statements.get(wanted) or self._statement(seen, wanted)
+            packs = self._meeting_gone(partial(self._packs, statement, run_id, limit), seen.handles)
+            stamps = tuple(tuple(pack["data"]) for pack in packs if pack["source"] == REGISTRY_ROWS)
+            if stamps == seen.stamps:
+                return self._unpacked(packs, seen, wanted, limit)
+            known.latest = Seen(stamps)
+        raise LostRace(f"output tables were registered {_ATTEMPTS} times while the snapshot was read")
+
+    def _packs(self, statement: Statement[PackRow], run_id: str, limit: int) -> list[PackRow]:
+        return self._reading(lambda unit: unit.rows(statement, {"run_id": run_id, "max_bytes": limit}))
+
+    def _statement(self, seen: Seen, wanted: frozenset[str] | None) -> Statement[PackRow]:
+        current = inputs.CURRENT.element.subquery()  # type: ignore[attr-defined]
+        parts = [
+            self._packed(REGISTRY_ROWS, [REGISTRY.c[name] for name in STAMP]),
+            self._packed(INPUT_ROWS, list(current.c)),
+        ]
+        for i, table in enumerate(seen.handles):
+            if wanted is None or table.key in wanted:
+                parts.append(self._packed(i, list(statements_of(table).of_run.subquery().c)))
+        packs = sa.union_all(*parts).cte("packs")
+        if len(seen.statements) >= _MOST_STATEMENTS:
+            seen.statements.clear()
+        made = seen.statements[wanted] = prepared(within_the_limit(packs), PackRow)
+        return made
+
+    def _packed(self, source: int, columns: Sequence[Any]) -> sa.Select[Any]:
+        packed = self._backend.packed(columns)
+        assert packed is not None  # noqa: S101 - asked before
+        of = sa.literal_column(str(source), sa.Integer).label("source")
+        return sa.select(of, packed.label("data"), self._backend.packed_size(packed).label("size"))
+
+    def _unpacked(
+        self, packs: Sequence[PackRow], seen: Seen, wanted: frozenset[str] | None, limit: int
+    ) -> tuple[RunInput | None, list[OutputTable[Any]], Found]:
+        _refuse_large(limit, sizes_of(packs, seen))
+        given = next((input_of(pack["data"]) for pack in packs if pack["source"] == INPUT_ROWS), None)
+        tables = self._handles(seen.registered, None)
+        rows_of: dict[int, list[Output[Any]]] = {}
+        for pack in packs:
+            source = pack["source"]
+            if source >= 0:
+                row = row_of(seen.handles[source], pack["data"])
+                rows_of.setdefault(source, []).append(results.output(tables[source], row))
+        shown = [table for table in tables if wanted is None or table.key in wanted]
+        return given, shown, {table.key: _ordered(rows_of.get(i, ())) for i, table in enumerate(tables)}
+
+    def _handles(self, registered: Sequence[Registered], wanted: frozenset[str] | None) -> list[OutputTable[Any]]:
+        """The handles that this store has defined, and untyped ones for the other registered keys."""
+        definitions, known = self._remember(Definitions), self._remember(Known)
+        return [
+            definitions.of_key(found.key) or known.handle(found)
+            for found in registered
+            if wanted is None or found.key in wanted
+        ]
+
+    def _meeting_gone(self, read: Callable[[], T], tables: Sequence[OutputTable[Any]]) -> T:
+        """What ``read`` returns. Raises `SchemaMismatch` where it failed because a table is physically gone."""
+        try:
+            return read()
+        except BackendError as error:
+            if type(error) is not BackendError:
+                raise
+            names = [table.table_name for table in tables]
+            there = self._viewing(lambda unit: frozenset(reconcile.present(unit, names)))
+            missing = next((table for table in tables if table.table_name not in there), None)
+            if missing is None:
+                raise
+            raise gone(missing.key, missing.table_name) from error
+
+
+def _several(targets: Any) -> Iterable[Any]:
+    if isinstance(targets, str | OutputTable):
+        raise InvalidValue("targets", "must be a list of targets")
+    found: Iterable[Any] = targets
+    return found
+
+
+def _rows_of(unit: Unit, table: OutputTable[Any], run_id: str) -> tuple[Output[Any], ...]:
+    found = unit.rows(statements_of(table).in_run, {"run_id": run_id})
+    return _ordered([results.output(table, row) for row in found])
+
+
+def _ordered(found: Iterable[Output[Any]]) -> tuple[Output[Any], ...]:
+    return tuple(sorted(found, key=lambda row: (row.node_id, row.iteration)))
+
+
+def _by_both_names(tables: Sequence[OutputTable[Any]], found: Found) -> Found:
+    """The same tuple under the key and under the table's name."""
+    return {name: found[table.key] for table in tables for name in (table.key, table.table_name)}
+
+
+def _refuse_large(limit: int, sizes: Mapping[str, int]) -> None:
+    if sum(sizes.values()) > limit:
+        largest = max(sizes, key=lambda name: sizes[name])
+        hint = "name fewer targets, or page with results.load"
+        raise PayloadTooLarge(largest, limit=limit, actual=sum(sizes.values()), hint=hint)
