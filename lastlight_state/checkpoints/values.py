@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from struct import Struct, error as StructError
+from struct import Struct, error as StructError  # noqa: N812 - a class, called like a function there
 from typing import Any, TypeAlias, cast
 
 from lastlight_state.checkpoints import models, statements as sql
@@ -32,7 +32,6 @@ from lastlight_state.errors import AlreadyExists, CorruptData
 # and behind each difference a probe of the value before is looked for close by: serialised lists change their length
 # at the front and grow at the end, and most of what lies between moved by a few bytes or none.
 
-# noqa: N812 - a class, called like a function there
 
 #: From where in the value before, how many bytes of it, and how many new ones follow.
 _PIECE = Struct(">QQQ")

@@ -23,7 +23,7 @@ from lastlight_state.errors import Conflict
 
 T = TypeVar("T")
 
-#: The topic of `lastlight_state.db.news.listeners` for runs that have ended. Their record is told, which has the ``id``.
+#: The topic of `lastlight_state.db.news.listeners` for runs that have ended. Callbacks get their record.
 TERMINAL_TOPIC = "run.terminal"
 
 #: What `NotFound` calls a run.

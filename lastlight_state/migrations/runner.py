@@ -77,7 +77,7 @@ def stamp(
     For databases that lost their version, or got a wrong one. Raises `SchemaMismatch` with every difference from what
     the revisions up to ``to`` make; with ``force`` nothing is compared. Rows are not read.
     """
-    from lastlight_state.migrations import apply
+    from lastlight_state.migrations import apply  # noqa: PLC0415
     from lastlight_state.migrations.adoption import fit as stamping  # noqa: PLC0415
 
     target = target_of(to)
