@@ -20,7 +20,7 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_migrations" not in pa
 PRODUCTS = {"sqlite", "postgresql", "postgres"}
 TIME_SOURCES = {"now", "utcnow", "today", "time", "time_ns", "uuid1", "uuid4", "uuid7"}
 
-LONGEST_FILE = 350
+LONGEST_FILE = 360
 LONGEST_FUNCTION = 45
 
 

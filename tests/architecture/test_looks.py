@@ -35,7 +35,7 @@ AT_ONCE = {
 }
 
 #: Where files are written beside other writers, and what changes them.
-FILES = ("jsonl", "agent_log", "run_log")
+FILES = ("files/jsonl", "files/agent_log", "files/run_log")
 CHANGES = {"write", "open", "link", "rename", "replace", "unlink", "rmdir", "mkdir", "ftruncate", "symlink"}
 #: Functions of which one system call both looks and writes, or that write nothing.
 FILES_AT_ONCE = {
