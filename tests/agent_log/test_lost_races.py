@@ -22,7 +22,7 @@ def _kept(log: Path) -> dict[str, int]:
 
 
 def test_a_result_that_another_stored_meanwhile_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log L-72: raw_files._write renames over a file of equal content."""
+    """agent-log L-72: raw._write renames over a file of equal content."""
     log = tmp_path / "s-1.jsonl"
     happened = before(monkeypatch, os, "rename", lambda: raw.keep(log, TEXT, len(TEXT), sync="os"))
     reference = raw.keep(log, TEXT, len(TEXT), sync="os")
@@ -34,7 +34,7 @@ def test_a_result_that_another_stored_meanwhile_is_one_file(tmp_path: Path, monk
 def test_a_result_whose_directory_was_removed_meanwhile_is_not_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """agent-log L-74: raw_files._write; no reference to a file that is not there."""
+    """agent-log L-74: raw._write; no reference to a file that is not there."""
     log = tmp_path / "s-1.jsonl"
     directory = raw.directory_of(log)
 
@@ -53,7 +53,7 @@ def test_a_result_whose_directory_was_removed_meanwhile_is_not_promised(
 def test_a_log_that_was_replaced_while_its_lock_was_awaited_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """agent-log L-121: removal.remove; somebody repaired it."""
+    """agent-log L-121: repair.remove; somebody repaired it."""
     log = put(agent_log(tmp_path), LINE)
 
     def acquire(*_: object) -> bool:
@@ -69,7 +69,7 @@ def test_a_log_that_was_replaced_while_its_lock_was_awaited_stays(
 def test_a_log_that_another_removes_while_its_lock_is_awaited_is_not_removed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """agent-log L-121: removal.remove; whose folder it is now is not known."""
+    """agent-log L-121: repair.remove; whose folder it is now is not known."""
     log = put(agent_log(tmp_path), LINE)
     folder = log.with_suffix("")
     folder.mkdir()
@@ -85,7 +85,7 @@ def test_a_log_that_another_removes_while_its_lock_is_awaited_is_not_removed_aga
 
 
 def test_a_file_that_appears_while_its_log_goes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log L-121: removal._remove_folder; nobody has judged it."""
+    """agent-log L-121: repair._remove_folder; nobody has judged it."""
     log = put(agent_log(tmp_path), LINE)
     folder = log.with_suffix("") / "raw"
     folder.mkdir(parents=True)

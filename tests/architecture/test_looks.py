@@ -39,12 +39,12 @@ FILES = ("files/jsonl", "files/agent_log", "files/run_log")
 CHANGES = {"write", "open", "link", "rename", "replace", "unlink", "rmdir", "mkdir", "ftruncate", "symlink"}
 #: Functions of which one system call both looks and writes, or that write nothing.
 FILES_AT_ONCE = {
-    "places.directory": "opens to read",
-    "places.listable": "opens to read",
-    "places.sync": "opens to read",
-    "places._opened": "opens to read",
-    "removal._locked": "opens to read",
-    "removal._size_if": "opens to read",
+    "files.open_directory": "opens to read",
+    "files.listable": "opens to read",
+    "files.sync": "opens to read",
+    "files._opened": "opens to read",
+    "repair._locked": "opens to read",
+    "repair._size_if": "opens to read",
     "upkeep._pack_into": "under the run's lock, which Upkeep._pack takes before it looks",
     "upkeep._remove_leftovers": "under the run's lock, which Upkeep._pack takes before it looks",
 }

@@ -67,7 +67,7 @@ def test_a_file_that_was_removed_before_the_lock_is_made_anew(path: Path, monkey
 
 
 def test_a_file_that_another_made_meanwhile_is_appended_to(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log L-20: places.opened_file makes a missing file, or opens it."""
+    """agent-log L-20: files.opened_file makes a missing file, or opens it."""
     real, looks = files.opened_file, 0
 
     def after_a_look(given: Path, flags: int, **options: Path | None) -> int:
@@ -85,7 +85,7 @@ def test_a_file_that_another_made_meanwhile_is_appended_to(path: Path, monkeypat
 
 
 def test_a_directory_that_another_made_meanwhile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log L-20: places._step."""
+    """agent-log L-20: files._step."""
     path = tmp_path / "a" / "log.jsonl"
     happened = before(monkeypatch, os, "mkdir", path.parent.mkdir)
     with LineWriter(path) as writer:
@@ -171,7 +171,7 @@ def test_a_folder_that_is_replaced_meanwhile_gets_no_clean_file(
 
 
 def test_a_copy_whose_name_was_taken_meanwhile_gives_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """maintenance M-101: halves.complete gives names that nobody has, and takes back what it gave."""
+    """maintenance M-101: sections.complete gives names that nobody has, and takes back what it gave."""
     path.write_bytes(DAMAGED)
     copy = path.with_name("copy")
     happened = before(monkeypatch, sections, "complete", lambda: copy.write_bytes(b"theirs"))
@@ -186,7 +186,7 @@ def test_a_copy_whose_name_was_taken_meanwhile_gives_none(path: Path, monkeypatc
 def test_a_half_copy_that_was_removed_before_the_lock_is_let_be(
     path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    """maintenance M-101: halves.forget and halves._dead look again under the lock, also at one that is made anew."""
+    """maintenance M-101: sections.forget and sections._dead look again under the lock, also at one that is made anew."""
     path.write_bytes(DAMAGED)
     half = sections.of(path.with_name("copy"))
     half.touch()
@@ -204,7 +204,7 @@ def test_a_half_copy_that_was_removed_before_the_lock_is_let_be(
 
 
 def test_a_replacement_that_was_removed_before_the_lock_is_let_be(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """maintenance M-101: halves._remove_replacement removes what halves._dead found."""
+    """maintenance M-101: sections._remove_replacement removes what sections._dead found."""
     path.write_bytes(DAMAGED)
     clean = path.with_name(f".{path.name}.damaged-1.tmp")
     clean.touch()

@@ -45,7 +45,7 @@ def _state(number: int) -> SessionState:
 def test_a_run_that_another_has_started_meanwhile_is_not_started_again(
     log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """run-log RL-22: publishing._linked is exclusive, and nothing is left behind."""
+    """run-log RL-22: rules._linked is exclusive, and nothing is left behind."""
     with start(log) as first:
         path, data = first.path, first.path.read_bytes()
     path.unlink()
@@ -60,7 +60,7 @@ def test_a_run_that_another_has_started_meanwhile_is_not_started_again(
 def test_without_links_a_run_that_another_has_started_meanwhile_is_not_overwritten(
     log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """run-log RL-22: whole.write_new."""
+    """run-log RL-22: storage.write_new."""
     with start(log) as first:
         path, data = first.path, first.path.read_bytes()
     path.unlink()
@@ -113,7 +113,7 @@ def test_a_damaged_snapshot_that_was_mended_meanwhile_is_not_set_aside(
 def test_a_lock_file_that_was_removed_before_it_was_locked_is_no_lock(
     log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """run-log RL-22: locks.acquire looks whether the path still names the file."""
+    """run-log RL-22: storage.acquire looks whether the path still names the file."""
     path = log.root / "one.lock"
     happened = before(monkeypatch, fcntl, "flock", path.unlink)
     with storage.acquire(path, 1):
