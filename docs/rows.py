@@ -39,7 +39,7 @@ def pages() -> dict[Path, str]:
             _class(model.__name__.removesuffix("Model"), METADATA.tables[model.__tablename__]) for model in models
         ]
         found[ROOT / "lastlight_state" / domain / "rows.py"] = _page(domain, classes)
-    found[ROOT / "lastlight_state" / "mailbox" / "rows.py"] = _page("the files of mailboxes", _of_mailboxes())
+    found[ROOT / "lastlight_state" / "files" / "mailbox" / "rows.py"] = _page("the files of mailboxes", _of_mailboxes())
     return found
 
 

@@ -31,7 +31,7 @@ from lastlight_state.testing import FrozenClock
 
 OURS = str(Path(lastlight_state.__file__).parent)
 #: What an import loads.
-PACKAGES = ("maintenance", "receipts", "backends", "outputs", "conversations", "run_log", "agent_log", "messaging")
+PACKAGES = ("maintenance", "receipts", "backends", "outputs", "conversations", "files", "messaging")
 #: How long the owner of work must be silent, and a little.
 SILENCE = timedelta(minutes=11)
 
