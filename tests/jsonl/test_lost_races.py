@@ -186,7 +186,7 @@ def test_a_copy_whose_name_was_taken_meanwhile_gives_none(path: Path, monkeypatc
 def test_a_half_copy_that_was_removed_before_the_lock_is_let_be(
     path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    """maintenance M-101: sections.forget and sections._dead look again under the lock, also at one that is made anew."""
+    """maintenance M-101: sections.forget and sections._dead look again under the lock, also at a new one."""
     path.write_bytes(DAMAGED)
     half = sections.of(path.with_name("copy"))
     half.touch()
