@@ -127,6 +127,7 @@ class Settings(BaseSettings):
     wal_autocheckpoint: int = Field(1000, ge=0, le=2**31 - 1)
     pool_size: int = Field(5, ge=1, le=1000)
     pooler: Literal["transaction"] | None = None
+    any_server: bool = False
     statement_timeout: float | None = Field(60.0, gt=0, le=_MOST_SECONDS)
     lock_timeout: float | None = Field(10.0, gt=0, le=_MOST_SECONDS)
     busy_timeout: float = Field(5.0, ge=0, le=86_400)

@@ -97,6 +97,7 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
         ("JOURNAL_MODE", "delete", "journal_mode", "delete"),
         ("WAL_AUTOCHECKPOINT", "0", "wal_autocheckpoint", 0),
         ("POOL_SIZE", "20", "pool_size", 20),
+        ("ANY_SERVER", "1", "any_server", True),
         ("POOLER", "transaction", "pooler", "transaction"),
         ("STATEMENT_TIMEOUT", "2.5", "statement_timeout", 2.5),
         ("LOCK_TIMEOUT", "1", "lock_timeout", 1.0),

@@ -95,6 +95,7 @@ def _options(settings: Settings, *, glance: bool = False) -> Options:
         wal_autocheckpoint=settings.wal_autocheckpoint,
         pool_size=settings.pool_size,
         pooler=settings.pooler,
+        any_server=settings.any_server,
         statement_timeout=settings.statement_timeout,
         lock_timeout=settings.lock_timeout,
         busy_timeout=settings.busy_timeout,

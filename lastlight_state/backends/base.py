@@ -123,6 +123,7 @@ class Options:
     wal_autocheckpoint: int = 1000
     pool_size: int = 5
     pooler: str | None = None
+    any_server: bool = False
     statement_timeout: float | None = None
     lock_timeout: float | None = None
     #: Seconds: for the lock of a SQLite file, for the other writers of the process, for a connection of the pool.

@@ -155,6 +155,10 @@ class Upkeep:
         """The files of the database on this machine, whether or not they exist; none for a server."""
         return ()
 
+    def server(self) -> str | None:
+        """The product and version of the server; None for a file."""
+        return None
+
     def damages(self, checkout: Any, *, deep: bool) -> list[str]:
         """What the database's own checks find, a few dozen at most; empty for a sound one. ``deep`` reads all of it."""
         raise NotSupported(f"{self.name} does not examine itself")

@@ -31,7 +31,7 @@ NETWORK = "10.213.71"
 MEMBERS = 3
 #: The shortest that Patroni takes: seconds until a leader that says nothing is replaced, and between its looks.
 TTL, LOOP, RETRY = 20, 1, 3
-_PATIENCE_SECONDS = 90
+_PATIENCE_SECONDS = 150
 
 
 @dataclass
@@ -241,6 +241,8 @@ class PatroniCluster:
                     f"host all all {NETWORK}.0/24 trust",
                     f"host replication all {NETWORK}.0/24 trust",
                 ],
+                "remove_data_directory_on_rewind_failure": True,
+                "remove_data_directory_on_diverged_timelines": True,
                 "parameters": {"unix_socket_directories": str(member.folder)},
             },
         }

@@ -16,13 +16,17 @@ import psycopg
 from sqlalchemy import Column
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
+from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.facts import Upkeep
+from lastlight_state.backends.postgres.connections import product
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.clock import iso_text
 
 # Whole tables of Postgres, read and written by COPY for copies between databases.
 
+#: What tells products that say they are Postgres: a function of Aurora's, settings of AlloyDB's.
+_KINDS = "SELECT to_regproc('aurora_version') IS NOT NULL, EXISTS (SELECT FROM pg_settings WHERE name LIKE 'alloydb%')"
 _IDENTITY = "SELECT pg_postmaster_start_time()::text, current_database(), coalesce(%s, current_schema())"
 
 
@@ -31,6 +35,12 @@ class Moving(Upkeep):
 
     schema: str | None
     dialect: PGDialect_psycopg
+
+    def server(self) -> str:
+        with _translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+            name = product(checkout.driver.info)
+            aurora, alloy = checkout.driver.execute(_KINDS).fetchone()
+        return f"Aurora {name}" if aurora else f"AlloyDB, {name}" if alloy else name
 
     def stream(
         self, checkout: Any, sql: str, params: Mapping[str, Any], columns: Sequence[Column[Any]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from math import ceil
@@ -105,6 +106,13 @@ class _Copy:
 OLDEST = 140_000
 _READS = "default_transaction_read_only"
 _READS_ONLY = (b"in_hot_standby", _READS.encode())
+#: What Postgres itself says of its version, and what builds of it add: ``18.1``, ``17beta2``, ``15.18 (Debian 15…)``.
+_POSTGRES = re.compile(r"\d+(\.\d+)*(devel|beta\d+|rc\d+)?( \(.*\))?")
+#: Servers that speak the protocol and lack what this library needs.
+_UNSUITED = {
+    "CockroachDB": "lacks the triggers that guard rows (UPDATE OF, TRUNCATE)",
+    "YugabyteDB": "reads what was committed only where yb_enable_read_committed_isolation is set, and was not tried",
+}
 #: The type's number, the same on every server.
 _JSONB = 3802
 #: Makes commits wait for the disk, and for the standbys that are synchronous, where the role's setting does not.
@@ -190,12 +198,14 @@ def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
 
     ``ours`` is a connection that was made with our settings of a session.
     """
-    cockroach = info.parameter_status("crdb_version")
-    if cockroach:
-        version = cockroach.partition(" (")[0]
-        return NotSupported(f"the server is {version}, which lacks the triggers that guard rows (UPDATE OF, TRUNCATE)")
+    name = product(info)
+    lacks = next((lacks for word, lacks in _UNSUITED.items() if word in name), None)
+    if lacks is None and not name.startswith("PostgreSQL "):
+        lacks = "nobody has tried"
+    if lacks is not None and not options.any_server:
+        return NotSupported(f"the server is {name}, which {lacks}; any_server=True uses it all the same")
     if info.server_version < OLDEST:
-        return NotSupported("the server is older than PostgreSQL 14")
+        return NotSupported(f"the server is {name}, older than PostgreSQL 14")
     if not options.read_only and "on" in (info.parameter_status("in_hot_standby"), info.parameter_status(_READS)):
         return ReadOnlyTransaction(
             f"the server only reads, because it is a standby or has {_READS}: open with read_only=True, or connect to"
@@ -205,6 +215,20 @@ def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
     if ours and options.pooler is None and info.parameter_status("TimeZone") not in zones:
         return pooler_forgotten("the server did not keep the time zone that was set at connect")
     return None
+
+
+def product(info: Any) -> str:
+    """Return what server it is, by what it said when it was connected to.
+
+    AlloyDB, Aurora and others that are Postgres inside say no more than Postgres does.
+    """
+    said = str(info.parameter_status("server_version"))
+    cockroach = info.parameter_status("crdb_version")
+    if cockroach:
+        return str(cockroach.partition(" (")[0])
+    if "-YB-" in said:
+        return f"YugabyteDB {said.partition('-YB-')[2].partition(' ')[0]}"
+    return f"PostgreSQL {said}" if _POSTGRES.fullmatch(said) else said
 
 
 def borrow(checkout: Checkout, source: Engine | Connection) -> None:

@@ -55,34 +55,35 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
     """
     if wait is not None and not 0 <= wait <= 86_400:
         raise InvalidValue("--wait", "not between 0 and 86400 seconds")
-    plan, mending, lost = _awaited(call, quick, time.monotonic() + (wait or 0))
+    plan, mending, lost, server = _awaited(call, quick, time.monotonic() + (wait or 0))
     failure = Failure(exits.NO, "log_lost", _lost(plan, mending)) if lost else _failure(plan, mending)
     if wait is not None and plan.state.state == "ahead":
         failure = None
-    return Answer(data_of(plan, plan.state.head), lambda screen: lines_of(plan, screen), failure)
+    data = {**data_of(plan, plan.state.head), "server": server}
+    return Answer(data, lambda screen: lines_of(plan, screen, server), failure)
 
 
-def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str, bool]:
+def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str, bool, str | None]:
     """What is found at last: a schema that needs no migration, or whatever there is when the time is over."""
     while True:
         over = time.monotonic() + PAUSE > ends
         try:
-            plan, mending, lost = look(call, lambda store: _examined(store, quick), verified=False)
+            plan, mending, lost, server = look(call, lambda store: _examined(store, quick), verified=False)
             if over or plan.actual or _EXITS.get(plan.state.state) != exits.BEHIND:
-                return plan, mending, lost
+                return plan, mending, lost, server
         except BackendError:
             if over:
                 raise
         time.sleep(PAUSE)
 
 
-def _examined(store: StateStore, quick: bool) -> tuple[Plan, str, bool]:
-    """The plan, the command that mends it, and whether the file seems to be a copy without its log."""
+def _examined(store: StateStore, quick: bool) -> tuple[Plan, str, bool, str | None]:
+    """The plan, the command that mends it, whether the file seems to be a copy without its log, and the server."""
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or bool(plan.differences or plan.state.lacking)
     mending = remedy(backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
-    return plan, mending, backend.lost_log(lacks_tables=lacking)
+    return plan, mending, backend.lost_log(lacks_tables=lacking), backend.server()
 
 
 def _lost(plan: Plan, mending: str) -> str:

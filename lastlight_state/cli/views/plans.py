@@ -28,10 +28,11 @@ def data_of(plan: Plan, target: str) -> dict[str, Any]:
     }
 
 
-def lines_of(plan: Plan, screen: Screen) -> Iterator[Any]:
+def lines_of(plan: Plan, screen: Screen, server: str | None = None) -> Iterator[Any]:
     """The plan for people."""
     state = plan.state
-    yield from screen.fields({"state": state.state, "revision": state.revision, "newest": state.head})
+    on = {} if server is None else {"server": server}
+    yield from screen.fields({"state": state.state, "revision": state.revision, "newest": state.head, **on})
     if plan.differences:
         yield ""
         yield screen.heading(_HEADINGS.get(state.state, "not as the original program makes it").format(state.revision))
