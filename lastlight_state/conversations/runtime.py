@@ -6,10 +6,12 @@ in ``json`` and ``python``. What lies inside, such as branches, messages and pil
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from lastlight_state import codec
 from lastlight_state.conversations import similarity
 from lastlight_state.errors import InvalidValue
 
@@ -235,3 +237,37 @@ def _moment(where: str, value: Any) -> Any:
         return datetime.fromisoformat(value)
     except ValueError:
         raise InvalidValue(where, "expected a time") from None
+
+
+# ---- Items of an agent framework, each the content of a message ------------------------------------------------------
+
+#: The one member of a content that is the text of an item's JSON.
+_TEXT = "json_text"
+
+
+def packed(item: Any) -> Any:
+    """Return the content of a message for an item of JSON.
+
+    What JSON holds and a database does not (NUL characters, halves of pairs, NaN, greater integers, keys that are no
+    text) is stored as the text of the item's JSON. Raises `TypeError` for what is no JSON at all.
+    """
+    try:
+        codec.encode_bytes("item", item)
+    except InvalidValue:
+        return {_TEXT: json.dumps(item)}
+    return {_TEXT: json.dumps(item)} if item is None or _is_packed(item) else item
+
+
+def unpacked(content: Any) -> Any:
+    """Return the item of a content that `packed` made."""
+    return json.loads(content[_TEXT]) if _is_packed(content) else content
+
+
+def role_of(item: Any) -> str:
+    """Return the role of an item, or its type where it has none, as with a call of a tool."""
+    named = [item.get("role"), item.get("type")] if isinstance(item, Mapping) else []
+    return next((one for one in named if isinstance(one, str) and 0 < len(one) <= 64 and one.isprintable()), "item")
+
+
+def _is_packed(content: Any) -> bool:
+    return isinstance(content, dict) and content.keys() == {_TEXT} and isinstance(content[_TEXT], str)

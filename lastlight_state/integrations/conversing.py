@@ -1,23 +1,20 @@
-"""What adapters over ``store.conversations`` share: where they read and write, and how items of JSON are stored."""
+"""What adapters over ``store.conversations`` share: where they read and write, and how much at once."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lastlight_state import codec
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.conversations import Conversations, NewMessage
-from lastlight_state.errors import AlreadyExists, InvalidValue
+from lastlight_state.errors import AlreadyExists
 from lastlight_state.workflows import Claim
 
 T = TypeVar("T")
 
 #: How much one append takes: so many messages, and bytes of their contents.
 _MOST, _MOST_BYTES = 1_000, 24 * 1024 * 1024
-#: The one member of a content that is the text of an item's JSON.
-_TEXT = "json_text"
 
 
 class Talks:
@@ -59,24 +56,6 @@ class Talks:
         return self._store._runner.write(written_at_last if repeatable else written)
 
 
-def packed(item: Any) -> Any:
-    """Return the content of a message for an item of JSON.
-
-    What JSON holds and a database does not (NUL characters, halves of pairs, NaN, greater integers, keys that are no
-    text) is stored as the text of the item's JSON. Raises `TypeError` for what is no JSON at all.
-    """
-    try:
-        codec.encode_bytes("item", item)
-    except InvalidValue:
-        return {_TEXT: json.dumps(item)}
-    return {_TEXT: json.dumps(item)} if _is_packed(item) or item is None else item
-
-
-def unpacked(content: Any) -> Any:
-    """Return the item of a content that `packed` made."""
-    return json.loads(content[_TEXT]) if _is_packed(content) else content
-
-
 def batches(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
     """Give messages in pieces that one append takes."""
     batch: list[NewMessage] = []
@@ -95,7 +74,3 @@ def batches(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
 def key_of(scope: str, name: str) -> str:
     """Return the id of a conversation of a scope."""
     return f"{scope}:{name}" if scope else name
-
-
-def _is_packed(content: Any) -> bool:
-    return isinstance(content, dict) and content.keys() == {_TEXT} and isinstance(content[_TEXT], str)

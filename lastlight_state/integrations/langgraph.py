@@ -51,6 +51,8 @@ _MOST_TEXT, _MOST_NUMBER = 1_024, 2**63
 _STRATEGIES = frozenset({"keep_latest", "delete"})
 #: How many checkpoints a list reads at once.
 _PAGE = 20
+#: The parent of a checkpoint that has none.
+_NOWHERE: Mapping[str, Any] = {"configurable": {"checkpoint_id": None}}
 
 Config: TypeAlias = Mapping[str, Any]
 
@@ -195,6 +197,41 @@ class LangGraphSaver(BaseCheckpointSaver):
         counted = 0 if current is None else int(str(current).split(".")[0])
         return f"{counted + 1:032}.{random.random():016}"  # noqa: S311 - tells apart, and keeps no secret
 
+    def move_from(self, source: Any, *, limit: int | None = None) -> int:
+        """Copy all threads of another checkpointer, such as a shipped one, and return how many checkpoints were new.
+
+        What is here already stays, so that a call that was cut off can be made again, and a later one brings in what
+        the source has got since. ``limit`` is how many checkpoints one call brings in at most. The source is only read.
+        Its serializer must be able to read its values; what they become is the business of this one's.
+        """
+        places = [one.config["configurable"] for one in source.list(None)]
+        moved = 0
+        brought: set[tuple[str, str, str, str]] = set()
+        for place in reversed(places):  # the oldest first, so that the latest here is the latest there
+            thread, space, one = place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"]
+            found = source.get_tuple({"configurable": place})
+            if found is None:  # gone meanwhile
+                continue
+            versions = {
+                name: version
+                for name, version in found.checkpoint["channel_versions"].items()
+                if (str(thread), space, name, str(version)) not in brought
+            }
+            brought.update((str(thread), space, name, str(version)) for name, version in versions.items())
+            is_here = self._checkpoints.find(str(thread), one, namespace=space, scope=self._scope) is not None
+            if not is_here:
+                if moved == limit:
+                    break
+                parent = {**place, "checkpoint_id": (found.parent_config or _NOWHERE)["configurable"]["checkpoint_id"]}
+                self.put({"configurable": parent}, found.checkpoint, found.metadata, versions)
+                moved += 1
+            tasks: dict[str, list[tuple[str, Any]]] = {}
+            for task, channel, value in found.pending_writes or ():
+                tasks.setdefault(task, []).append((channel, value))
+            for task, writes in tasks.items():
+                self.put_writes(found.config, writes, task)
+        return moved
+
     # From coroutines, on the worker threads of the store.
 
     aget_tuple = _awaited(get_tuple, writes=False)
@@ -204,6 +241,7 @@ class LangGraphSaver(BaseCheckpointSaver):
     adelete_for_runs = _awaited(delete_for_runs)
     acopy_thread = _awaited(copy_thread)
     aprune = _awaited(prune)
+    amove_from = _awaited(move_from)
 
     async def alist(
         self,

@@ -15,11 +15,11 @@ that is cancelled learns the outcome of its write first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from lastlight_state.aio import AsyncStateStore
-from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession
+from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession, runtime
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
@@ -111,7 +111,7 @@ class OpenAIAgentsSession:
                 taken = talks.branches.pop(self._key)
             except NotFound:
                 return None
-            item = conversing.unpacked(taken[0].message.content) if taken else None
+            item = runtime.unpacked(taken[0].message.content) if taken else None
             if taken and validate is not None:
                 validate(item)
             return item
@@ -164,7 +164,7 @@ class OpenAIAgentsSession:
         first = 0 if limit is None or limit < 0 else max(branch.length - limit, 0)
         version = talks.progressions.get(branch.progression_id).version
         found = iterate(talks.branches.history, self._key, from_ord=first, limit=_PAGE)
-        items = [conversing.unpacked(one.message.content) for one in found]
+        items = [runtime.unpacked(one.message.content) for one in found]
         return _End(items, first, branch.length, version)
 
     def _append(self, talks: Conversations, new: Sequence[NewMessage]) -> None:
@@ -187,7 +187,7 @@ class OpenAIAgentsSession:
         """Take items off the beginning, as long as they are to be dropped, and before a position."""
         first = 0
         for one in iterate(talks.branches.history, self._key, limit=_PAGE):
-            if first == until or one.ord != first or not is_dropped(conversing.unpacked(one.message.content)):
+            if first == until or one.ord != first or not is_dropped(runtime.unpacked(one.message.content)):
                 break
             first += 1
         if first:
@@ -199,10 +199,4 @@ class OpenAIAgentsSession:
 
 
 def _messages(items: Sequence[Any]) -> list[NewMessage]:
-    return [NewMessage(_role(item), conversing.packed(item)) for item in items]
-
-
-def _role(item: Any) -> str:
-    """Return the role of an item, or its type where it has none, as with a call of a tool."""
-    named = [item.get("role"), item.get("type")] if isinstance(item, Mapping) else []
-    return next((one for one in named if isinstance(one, str) and 0 < len(one) <= 64 and one.isprintable()), "item")
+    return [NewMessage(runtime.role_of(item), runtime.packed(item)) for item in items]

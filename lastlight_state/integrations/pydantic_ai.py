@@ -29,6 +29,7 @@ from lastlight_state.conversations import (
     NewSession,
     SessionFilter,
     SessionPatch,
+    runtime,
 )
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import AlreadyExists, MisuseError, NotFound, StaleVersion
@@ -113,7 +114,7 @@ class PydanticAIConversations(ConversationStore):
         there.
         """
         key = self._key(record.conversation_id)
-        extra = {_RECORD: conversing.packed(json.loads(self._records.dump_json(record)))}
+        extra = {_RECORD: runtime.packed(json.loads(self._records.dump_json(record)))}
         new = [self._message(entry) for entry in new_entries]
 
         def write(talks: Conversations) -> None:
@@ -231,15 +232,15 @@ class PydanticAIConversations(ConversationStore):
 
     def _record(self, extra: dict[str, Any] | None) -> ConversationRecord | None:
         stored = (extra or {}).get(_RECORD)
-        return None if stored is None else self._records.validate_json(json.dumps(conversing.unpacked(stored)))
+        return None if stored is None else self._records.validate_json(json.dumps(runtime.unpacked(stored)))
 
     def _message(self, entry: ConversationEntry) -> NewMessage:
         [content] = json.loads(ModelMessagesTypeAdapter.dump_json([entry.message]))
         facts = {"id": entry.id, "parent_id": entry.parent_id, "kind": entry.kind}
-        return NewMessage(entry.message.kind, conversing.packed(content), id=self._key(entry.id), extra={_ENTRY: facts})
+        return NewMessage(entry.message.kind, runtime.packed(content), id=self._key(entry.id), extra={_ENTRY: facts})
 
     def _entry(self, stored: Message) -> ConversationEntry:
-        [message] = ModelMessagesTypeAdapter.validate_json(json.dumps([conversing.unpacked(stored.content)]))
+        [message] = ModelMessagesTypeAdapter.validate_json(json.dumps([runtime.unpacked(stored.content)]))
         return ConversationEntry(message=message, **(stored.extra or {})[_ENTRY])
 
 

@@ -10,7 +10,9 @@ from support.docs.pages import ROOT, blocks
 
 from lastlight_state.testing import Database
 
-PAGES = [ROOT / f"docs/guides/{name}.md" for name in ("langgraph", "openai-agents", "pydantic-ai")]
+PAGES = [
+    ROOT / f"docs/guides/{name}.md" for name in ("langgraph", "openai-agents", "pydantic-ai", "from-shipped-stores")
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

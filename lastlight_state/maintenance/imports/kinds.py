@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lastlight_state.maintenance.imports import (
+    agent_histories,
     log_trees,
     mailbox_pieces,
     node_databases,
@@ -21,6 +22,7 @@ _ALL = (
     log_trees.HOME_KIND,
     log_trees.KIND,
     mailbox_pieces.KIND,
+    agent_histories.KIND,
 )
 #: The kinds by their names.
 KINDS = {kind.name: kind for kind in _ALL}

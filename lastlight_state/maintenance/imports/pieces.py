@@ -36,6 +36,7 @@ SourceKind = Literal[
     "codelia",
     "lastlight-logs",
     "nanoclaw",
+    "openai-agents-db",
 ]
 
 

@@ -21,6 +21,7 @@ NOTED = {
     "smithers-db": "07ced849ede5ea18",
     "lastlight-logs": "70889518442fe718",
     "codelia": "ef1cc3f33428dcad",
+    "openai-agents-db": "5bc56781ec8313c4",
     "nanoclaw": "0ae6a63a97587a7e",
 }
 

@@ -39,6 +39,7 @@ def _spoil(path: Path, table: str, column: str, where: str) -> None:
         ("smithers-db", "_smithers_events", "payload_json", "run_id = 'r1' AND seq = 0", "runs/r1"),
         ("smithers-db", "_smithers_cron", "pattern", "cron_id = 'c1'", "cron/c1"),
         ("smithers-db", "_smithers_cron", "cron_id", "cron_id = 'c1'", "cron/a\\udcffz"),
+        ("openai-agents-db", "agent_messages", "message_data", "id = 1", "s0"),
     ],
 )
 def test_a_text_that_is_not_utf_8_fails_its_unit_by_name(

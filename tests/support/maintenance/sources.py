@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from support.maintenance import homes, node_databases, state_databases, workflow_databases
@@ -85,6 +88,27 @@ def _home(root: Path, grown: bool) -> None:
         homes.write_state(root, homes.state("one", session_id=session_id, at=at, invoke_seq=1 + grown), session_id)
 
 
+def _agent_histories(root: Path, grown: bool) -> None:
+    with closing(sqlite3.connect(root / "agents.db")) as raw, raw:
+        if not grown:
+            raw.executescript(
+                """
+                CREATE TABLE agent_sessions (session_id TEXT PRIMARY KEY, created_at TIMESTAMP, updated_at TIMESTAMP);
+                CREATE TABLE agent_messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL,
+                    message_data TEXT NOT NULL, created_at TIMESTAMP);
+                """
+            )
+        at = "2026-02-03 13:00:00" if grown else "2026-02-03 12:00:00"
+        for i in range(3):
+            session = (
+                "INSERT INTO agent_sessions VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET updated_at = excluded.updated_at"
+            )
+            raw.execute(session, (f"s{i}", at, at))
+            for text in range(2 + i * grown):
+                item = json.dumps({"role": "user", "content": f"text {text} \0"})
+                raw.execute("INSERT INTO agent_messages VALUES (NULL, ?, ?, ?)", (f"s{i}", item, at))
+
+
 def _bundle(root: Path, _: bool) -> None:
     with StateStore.open(root / "from.db", state_dir=root, migrate=True) as store:
         store.outputs.catalog.define("report", Report)
@@ -109,6 +133,7 @@ _MADE: dict[str, Callable[[Path, bool], None]] = {
     "smithers-db": _node_database,
     "lastlight-logs": _log_tree,
     "codelia": _home,
+    "openai-agents-db": _agent_histories,
     BUNDLE: _bundle,
 }
 KINDS = tuple(_MADE)
@@ -117,6 +142,7 @@ NAMES = dict.fromkeys(KINDS, "") | {
     "lionagi-db": "state.db",
     "lastlight-db": "theirs.db",
     "smithers-db": "smithers.db",
+    "openai-agents-db": "agents.db",
     BUNDLE: "run.zip",
 }
 

@@ -1,0 +1,94 @@
+"""Reads the sessions of the OpenAI Agents SDK from its SQLite file, each with its items.
+
+A session becomes the one that `lastlight_state.integrations.openai_agents` reads: a session with one branch of the same
+id. The names of the tables are those that the SDK uses unless a program names others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator, Iterator
+from datetime import datetime
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from lastlight_state import codec
+from lastlight_state.conversations import runtime
+from lastlight_state.conversations.arguments import (
+    BranchTree,
+    NewBranch,
+    NewMessage,
+    NewSession,
+    SessionTimes,
+    SessionTree,
+)
+from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.maintenance.imports import foreign
+from lastlight_state.maintenance.imports.drafts import Draft
+from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text
+from lastlight_state.maintenance.imports.pieces import Kind, Part
+from lastlight_state.maintenance.imports.run_folders import moment_of
+from lastlight_state.maintenance.imports.session_trees import piece_of
+
+_SESSIONS, _ITEMS = "agent_sessions", "agent_messages"
+_TABLES = {_SESSIONS: "session_id created_at updated_at", _ITEMS: "id session_id message_data created_at"}
+_NAMES = " and ".join(_TABLES)
+#: Where the adapter looks for sessions unless a program says otherwise.
+_SCOPE = "openai-agents"
+
+
+def found_at(path: Path) -> bool:
+    """Return whether this is a file with sessions of the SDK."""
+    return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
+
+
+def parts(path: Path) -> Generator[Part]:
+    """Yield the sessions, also those that only items name, and then what is left there."""
+    with foreign.opened(path) as source:
+        if not foreign.has(source, _TABLES):
+            raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
+        rows = {row["session_id"]: row for row in source.rows(_SESSIONS)}
+        named = dict.fromkeys(chain(rows, source.values(_ITEMS, "session_id")))
+        for name in sorted(named, key=repr):
+            yield Part(key_text(name), piece_of(partial(_draft, source, name, rows.get(name))))
+        yield from foreign.left(source, _TABLES)
+
+
+def _draft(source: Foreign, name: Any, row: Row | None, lenient: bool) -> Draft:
+    if not isinstance(name, str):
+        raise InvalidValue(f"{_SESSIONS}.session_id", f"expected text, got {type(name).__name__}")
+    items = list(source.rows(_ITEMS, "WHERE session_id = ? ORDER BY id", [name]))
+    key, noticed = f"{_SCOPE}:{name}", Counter[str]()
+    messages = list(_messages(key, items, noticed, lenient=lenient))
+    times = [moment for one in [*([row] if row else []), *items] if (moment := moment_of(one["created_at"]))]
+    begun = min(times, default=None)
+    updated = moment_of(row["updated_at"]) if row else max(times, default=None)
+    if begun is None or updated is None:
+        raise InvalidValue(f"{_SESSIONS}.updated_at", "must be a time")
+    session = NewSession(key, project=_SCOPE, times=SessionTimes(created_at=begun, updated_at=updated))
+    source.confirm()
+    tree = SessionTree(session, [BranchTree(NewBranch(key, created_at=begun), messages)])
+    return Draft(tree, foreign.digest((row, items)), updated, noticed=noticed)
+
+
+def _messages(key: str, items: list[Row], noticed: Counter[str], *, lenient: bool) -> Iterator[NewMessage]:
+    for row in items:
+        where = f"{_ITEMS}[{row['id']}]"
+        if isinstance(row["message_data"], str):
+            codec.check_text(f"{where}.message_data", row["message_data"])
+        try:
+            item = json.loads(row["message_data"])
+        except (TypeError, ValueError, RecursionError) as error:
+            if not lenient:
+                raise InvalidValue(f"{where}.message_data", "is not JSON") from error
+            noticed["item_unreadable"] += 1  # the SDK passes it over as well
+            continue
+        created: datetime | None = moment_of(row["created_at"])
+        yield NewMessage(runtime.role_of(item), runtime.packed(item), id=f"{key}:{row['id']}", created_at=created)
+
+
+#: The kind of source.
+KIND = Kind("openai-agents-db", f"a SQLite file with the tables {_NAMES}", found_at, parts)

@@ -1,0 +1,122 @@
+"""Databases of shipped stores, moved over and compared by value."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from agents.memory import SQLiteSession
+from frameworks.test_langgraph_graphs import CONFIG, graph, story, told
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Command
+from sqlalchemy import make_url
+
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.integrations.langgraph import LangGraphSaver
+from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
+from lastlight_state.testing import Database
+from lastlight_state.testing.contracts.session_stores import said
+
+
+def test_a_file_of_the_sdk_goes_on_here(database: Database, tmp_path: Path) -> None:
+    """integrations AD-30: with what its session has written since, once it is imported again."""
+    items: list[Any] = [*said("a", "b \0"), {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}]
+    path = tmp_path / "agents.db"
+
+    async def main() -> None:
+        shipped = SQLiteSession("talk", path)
+        await shipped.add_items(items)
+        store = database.open()
+        assert store.maintenance.imports.run(path).units == {"imported": 1}
+        await shipped.add_items(said("later"))
+        assert store.maintenance.imports.run(path).units == {"grown": 1}
+        expected = await shipped.get_items()
+        shipped.close()
+        async with AsyncStateStore(store) as behind:
+            session = OpenAIAgentsSession("talk", behind)
+            assert await session.get_items() == expected == [*items, *said("later")]
+            assert await session.pop_item() == said("later")[0]
+            await session.add_items(said("here"))
+            assert await session.get_items() == [*items, *said("here")]
+            await session.clear_session()
+            assert await behind.conversations.messages.count() <= 1  # what was popped
+
+    asyncio.run(main())
+
+
+def _tuples(saver: Any) -> list[Any]:
+    """Return everything that a checkpointer tells, without the order of writes of tasks that ran side by side."""
+    return sorted(
+        (
+            str(one.config["configurable"]["thread_id"]),
+            one.config["configurable"]["checkpoint_ns"],
+            one.checkpoint["id"],
+            one.checkpoint,
+            dict(one.metadata),
+            None if one.parent_config is None else one.parent_config["configurable"]["checkpoint_id"],
+            sorted(map(repr, one.pending_writes)),
+        )
+        for one in saver.list(None)
+    )
+
+
+def test_a_database_of_the_shipped_saver_goes_on_here(database: Database, tmp_path: Path) -> None:
+    """integrations AD-32: in several calls, and with a graph that was interrupted there."""
+    with SqliteSaver.from_conn_string(str(tmp_path / "shipped.db")) as shipped:
+        story(lambda: shipped)
+        other: Any = {"configurable": {"thread_id": "u"}}
+        graph(shipped).invoke({"log": ["in"]}, other)
+        ours = LangGraphSaver(database.open())
+        whole = len(_tuples(shipped))
+        assert ours.move_from(shipped, limit=5) == 5
+        assert ours.move_from(shipped) == whole - 5
+        assert ours.move_from(shipped) == 0
+        assert _tuples(ours) == _tuples(shipped)
+        assert told(graph(ours)) == told(graph(shipped))
+        assert told(graph(ours), other) == told(graph(shipped), other)
+        graph(shipped).invoke(Command(resume="yes"), other)
+        assert graph(ours).invoke(Command(resume="yes"), other)["answer"] == "yes"
+        assert [one[:3] for one in told(graph(ours), other)] == [one[:3] for one in told(graph(shipped), other)]
+
+
+def test_any_checkpointer_can_be_moved_from(database: Database) -> None:
+    """integrations AD-32."""
+    memory = InMemorySaver()
+    story(lambda: memory)
+    ours = LangGraphSaver(database.open())
+    ours.move_from(memory)
+    assert told(graph(ours)) == told(graph(memory))
+    assert graph(ours).get_state(CONFIG).values == graph(memory).get_state(CONFIG).values
+
+
+def test_the_shipped_file_is_only_read(database: Database, tmp_path: Path) -> None:
+    """integrations AD-32."""
+    path = tmp_path / "shipped.db"
+    with SqliteSaver.from_conn_string(str(path)) as shipped:
+        graph(shipped).invoke({"log": ["in"]}, CONFIG)
+        rows = "SELECT * FROM checkpoints ORDER BY 1, 2, 3"
+        with sqlite3.connect(path) as raw:
+            before = raw.execute(rows).fetchall()
+            LangGraphSaver(database.open()).move_from(shipped)
+            assert raw.execute(rows).fetchall() == before
+        raw.close()
+
+
+def test_a_postgres_database_of_the_shipped_saver_goes_on_here(postgres_database: Database) -> None:
+    """integrations AD-32: its tables have names of ours, so they stand in another schema, or another database."""
+    url = make_url(postgres_database.url).set(drivername="postgresql")
+    with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as raw:
+        raw.execute("CREATE SCHEMA theirs")
+    theirs = url.update_query_dict({"options": "-csearch_path=theirs"}).render_as_string(hide_password=False)
+    with PostgresSaver.from_conn_string(theirs) as shipped:
+        shipped.setup()
+        story(lambda: shipped)
+        ours = LangGraphSaver(postgres_database.open())
+        assert ours.move_from(shipped) == len(_tuples(shipped))
+        assert _tuples(ours) == _tuples(shipped)
+        assert told(graph(ours)) == told(graph(shipped))

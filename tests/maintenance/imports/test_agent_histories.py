@@ -1,0 +1,50 @@
+"""Imports of sessions of the OpenAI Agents SDK."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from support.maintenance.sources import source_of
+
+from lastlight_state.conversations import runtime
+
+
+def _items(store: Any, session: str) -> list[Any]:
+    found = store.conversations.branches.history(f"openai-agents:{session}", limit=500)
+    return [runtime.unpacked(one.message.content) for one in found]
+
+
+def test_sessions_come_with_their_items_and_follow(store: Any, tmp_path: Path) -> None:
+    """integrations AD-30."""
+    source = source_of("openai-agents-db", tmp_path / "program")
+    imports = store.maintenance.imports
+    assert imports.detect(source) == "openai-agents-db"
+    assert imports.plan(source).units == {"imported": 3}
+    assert imports.run(source).units == {"imported": 3}
+    told = [{"role": "user", "content": f"text {number} \0"} for number in range(2)]
+    assert [_items(store, f"s{number}") for number in range(3)] == [told] * 3
+    session = store.conversations.sessions.get("openai-agents:s1")
+    assert (session.project, session.created_at.isoformat()) == ("openai-agents", "2026-02-03T12:00:00+00:00")
+    assert imports.run(source).units == {"unchanged": 3}
+
+    source_of("openai-agents-db", tmp_path / "program", grown=True)
+    imports.run(source)
+    assert [len(_items(store, f"s{number}")) for number in range(3)] == [4, 5, 6]
+
+
+def test_an_item_that_is_no_json_fails_its_session_alone(store: Any, tmp_path: Path) -> None:
+    """integrations AD-31."""
+    source = source_of("openai-agents-db", tmp_path / "program")
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute("UPDATE agent_messages SET message_data = '{' WHERE id = 1")
+        raw.execute("INSERT INTO agent_messages VALUES (NULL, 'alone', '[1]', '2026-02-03 12:00:00')")
+    report = store.maintenance.imports.run(source)
+    assert report.units == {"imported": 3, "failed": 1}
+    assert [(one.unit, one.code) for one in report.failures] == [("s0", "invalid_value")]
+    assert _items(store, "alone") == [[1]]
+    report = store.maintenance.imports.run(source, lenient=True)
+    assert (report.units["imported"], report.noticed["item_unreadable"]) == (1, 1)
+    assert len(_items(store, "s0")) == 1
