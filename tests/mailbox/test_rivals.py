@@ -20,7 +20,7 @@ from lastlight_state.settings import Settings
 @pytest.fixture(autouse=True)
 def loaded() -> None:
     """What a forked process would otherwise load again."""
-    load("mailbox", "backends")
+    load("files", "backends")
 
 
 def at_once(*works: Callable[[], object]) -> None:

@@ -58,7 +58,7 @@ def test_settling_that_is_killed_leaves_a_series_with_one_live_message(
     mailboxes: Mailboxes, host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
 ) -> None:
     """mailbox MB-39, case 26: at each statement; the next sweep goes on, and no occurrence is there twice."""
-    load("mailbox", "backends")
+    load("files", "backends")
     codes = set()
 
     def settle() -> None:
@@ -120,7 +120,7 @@ def test_settling_that_meets_a_busy_database_settles_nothing(
 
 def test_each_side_works_where_it_may_not_write_the_others_file(frozen_clock: FrozenClock) -> None:
     """mailbox MB-71, case 53: every step of an exchange, by the modes of the files."""
-    load("mailbox", "backends")
+    load("files", "backends")
     with TemporaryDirectory() as folder:  # where others may go, unlike pytest's
         Path(folder).chmod(0o755)
         mailboxes = Mailboxes(Path(folder) / "v2-sessions", clock=frozen_clock)
