@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import Base
+from lastlight_state.db.schema.sealing import plain
 from lastlight_state.files.mailbox import models as mailbox
 from lastlight_state.migrations.metadata import METADATA
 
@@ -67,7 +68,7 @@ def _class(name: str, table: sa.Table) -> str:
 
 
 def _type(column: sa.Column[object]) -> str:
-    kind = next(name for of, name in _TYPES if column.type is of)
+    kind = next(name for of, name in _TYPES if plain(column.type) is of)
     return f"{kind} | None" if column.nullable and kind != "Any" else kind
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
     from lastlight_state.db.lists.pages import aiterate, iterate
     from lastlight_state.db.rows.records import Page
+    from lastlight_state.db.schema.sealing import Codec
     from lastlight_state.domains import Transaction, View
     from lastlight_state.errors import (
         AlreadyAnswered,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         ReservedName,
         SchemaError,
         SchemaMismatch,
+        SealedValue,
         StaleVersion,
         StateError,
         StoreClosed,
@@ -59,6 +61,7 @@ _HOMES = {
     "AsyncStateStore": "aio",
     "AsyncTransaction": "aio",
     "AsyncView": "aio",
+    "Codec": "db.schema.sealing",
     "Page": "db.rows.records",
     "Settings": "settings",
     "StateStore": "store",
@@ -79,6 +82,7 @@ __all__ = [
     "BackendError",
     "BackendUnavailable",
     "ClaimLost",
+    "Codec",
     "Conflict",
     "CorruptData",
     "FrameChainBroken",
@@ -96,6 +100,7 @@ __all__ = [
     "ReservedName",
     "SchemaError",
     "SchemaMismatch",
+    "SealedValue",
     "Settings",
     "StaleVersion",
     "StateError",

@@ -20,6 +20,7 @@
     │   └── SchemaMismatch             tables or definitions differ from what the revision promises
     ├── CorruptData                    what is stored cannot be trusted, and is not guessed
     │   └── FrameChainBroken           a frame cannot be rebuilt as it was; says which, and why
+    ├── SealedValue                    a codec sealed what is stored, and there is none that opens it
     ├── UnsavedEvents                  events of a queue that are not stored; hands them back
     ├── BackendError                   the database or file system failed; ``__cause__`` is its own error
     │   ├── BackendBusy                locked past every retry
@@ -40,6 +41,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from lastlight_state.reprs import shown
+
+Of = Literal["run", "fire", "agent", "receipt", "session", "delivery"]
 
 
 class StateError(Exception):
@@ -129,14 +132,7 @@ class ClaimLost(Conflict):
     status: str
 
     def __init__(
-        self,
-        key: str,
-        *,
-        presented: int | None,
-        current_epoch: int,
-        held_by: str | None,
-        status: str,
-        kind: Literal["run", "fire", "agent", "receipt", "session", "delivery"] = "run",
+        self, key: str, *, presented: int | None, current_epoch: int, held_by: str | None, status: str, kind: Of = "run"
     ) -> None:
         given = f", not at {shown(presented, 80)}" if presented is not None else ", and no claim was given"
         at = "" if kind in ("session", "delivery") else f" at epoch {current_epoch}{given}"
@@ -290,11 +286,15 @@ class UnsavedEvents(StateError):
     listener_errors: tuple[Exception, ...]
 
 
-class BackendError(StateError):
-    """The database or the file system failed. ``__cause__`` is the error it gave.
+class SealedValue(StateError):
+    """A value is sealed with the key ``key_id``, and cannot be opened: without a codec, or by the one that there is."""
 
-    ``outcome`` is ``"none"`` (nothing was written) or ``"unknown"``.
-    """
+    code = "sealed_value"
+    key_id: str
+
+
+class BackendError(StateError):
+    """The database or file system gave ``__cause__``. ``outcome`` is ``"none"`` (nothing written) or ``"unknown"``."""
 
     code = "backend"
     outcome: str = "none"

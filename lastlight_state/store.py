@@ -23,6 +23,7 @@ from lastlight_state.backends.waiting import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context
+from lastlight_state.db.schema.sealing import Codec, Sealing
 from lastlight_state.db.units.joined import joined, undo
 from lastlight_state.db.units.scope import OpenedScope, StoreScope, TransactionScope
 from lastlight_state.db.units.unit import Unit, complete, labelled, run_hooks
@@ -78,12 +79,14 @@ class StateStore(Domains):
         engine: Engine | None = None,
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        codec: Codec | None = None,
     ) -> Self:
         """Open a store, by default the SQLite file ``$STATE_DIR/lastlight.db``.
 
         ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``; ``url_file`` is a file that holds it. SQLite is
         migrated unless ``migrate=False``; Postgres is only verified unless ``migrate=True``. ``replica`` is the URL of
-        a server to read from, see `StateStore.replica`. An ``engine`` of yours is used and never disposed. Raises
+        a server to read from, see `StateStore.replica`. An ``engine`` of yours is used and never disposed. ``codec``
+        seals contents of messages, states and checkpoints, see `lastlight_state.Codec`. Raises
         `NotMigrated` or `NewerSchema` when the schema does not fit, `SchemaMismatch` for one that lost a part or is an
         unfinished copy, `InvalidValue` for a URL or setting that is wrong, `BackendUnavailable` when the database
         cannot be reached; then nothing was created.
@@ -100,7 +103,9 @@ class StateStore(Domains):
             replica=replica,
         ).anchored()
         KeptClock(clock).now()  # a clock that cannot be used is refused before anything is created
+        sealing = None if codec is None else Sealing(codec)
         backend = connect(in_force, engine)
+        backend.sealing = sealing
         try:
             replica_url(in_force, backend)
             wanted = backend.migrates_on_open if in_force.migrate is None else in_force.migrate
@@ -154,6 +159,7 @@ class StateStore(Domains):
         with self._opening_replica:
             if self._replica is None:
                 backend = connect_replica(self.settings, self.backend, self._engine, self._scope.after_commits)
+                backend.sealing = self.backend.sealing
                 own = {"read_only": True, "url": self.settings.replica or self.settings.url, "replica": None}
                 self._replica = StateStore(backend, self.settings.model_copy(update=own), self._context.clock)
             return self._replica

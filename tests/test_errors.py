@@ -32,6 +32,7 @@ EXAMPLES: dict[type[StateError], StateError] = {
         errors.CorruptData("workflow_runs", "r1", "context"),
         errors.FrameChainBroken("r1", 61, "bad_delta"),
         errors.UnsavedEvents("not stored", failures=(), waiting=(Page(items=(1, 2)),), listener_errors=()),
+        errors.SealedValue("sealed with the key 'k'", key_id="k"),
         errors.BackendError("refused"),
         errors.BackendBusy("locked"),
         errors.BackendUnavailable("gone", outcome="unknown", repeats=1),

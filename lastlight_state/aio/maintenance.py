@@ -24,6 +24,7 @@ from lastlight_state.maintenance import (
     Prune,
     Reap,
     Redact,
+    Reencrypt,
     Repair,
     Vacuum,
 )
@@ -47,6 +48,13 @@ class AsyncVacuum(Face[Vacuum]):
     """``store.maintenance.vacuum``"""
 
     run = writing(Vacuum.run)
+
+
+class AsyncReencrypt(Face[Reencrypt]):
+    """``store.maintenance.reencrypt``. It runs in the readers' lane: it is long, and its writes are short."""
+
+    plan = reading(Reencrypt.plan)
+    run = reading(Reencrypt.run)
 
 
 class AsyncDoctor(Face[Doctor]):
@@ -187,6 +195,8 @@ class AsyncMaintenance(Face[Maintenance]):
     checkpoint: Part[AsyncCheckpoints] = Part("lastlight_state.aio.maintenance.AsyncCheckpoints")
     #: Gives back the space of deleted rows.
     vacuum: Part[AsyncVacuum] = Part("lastlight_state.aio.maintenance.AsyncVacuum")
+    #: Seals what is stored with the present key of the codec.
+    reencrypt: Part[AsyncReencrypt] = Part("lastlight_state.aio.maintenance.AsyncReencrypt")
     #: Looks for what is wrong, and says what helps.
     doctor: Part[AsyncDoctor] = Part("lastlight_state.aio.maintenance.AsyncDoctor")
     #: Removes what ended long ago, with a dry run and a receipt.

@@ -150,12 +150,12 @@ class Backend(NamedLocks, Upkeep, ABC):
     options: Options
     #: Where the database is, without any password.
     location: str
-    #: Counters of the store that the backend belongs to.
+    #: Counters of the store that the backend belongs to, and the codec of its values (`db.schema.sealing.Sealing`).
     metrics: Metrics = Metrics()
+    sealing: Any = None
     #: For how many seconds one statement waits for a lock; 0 where that has no limit.
     lock_seconds: float = 0.0
-    #: Whether opening a store migrates unless told otherwise.
-    migrates_on_open: bool
+    migrates_on_open: bool  # unless told otherwise
     #: Whether the server writes definitions in its own words, which may differ from version to version.
     writes_definitions: bool = False
     #: What `migration` holds, in words for a person who plans an upgrade.
@@ -176,9 +176,9 @@ class Backend(NamedLocks, Upkeep, ABC):
         return self.options.schema
 
     @cached_property
-    def key(self) -> tuple[str, str | None]:
+    def key(self) -> tuple[Any, ...]:
         """Return what compiled statements are kept by."""
-        return self.name, self.options.schema
+        return self.name, self.options.schema, self.sealing
 
     @property
     def exists(self) -> bool:

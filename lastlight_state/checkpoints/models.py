@@ -109,7 +109,7 @@ class CheckpointModel(Base):
     format: Mapped[str] = _format()
     metadata_: Mapped[Any] = json_column(256 * KIB, name="metadata", personal=True, shape=dict, nullable=True)
     versions: Mapped[Any] = json_column(MIB, personal=False, shape=dict, nullable=False)
-    body: Mapped[bytes] = bytes_column(most=_BODY, personal=True)
+    body: Mapped[bytes] = bytes_column(most=_BODY, personal=True, sealed=True)
 
 
 class CheckpointValueModel(Base):
@@ -132,7 +132,7 @@ class CheckpointValueModel(Base):
     format: Mapped[str] = _format()
     size: Mapped[int]
     digest: Mapped[str] = text_column(None, personal=False)
-    body: Mapped[bytes] = bytes_column(most=_VALUE, personal=True)
+    body: Mapped[bytes] = bytes_column(most=_VALUE, personal=True, sealed=True)
 
 
 class CheckpointWriteModel(Base):
@@ -153,7 +153,7 @@ class CheckpointWriteModel(Base):
     path: Mapped[str] = text_column(4 * KIB, server_default=text("''"), personal=False)
     channel: Mapped[str] = text_column(512, personal=False)
     format: Mapped[str] = _format()
-    body: Mapped[bytes] = bytes_column(most=_VALUE, personal=True)
+    body: Mapped[bytes] = bytes_column(most=_VALUE, personal=True, sealed=True)
 
 
 _thread_c, _checkpoint = CheckpointThreadModel.__table__.c, CheckpointModel.__table__.c

@@ -62,6 +62,7 @@ COMMANDS = {
     "redact": "Empty messages of conversations, and keep their rows and their order.",
     "erase": "Take one person out of conversations and chats.",
     "checkpoint": "Bring the write-ahead log of a SQLite file into the file.",
+    "reencrypt": "Seal contents with the present key of a codec.",
     "vacuum": "Give back the space of deleted rows.",
     "query": "Run one statement of SQL that reads.",
     "receipts": "List what maintenance has done, or show one receipt.",

@@ -62,7 +62,7 @@ class MessageModel(Base):
     embedding_model: Mapped[str | None] = text_column(256, personal=False)
     node_metadata: Mapped[Any] = json_column(256 * KIB, personal=True, redacted=False, shape=dict, nullable=True)
     extra: Mapped[Any] = json_column(8 * MIB, personal=True, shape=dict, nullable=True)
-    content: Mapped[Any] = json_column(8 * MIB, personal=True, nullable=False)
+    content: Mapped[Any] = json_column(8 * MIB, personal=True, sealed=True, nullable=False)
     embedding: Mapped[bytes | None] = bytes_column(personal=True)
 
 

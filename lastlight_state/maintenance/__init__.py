@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         RedactPlan as RedactPlan,
         RedactPolicy as RedactPolicy,
     )
+    from lastlight_state.maintenance.reencrypt import Reencrypt as Reencrypt, Reencrypted as Reencrypted
     from lastlight_state.maintenance.repair import (
         DamagedPart as DamagedPart,
         LineFileScan as LineFileScan,
@@ -103,6 +104,7 @@ public(
         "Vacuumed FollowedEntry",
         "redact": "Redact",
         "redact.messages": "RedactPolicy ErasePlan RedactPlan",
+        "reencrypt": "Reencrypt Reencrypted",
         "repair": "Repair DamagedPart LineFileScan Repaired",
         "vacuum": "Vacuum",
     },
@@ -137,6 +139,8 @@ class Maintenance(Face):
     redact: Part[Redact] = Part("lastlight_state.maintenance.redact.Redact")
     #: Takes one person out of conversations and chats.
     erase: Part[Erase] = Part("lastlight_state.maintenance.erase.Erase")
+    #: Seals what is stored with the present key of the codec.
+    reencrypt: Part[Reencrypt] = Part("lastlight_state.maintenance.reencrypt.Reencrypt")
     #: What happened to a run, in order of time.
     timeline: Part[Timeline] = Part("lastlight_state.maintenance.timeline.Timeline")
     #: The agent's log files, with the newest execution of each session.

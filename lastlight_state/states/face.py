@@ -132,9 +132,10 @@ class States(Repository):
         """Return a page of states without their values, by scope and key: all, or those that pass these filters.
 
         ``scope`` is a scope and ``under`` the beginning of scopes; ``prefix`` is the beginning of keys. ``where`` are
-        members that a value must have, with texts, numbers, flags or None: a walk along the list, as for ``user``.
+        members that a value must have, with texts, numbers, flags or None: a walk along the list, as for ``user``. A
+        store with a codec refuses it.
         """
-        given = _filters(scope, under, prefix, user, where)
+        given = self._filters(scope, under, prefix, user, where)
         return self._page(sql.LIST, StateSummary.of, given, limit, page_token, also=self._at())
 
     def items(
@@ -149,12 +150,12 @@ class States(Repository):
         page_token: str | None = None,
     ) -> Page[State]:
         """Return a page of states with their values, as `list`."""
-        given = _filters(scope, under, prefix, user, where)
+        given = self._filters(scope, under, prefix, user, where)
         return self._page(sql.ITEMS, State.of, given, limit, page_token, also=self._at())
 
     def scopes(self, *, under: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[str]:
         """Return a page of the scopes that have keys, or of those that begin with ``under``: a walk along all keys."""
-        given = _filters(None, under, None, None, None)
+        given = self._filters(None, under, None, None, None)
         return self._page(sql.SCOPES, lambda row: row["scope"], given, limit, page_token, also=self._at())
 
     def expire(self, key: str, at: datetime | None, *, scope: str = "") -> StateSummary:
@@ -191,6 +192,17 @@ class States(Repository):
 
     def _sought(self, key: Any, scope: Any) -> Row:
         return {"key": valid.sought("key", key), "scope": valid.sought("scope", scope), **self._at()}
+
+    def _filters(self, scope: Any, under: Any, prefix: Any, user: Any, where: Any) -> Row:
+        if where is not None and self._backend.sealing is not None:
+            raise InvalidValue("where", "values are sealed by a codec, and no statement can look into them")
+        return {
+            "scope": None if scope is None else valid.sought("scope", scope),
+            "under": None if under is None else _range("under", under),
+            "prefix": None if prefix is None else _range("prefix", prefix),
+            "user": None if user is None else valid.sought("user", user),
+            "where": _members(where),
+        }
 
     def _common(self, scope: Any, ttl: Any, user: Any) -> Row:
         """Return what the rows of one call have in common."""
@@ -280,16 +292,6 @@ def _end(now: datetime, ttl: Any) -> datetime | None:
         return now + lasting
     except OverflowError:
         raise InvalidValue("ttl", "must end before the year 10000") from None
-
-
-def _filters(scope: Any, under: Any, prefix: Any, user: Any, where: Any) -> Row:
-    return {
-        "scope": None if scope is None else valid.sought("scope", scope),
-        "under": None if under is None else _range("under", under),
-        "prefix": None if prefix is None else _range("prefix", prefix),
-        "user": None if user is None else valid.sought("user", user),
-        "where": _members(where),
-    }
 
 
 def _range(name: str, prefix: Any) -> Row:

@@ -44,8 +44,8 @@ class StateModel(Base):
     expires_at: Mapped[datetime | None]
     user: Mapped[str | None] = person_column(256)
     #: Large ones come last, so that SQLite reads the others without them. NULL where the value is bytes.
-    value: Mapped[Any] = json_column(8 * MIB, personal=True, nullable=True)
-    body: Mapped[bytes | None] = bytes_column(most=64 * MIB, personal=True)
+    value: Mapped[Any] = json_column(8 * MIB, personal=True, sealed=True, nullable=True)
+    body: Mapped[bytes | None] = bytes_column(most=64 * MIB, personal=True, sealed=True)
 
 
 STATES = table_of(StateModel)

@@ -19,6 +19,7 @@ from sqlalchemy.types import TypeEngine
 from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.rows.parameters import LEAST, MOST, Convert, is_kept, refuse, rule
 from lastlight_state.db.schema import columns
+from lastlight_state.db.schema.sealing import Sealing
 from lastlight_state.errors import CorruptData, InvalidValue
 
 # What stands in a row, column by column: how it is read, and how damage is named to people.
@@ -45,11 +46,11 @@ class Cell(NamedTuple):
         return value if self.convert is None else self.convert(value)
 
 
-def cell(entry: Any, dialect: Dialect) -> Cell:
-    """The cell of an entry of a compiled statement's result."""
+def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
+    """The cell of an entry of a compiled statement's result, whose values may be sealed."""
     kind = entry.type.dialect_impl(dialect)
     column = next(_columns(entry.objects), None)
-    convert = kind.result_processor(dialect, None)
+    convert = (sealed and sealed.reading(kind)) or kind.result_processor(dialect, None)
     types = columns.stored_types(kind)
     shape = None if column is None else column.info.get("shape")
     if shape is not None and convert is None:  # read by the driver

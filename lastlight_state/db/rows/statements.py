@@ -20,7 +20,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.db.rows import batches
 from lastlight_state.db.rows.batches import Batches
 from lastlight_state.db.rows.parameters import UNREADABLE, BuildOne, Convert, Gather, Sound, builders, gatherer
-from lastlight_state.db.schema import columns
+from lastlight_state.db.schema import columns, sealing
 from lastlight_state.errors import CorruptData
 
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ class Compiled:
             raise TypeError(f"write constants with constant() and lists with Family, not as values: {compiled}")
         self.sql: str = str(compiled)
         order = tuple(compiled.positiontup or compiled.bind_names.values())
-        converters = _bind_converters(compiled, dialect)
+        converters = _bind_converters(compiled, dialect, backend.sealing)
         types = {name: bind.type for bind, name in compiled.bind_names.items()}
         self._gathered = order, types, converters
         self._batches: Batches | None = None
@@ -63,7 +63,7 @@ class Compiled:
         self.parameters: Gather = gatherer(
             order, types, converters, _constants(compiled), by_position=bool(compiled.positional)
         )
-        self._cells = tuple(batches.cell(entry, dialect) for entry in compiled._result_columns)
+        self._cells = tuple(batches.cell(entry, dialect, backend.sealing) for entry in compiled._result_columns)
         #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
         self.row: BuildOne
         self.row, self._build = builders(
@@ -128,7 +128,7 @@ class Statement(Generic[RowT]):
         self.row = row
         self._beside = element if beside is None else beside
         #: By the backend's key. Looked into before `on` is called, because a call costs more than the look.
-        self.compiled: dict[tuple[str, str | None], Compiled] = {}
+        self.compiled: dict[tuple[Any, ...], Compiled] = {}
 
     def on(self, backend: Backend) -> Compiled:
         """The statement as this backend runs it."""
@@ -243,10 +243,13 @@ class Family(Generic[RowT]):
         return made
 
 
-def _bind_converters(compiled: SQLCompiler, dialect: Dialect) -> dict[str, Convert]:
+def _bind_converters(compiled: SQLCompiler, dialect: Dialect, sealed: sealing.Sealing | None) -> dict[str, Convert]:
     """By name: a parameter that stands in several places is converted once."""
     found: dict[str, Convert] = {}
     for bind, name in compiled.bind_names.items():
+        if sealed is not None and (cell := sealed.writing(_variant(bind.type, dialect))) is not None:
+            found[name] = cell
+            continue
         if isinstance(_variant(bind.type, dialect), columns.JSON_TYPES):
             continue
         convert = bind.type.dialect_impl(dialect).bind_processor(dialect)

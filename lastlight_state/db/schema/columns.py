@@ -322,7 +322,8 @@ _FORMS: tuple[tuple[TypeEngine[Any], Form], ...] = (
 
 def form_of(column: sa.ColumnElement[Any]) -> Form | None:
     """Return the form in which values of a column are stored where the database takes any; None for text and bytes."""
-    return next((form for kind, form in _FORMS if column.type is kind), None)
+    kind = Json if isinstance(column.type, BinaryJson) else column.type  # also where a codec may seal it
+    return next((form for ours, form in _FORMS if ours is kind), None)
 
 
 #: What the drivers give for values of these types. A value of another type in such a column is damage: SQLite keeps

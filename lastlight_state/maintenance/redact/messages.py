@@ -172,7 +172,7 @@ _EMPTY = prepared(
     .where(_m.id == bind("id", _m.id))
     .values(
         **emptied(contents(MESSAGES, but=("content",), redacted=True)),
-        content=bind("content", _m.content),
+        content=sa.bindparam("content", type_=columns.Json),  # never sealed: the mark is looked for
         embedding_model=sa.null(),
         revision=_m.revision + 1,
         revised_at=bind("at", _m.created_at),

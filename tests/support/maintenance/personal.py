@@ -89,9 +89,9 @@ def left(database: Database, *, said: str = PERSON) -> set[str]:
 def _said(column: sa.Column[Any], database: Database) -> Any:
     if column.info.get("person") or (column.primary_key and column.name in ("owner", "member")):
         return PERSON
-    if column.type is columns.Bytes:
+    if isinstance(column.type, columns.RawBytes):
         return sa.text(f"CAST('{PERSON}!' AS {'BLOB' if database.name == 'sqlite' else 'BYTEA'})")
-    return f'{{"{PERSON}": "{column}"}}' if column.type is columns.Json else f"{PERSON} {column}"
+    return f'{{"{PERSON}": "{column}"}}' if isinstance(column.type, columns.BinaryJson) else f"{PERSON} {column}"
 
 
 def _quoted(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,126 @@
+"""Contents that a codec seals: what stands in the cells, and what reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.conversations.talk import begun
+from support.sealing import SAID, SECRET, Xor, cells, filled, said
+
+from lastlight_state import AlreadyExists, AsyncStateStore, Codec, InvalidValue, SealedValue
+from lastlight_state.conversations import NewMessage
+from lastlight_state.db.schema import sealing
+from lastlight_state.maintenance import RedactPolicy
+from lastlight_state.testing import Database
+
+
+def test_what_a_codec_seals_reads_back_equal_and_stands_nowhere(database: Database) -> None:
+    """codec CO-1: contents of messages, states and checkpoints, by single and by many rows."""
+    store = database.open(codec=Xor(7))
+    filled(store)
+    assert said(store) == SAID
+    assert "nobody may find" not in cells(database)
+
+
+def test_a_row_without_an_envelope_stays_readable(database: Database) -> None:
+    """codec CO-2."""
+    filled(database.open())
+    store = database.open(codec=Xor(7))
+    assert said(store)[0] == {"said": SECRET, "n": [1, None]}
+    store.states.put("json", 1)
+    assert (store.states.get("json").value, store.states.get("bytes").value) == (1, SECRET.encode())
+
+
+@pytest.mark.parametrize("codec", [None, Xor(9)])
+def test_a_value_that_cannot_be_opened_is_named_with_its_key(database: Database, codec: Xor | None) -> None:
+    """codec CO-3: without a codec, and with one that has not the key; on every way to read."""
+    filled(database.open(codec=Xor(7)))
+    store = database.open() if codec is None else database.open(codec=codec)
+    for read in (
+        lambda: store.states.get("json"),
+        lambda: store.states.get("bytes"),
+        store.states.items,
+        lambda: store.checkpoints.get("t"),
+        lambda: store.checkpoints.history("t"),
+        lambda: store.conversations.messages.get("m"),
+    ):
+        with pytest.raises(SealedValue) as refused:
+            read()
+        assert (refused.value.key_id, refused.value.code) == ("key-7", "sealed_value")
+    assert [one.key for one in store.states.list()] == ["bytes", "json"]
+
+
+def test_an_equal_message_is_equal_though_its_envelope_is_another(database: Database) -> None:
+    """codec CO-4: what is compared is the content."""
+    messages = database.open(codec=Xor(7)).conversations.messages
+    messages.create(NewMessage(id="m", role="user", content={"a": 1}))
+    again = database.open(codec=Xor(9, 7)).conversations.messages
+    assert again.ensure(NewMessage(id="m", role="user", content={"a": 1})).content == {"a": 1}
+    with pytest.raises(AlreadyExists):
+        again.ensure(NewMessage(id="m", role="user", content={"a": 2}))
+
+
+def test_a_value_that_looks_like_an_envelope_is_sealed_like_any_other(database: Database) -> None:
+    """codec CO-1."""
+    store = database.open(codec=Xor(7))
+    for value in ({sealing.MEMBER: ["key-7", "eA=="]}, {sealing.MEMBER: 1}, b"\xf5LLSEAL\x01\x05key-7x"):
+        store.states.put("k", value)
+        assert store.states.get("k").value == value
+
+
+def test_a_filter_by_members_is_refused_where_nothing_can_look_into_values(database: Database) -> None:
+    """codec CO-5."""
+    store = database.open(codec=Xor(7))
+    with pytest.raises(InvalidValue, match="sealed"):
+        store.states.list(where={"a": 1})
+
+
+def test_a_redacted_message_keeps_its_mark_in_plain(database: Database) -> None:
+    """codec CO-6: and is not redacted twice."""
+    store = database.open(codec=Xor(7))
+    branch = begun(store, "a")
+    store.conversations.lifecycle.transition(branch.session_id, "completed")
+    policy = RedactPolicy(session_id=branch.session_id)
+    assert store.maintenance.redact.run(policy).counts.get("messages") == 1
+    assert store.maintenance.redact.plan(policy).counts.get("messages", 0) == 0
+
+
+def test_a_codec_must_be_one(database: Database) -> None:
+    """codec CO-7: it is refused before anything is opened, and what it returns is looked at."""
+    with pytest.raises(InvalidValue):
+        database.open(codec=object())
+
+    class Odd(Xor):
+        def encode(self, data: bytes, /) -> tuple[str, bytes]:
+            return "k" * 201, data
+
+    assert isinstance(Odd(1), Codec)
+    with pytest.raises(InvalidValue, match="codec"):
+        database.open(codec=Odd(1)).states.put("k", 1)
+
+
+def test_a_codec_serves_coroutines_transactions_and_views(database: Database) -> None:
+    """codec CO-1."""
+
+    async def work() -> tuple[Any, Any]:
+        async with AsyncStateStore(database.open(codec=Xor(7))) as store:
+            async with store.transaction() as tx:
+                await tx.states.put("k", SECRET)
+                inside = (await tx.states.get("k")).value
+            async with store.view() as view:
+                return inside, (await view.states.get("k")).value
+
+    assert asyncio.run(work()) == (SECRET, SECRET)
+    assert "nobody may find" not in cells(database)
+
+
+def test_a_store_without_a_codec_opens_nothing_and_asks_nobody(database: Database) -> None:
+    """codec CO-8: its statements are those of before."""
+    store, sealed = database.open(), database.open(codec=(codec := Xor(7)))
+    store.states.put("k", 1)
+    assert store.states.get("k").value == 1
+    assert codec.opened == 0
+    sealed.states.put("k", 2)
+    assert (sealed.states.get("k").value, codec.opened) == (2, 1)
