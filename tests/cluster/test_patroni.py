@@ -26,6 +26,8 @@ FAULTS = ("killed", "stopped", "cut off")
 TIMES = int(os.environ.get("LASTLIGHT_TEST_FAULTS", "10"))
 #: Longer than Patroni takes to elect another one.
 DOWN_SECONDS = 25
+#: Longer than Patroni takes to say of a killed server that it leads no more, and than the writers stop for it.
+NOTICED_SECONDS = 5
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def befall(cluster: PatroniCluster, load: Load, fault: str) -> None:
     load.faults.append((fault, time.monotonic()))
     if fault == "killed":
         cluster.kill(leader)
-        time.sleep(1)
+        time.sleep(NOTICED_SECONDS)
     elif fault == "stopped":
         cluster.freeze(leader)
         time.sleep(DOWN_SECONDS)
