@@ -35,7 +35,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick server servers soak frameworks cluster lint types bench docs site record build clean
+.PHONY: browser demo test quick server servers soak frameworks cluster lint types bench docs site record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -82,6 +82,10 @@ cluster: $(VENV)/cluster/.made
 	LASTLIGHT_TEST_PATRONI=$(CURDIR)/$(VENV)/cluster unshare --net \
 		$(BIN)/python -m pytest -o lastlight_postgres_at_start=false tests/cluster $(ARGS)
 	$(BIN)/python $(pytest) $(addprefix tests/backends/postgres/test_,failover.py replicas.py silent_servers.py pgbouncer.py)
+
+# The pages of the inspector in a real browser: tests that are skipped where there is none.
+browser: $(VENV)/.browser
+	$(BIN)/python -m pytest $(ARGS) tests/inspector/test_browser.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -148,6 +152,12 @@ $(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requir
 
 $(VENV)/cluster/.made: $(VENV)/.test tests/cluster/requirements.txt
 	$(pip_install) --upgrade --target $(VENV)/cluster --requirement tests/cluster/requirements.txt
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.test
+	{ command -v chromium && command -v chromedriver; } > /dev/null || apt-get install --yes --no-install-recommends chromium chromium-driver
+	$(pip_install) 'selenium>=4.30'
+	$(pip_install) --no-deps 'axe-playwright-python>=0.1.8' # for the script of axe alone
 	@touch $@
 
 $(VENV)/.site: $(VENV)/.python pyproject.toml

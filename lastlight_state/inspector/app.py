@@ -112,11 +112,15 @@ class _Inspector:
             ask = await self._ask(request, acts)
             if not acts and wanted(request) == EVENTS:
                 return self._live(page, route, ask, request)
-            found = await self._on_a_thread(partial(route.answer, ask))
+            answer: Response = await self._on_a_thread(partial(self._answered, page, route, ask, request))
         except Refusal as refusal:
             return self._refused(request, refusal)
         except Exception as error:  # noqa: BLE001 whatever it is, a page says so, and the log has it whole
             return self._refused(request, refusal_of(error))
+        return answer
+
+    def _answered(self, page: Page, route: Route, ask: Ask, request: Request) -> Response:
+        found = route.answer(ask)
         if isinstance(found, Moved):
             return RedirectResponse(request.scope.get("root_path", "") + found.path, status_code=303)
         if isinstance(found, Download):

@@ -28,7 +28,7 @@ NAMES = frozenset(
 #: The fields that hold what a person wrote, or was asked.
 WRITINGS = frozenset(
     "answer body cancel_reason content context error error_detail input messages metadata output payload prompt reason "
-    "request response scratch snippet summary text title tree value xml".split()
+    "request response scratch snippet summary text title tree xml".split()
 )
 PERSONAL = NAMES | WRITINGS
 #: Characters of an id that a list shows.
@@ -127,6 +127,8 @@ def _time(text: str | None) -> Markup | str:
 
 
 def _number(value: Any) -> str:
+    if isinstance(value, str):  # it is hidden
+        return value
     return "" if value is None else f"{value:,}".replace(",", "\u202f")
 
 

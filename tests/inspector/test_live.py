@@ -142,6 +142,13 @@ def test_a_page_that_is_not_live_says_so(filled: StateStore) -> None:
 
 
 @pytest.mark.logs("a page failed")
+def test_a_template_that_fails_is_a_page_as_well(filled: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """inspector IN-3."""
+    monkeypatch.setattr(now, "_counts", lambda _: {})
+    assert "UndefinedError" in TestClient(inspector(filled)).get("/").text
+
+
+@pytest.mark.logs("a page failed")
 def test_a_defect_is_a_page_and_is_logged(filled: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """inspector IN-3: the page does not tell more than its kind."""
 

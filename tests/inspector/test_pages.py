@@ -16,6 +16,7 @@ from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.inspector import inspector
 from lastlight_state.inspector.pages import PAGES
 from lastlight_state.inspector.rendering import segment
+from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, RunOptions, Trigger
 
 JSON = {"accept": "application/json"}
@@ -214,6 +215,15 @@ def test_personal_data_is_hidden_by_a_switch_of_the_browser_and_for_all(filled: 
     moved = shown.post("/personal", data=form, headers={"origin": "http://testserver"}, follow_redirects=False)
     assert (moved.status_code, moved.headers["location"]) == (303, "/runs")
     assert names(shown) == {None, "(hidden)"}
+
+
+@pytest.mark.parametrize("address", [address for addresses in ADDRESSES.values() for address in addresses])
+def test_every_page_is_whole_with_personal_data_hidden(
+    filled: StateStore, fresh_database: Database, address: str
+) -> None:
+    """inspector IN-7."""
+    hidden = TestClient(inspector(filled, hide_personal=True, clock=fresh_database.clock))
+    assert (hidden.get(address).status_code, hidden.get(address, headers=JSON).status_code) == (200, 200)
 
 
 def test_the_state_of_now_is_counted(browser: TestClient) -> None:

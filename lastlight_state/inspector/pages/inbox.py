@@ -48,7 +48,7 @@ def request(ask: Ask, problem: StateError | None = None) -> View:
     """Show a request with its whole text, its options or its form."""
     with ask.store.view() as moment:
         found = moment.workflows.human_requests.get(ask.path["id"])
-        data = {"request": found, "run": moment.workflows.runs.get(found.run_id)}
+        data = {"question": found, "run": moment.workflows.runs.get(found.run_id)}
     fields = forms.fields_of(found.kind, found.options, found.schema)
     return _with_form(ask, "request.html", data, f"Request of {found.node_id}", problem, {"fields": fields})
 
