@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
 from support.conversations.talk import begun
 from support.sealing import SAID, SECRET, Xor, cells, filled, said
 
@@ -13,6 +15,7 @@ from lastlight_state import AlreadyExists, AsyncStateStore, Codec, InvalidValue,
 from lastlight_state.conversations import NewMessage
 from lastlight_state.db.schema import sealing
 from lastlight_state.maintenance import RedactPolicy
+from lastlight_state.models import StateModel
 from lastlight_state.testing import Database
 
 
@@ -124,3 +127,15 @@ def test_a_store_without_a_codec_opens_nothing_and_asks_nobody(database: Databas
     assert codec.opened == 0
     sealed.states.put("k", 2)
     assert (sealed.states.get("k").value, codec.opened) == (2, 1)
+
+
+def test_a_session_of_sqlalchemy_reads_plain_values_and_names_sealed_ones(database: Database) -> None:
+    """codec CO-3: NULL, too, where a state has the other kind of value."""
+    plain = database.open()
+    plain.states.merge({"json": {"a": 1}, "bytes": b"x"})
+    with plain.view() as view, Session(bind=view.connection) as session:
+        found = session.execute(sa.select(StateModel.value, StateModel.body).order_by(StateModel.key)).all()
+    assert [tuple(row) for row in found] == [(None, b"x"), ({"a": 1}, None)]
+    database.open(codec=Xor(7)).states.put("json", 1)
+    with plain.view() as view, Session(bind=view.connection) as session, pytest.raises(SealedValue):
+        session.execute(sa.select(StateModel.value).where(StateModel.key == "json")).all()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mutants.change import Change
 
 _L, _G, _C, _I, _X, _N = (
-    f"lastlight_state/{name}/" for name in ("files/jsonl", "files/agent_log", "cli", "migrations", "testing", "maintenance")
+    f"lastlight_state/{name}/"
+    for name in ("files/jsonl", "files/agent_log", "cli", "migrations", "testing", "maintenance")
 )
 _V = "alembic/versions/"
 

@@ -48,8 +48,8 @@ def run(
     """List records, newest first, a page at a time. Without KIND: what needs attention.
 
     KIND is sessions, runs, executions, approvals, questions, queue, claimable, unhealthy, overrides, messaging, crons,
-    fires, threads, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of nodes, events,
-    signals, tool-calls, frames and inputs.
+    fires, threads, states, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of nodes,
+    events, signals, tool-calls, frames and inputs.
 
     What needs attention is what waits for a person, runs that are not well, and what is switched off. A filter without
     KIND is for sessions.

@@ -45,10 +45,10 @@ class Found:
 def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, history: bool) -> Answer:
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
-    KIND is run, execution, approval, question, messaging, session, thread, cron, fire, receipt, output, score or input,
-    or with --run one of event, signal, frame, tool-call and sandbox. It may be left out where the ID says it. ID is the
-    record's id, name or key, of an input its run, or the number in the run. The beginning of an id is enough where no
-    other has it, and last is the newest record.
+    KIND is run, execution, approval, question, messaging, session, thread, state, cron, fire, receipt, output, score or
+    input, or with --run one of event, signal, frame, tool-call and sandbox. It may be left out where the ID says it. ID
+    is the record's id, name or key, of an input its run, or the number in the run. The beginning of an id is enough
+    where no other has it, and last is the newest record.
     """
     if key is None and kind in BY_NAME:
         raise click.UsageError(f"Missing argument 'ID': which {kind}?")

@@ -189,7 +189,9 @@ def _sealed(key_id: str, problem: str) -> SealedValue:
     return SealedValue(f"sealed with the key {shown(key_id)}: {problem}", key_id=key_id)
 
 
-def _plain_json_of_text(text: str) -> Any:
+def _plain_json_of_text(text: str | None) -> Any:
+    if text is None:  # a session of SQLAlchemy asks for NULL, too
+        return None
     found = json.decode(text)
     if text.startswith(_TEXT):
         _refuse(found)
@@ -202,7 +204,7 @@ def _plain_json(found: Any) -> Any:
     return found
 
 
-def _plain_bytes(found: bytes) -> bytes:
-    if found.startswith(_MAGIC):
+def _plain_bytes(found: bytes | None) -> bytes | None:
+    if found is not None and found.startswith(_MAGIC):
         _refuse(found)
     return found
