@@ -75,6 +75,8 @@ class Load:
                 return opened.enter_context(StateStore.open(self.url, settings=_SETTINGS, migrate=False))
 
             first = store()
+            loaded = first.workflows.queue, first.workflows.claims, first.journal.events  # by one thread, before others
+            assert all(loaded)
             self.runs = [first.workflows.runs.create("w", trigger=_TRIGGER, phase="p").id for _ in range(WRITERS)]
             works: list[Callable[[], None]] = [self._feeder(first), self._follower(store(), self.runs[0])]
             works += [self._writer(store(), place) for place in range(WRITERS)]
