@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 
 #: Seconds between two looks, and between signs of life on a connection where nothing happens.
 EVERY, SIGN = 2.0, 15.0
+#: How many times as long as it took the database rests after a look.
+REST = 5
 #: The most topics at once. Further pages are shown, but not live.
 MOST_TOPICS = 32
 
@@ -34,7 +36,9 @@ class Topic:
         self.task = asyncio.ensure_future(self._going())
 
     async def _going(self) -> None:
+        now = asyncio.get_running_loop().time
         while True:
+            began = now()
             try:
                 shown = await self._look()
             except Exception:  # noqa: BLE001 the database is away for a moment, or the run was removed: it stays as it is
@@ -44,7 +48,7 @@ class Topic:
                 async with self._changed:
                     self._shown, self._number = shown, self._number + 1
                     self._changed.notify_all()
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(max(self._every, REST * (now() - began)))
 
     async def changes(self, sign: float) -> AsyncIterator[str | None]:
         """Yield what is shown, each time that it has changed; None after each ``sign`` seconds without a change."""
