@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Dialect
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.migrations import plain_command
-from lastlight_state.migrations.adoption.present import spare
+from lastlight_state.migrations.adoption.existing import spare
 from lastlight_state.migrations.metadata import METADATA, options
 from lastlight_state.migrations.operations import RefuseRows
 from lastlight_state.settings import DATABASE_FILE, load_settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.engine import Connection
 
 from lastlight_state.db.repository import Context, Face
-from lastlight_state.db.units.lent import lend
+from lastlight_state.db.units.exposed_connection import lend
 from lastlight_state.db.units.scope import TransactionScope
 from lastlight_state.lazy import Part
 

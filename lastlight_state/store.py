@@ -24,7 +24,7 @@ from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context
 from lastlight_state.db.schema.sealing import Codec, Sealing
-from lastlight_state.db.units.joined import joined, undo
+from lastlight_state.db.units.external_transactions import joined, undo
 from lastlight_state.db.units.scope import OpenedScope, StoreScope, TransactionScope
 from lastlight_state.db.units.unit import Unit, complete, labelled, run_hooks
 from lastlight_state.domains import Domains, Transaction, View

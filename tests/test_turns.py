@@ -26,8 +26,8 @@ from lastlight_state.ids import IdSource
 from lastlight_state.journal import JournalWriter, NewEvent
 from lastlight_state.journal.events import checks as event_checks
 from lastlight_state.journal.frames import FrameCache
-from lastlight_state.journal.writer.opened import Opened
 from lastlight_state.journal.writer.queue import Entry, Queue
+from lastlight_state.journal.writer.registry import Opened
 from lastlight_state.metrics import Metrics
 
 Call = Callable[[Any], object]

@@ -22,8 +22,8 @@ from lastlight_state.journal.records import WriterStats
 from lastlight_state.journal.writer import CLOSE_SECONDS, NO_OPTIONS, JournalWriter, PendingEvent, has_room, number_of
 from lastlight_state.journal.writer.core import Listener
 from lastlight_state.journal.writer.mirrors import LineFileMirror, Mirror
-from lastlight_state.journal.writer.opened import Writer
 from lastlight_state.journal.writer.queue import LOOK_SECONDS, Entry, Queue
+from lastlight_state.journal.writer.registry import Writer
 
 
 class AsyncPendingEvent(Face[PendingEvent]):

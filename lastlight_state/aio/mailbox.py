@@ -13,8 +13,8 @@ from lastlight_state.aio.blocks import PinnedBlock, PinnedRunner, Tasks, refuse_
 from lastlight_state.aio.forward import Face, Runner, reading, writing
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
 from lastlight_state.files.mailbox.agent.inbox import AgentInbox
-from lastlight_state.files.mailbox.agent.lives import AgentState
 from lastlight_state.files.mailbox.agent.outbox import AgentOutbox, AgentRouting
+from lastlight_state.files.mailbox.agent.state import AgentState
 from lastlight_state.files.mailbox.host.inbox import HostInbox
 from lastlight_state.files.mailbox.host.outbox import HostOutbox
 from lastlight_state.files.mailbox.host.routing import HostRouting

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.facts import Catalogue, Measures, Original, Upkeep, logged
-from lastlight_state.backends.fifo import Turn
+from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.backends.waiting import NamedLocks
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics

@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from lastlight_state.checkpoints import checks, models, removing, statements as sql, values
+from lastlight_state.checkpoints import checks, models, removal, statements as sql, values
 from lastlight_state.checkpoints.checks import NewCheckpoint, NewWrite
 from lastlight_state.checkpoints.models import CHECKPOINTS
+from lastlight_state.checkpoints.projections import WholeRow
 from lastlight_state.checkpoints.records import Checkpoint, CheckpointSummary, CheckpointThread
-from lastlight_state.checkpoints.shown import WholeRow
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
@@ -189,7 +189,7 @@ class Checkpoints(Repository):
 
         def work(unit: Unit) -> int:
             found = unit.row(sql.LOCK, place)
-            return 0 if found is None else removing.thread(unit, found["id"])[str(CHECKPOINTS.name)]
+            return 0 if found is None else removal.thread(unit, found["id"])[str(CHECKPOINTS.name)]
 
         return self._writing(work, repeatable=True)
 
@@ -210,10 +210,10 @@ class Checkpoints(Repository):
             threads = sorted({row["thread_id"] for row in unit.rows(of_runs, wanted)})
             for at in range(0, len(threads), 500):
                 unit.rows(*sql.LOCK_MANY.of(threads[at : at + 500]))
-            places: dict[str, set[removing.Place]] = {}
+            places: dict[str, set[removal.Place]] = {}
             for row in unit.rows(of_runs, wanted):
                 places.setdefault(row["thread_id"], set()).add((row["namespace"], row["id"]))
-            return sum(removing.checkpoints(unit, one, places[one]) for one in threads if one in places)
+            return sum(removal.checkpoints(unit, one, places[one]) for one in threads if one in places)
 
         return self._writing(work, repeatable=True)
 
@@ -229,7 +229,7 @@ class Checkpoints(Repository):
 
         def work(unit: Unit) -> int:
             found = self._locked(unit, place)
-            return removing.checkpoints(unit, found, removing.superseded(unit, found, number, channels))
+            return removal.checkpoints(unit, found, removal.superseded(unit, found, number, channels))
 
         return self._writing(work, repeatable=True)
 

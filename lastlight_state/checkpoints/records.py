@@ -9,8 +9,8 @@ from typing import Any, Self
 from pydantic import ConfigDict
 
 from lastlight_state.checkpoints.checks import Content
+from lastlight_state.checkpoints.projections import CheckpointSummaryRow, WriteRow
 from lastlight_state.checkpoints.rows import CheckpointThreadRow
-from lastlight_state.checkpoints.shown import CheckpointSummaryRow, WriteRow
 from lastlight_state.db.rows.records import Record
 
 

@@ -9,8 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import has_members, member_of
 from lastlight_state.checkpoints.models import CHECKPOINTS, THREADS, VALUES, WRITES
-from lastlight_state.checkpoints.rows import CheckpointThreadRow
-from lastlight_state.checkpoints.shown import (
+from lastlight_state.checkpoints.projections import (
     CheckpointSummaryRow,
     LastRow,
     NamedRow,
@@ -19,6 +18,7 @@ from lastlight_state.checkpoints.shown import (
     WholeRow,
     WriteRow,
 )
+from lastlight_state.checkpoints.rows import CheckpointThreadRow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.db.rows.writes import listed

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias, cast
 from lastlight_state.checkpoints import models, statements as sql
 from lastlight_state.checkpoints.checks import Content
 from lastlight_state.checkpoints.models import VALUES
+from lastlight_state.checkpoints.projections import LastRow, NamedRow, StoredRow, WholeRow
 from lastlight_state.checkpoints.records import Checkpoint, CheckpointWrite, WholeCheckpoint
-from lastlight_state.checkpoints.shown import LastRow, NamedRow, StoredRow, WholeRow
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit

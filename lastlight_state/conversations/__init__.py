@@ -33,13 +33,13 @@ if TYPE_CHECKING:
         Member as Member,
         Sent as Sent,
     )
-    from lastlight_state.conversations.life_records import (
+    from lastlight_state.conversations.lifecycle import Lifecycle
+    from lastlight_state.conversations.lifecycle_records import (
         Change as Change,
         NormalizedState as NormalizedState,
         StaleSession as StaleSession,
         Transition as Transition,
     )
-    from lastlight_state.conversations.lifecycle import Lifecycle
     from lastlight_state.conversations.lineage import Lineage
     from lastlight_state.conversations.message_types import MessageTypes
     from lastlight_state.conversations.messages import Messages
@@ -87,7 +87,7 @@ public(
         "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession "
         "ForkPoint Link Message MessageHit MessageSummary MessageType MessageUse Progression "
         "ProgressionUse SaveReport SessionSummary",
-        "life_records": "Change NormalizedState StaleSession Transition",
+        "lifecycle_records": "Change NormalizedState StaleSession Transition",
         "state": "exit_code status_of_exit_code",
     },
     "Conversations",

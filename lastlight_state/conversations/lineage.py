@@ -7,8 +7,8 @@ from typing import Any
 
 from lastlight_state.conversations import checks
 from lastlight_state.conversations.kernel import branching, branching as lines
+from lastlight_state.conversations.projections import BranchSummaryRow
 from lastlight_state.conversations.records import Ancestor, Branch, BranchSummary, ForkPoint
-from lastlight_state.conversations.shown import BranchSummaryRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

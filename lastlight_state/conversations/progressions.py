@@ -14,9 +14,9 @@ from lastlight_state.conversations.kernel import deleting, orders, sessions, sto
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.orders import OrderMessage
 from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.conversations.projections import LinkRow, PlaceRow
 from lastlight_state.conversations.records import Appended, Link, Progression, ProgressionUse
 from lastlight_state.conversations.rows import ProgressionRow
-from lastlight_state.conversations.shown import LinkRow, PlaceRow
 from lastlight_state.conversations.tables import LINKS, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

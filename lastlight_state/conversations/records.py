@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import runtime, similarity, words
-from lastlight_state.conversations.rows import MessageTypeRow, ProgressionRow
-from lastlight_state.conversations.shown import (
+from lastlight_state.conversations.projections import (
     BranchLinkRow,
     BranchSummaryRow,
     LinkRow,
@@ -18,6 +17,7 @@ from lastlight_state.conversations.shown import (
     WholeMessageRow,
     WholeSessionRow,
 )
+from lastlight_state.conversations.rows import MessageTypeRow, ProgressionRow
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Record
 

@@ -82,7 +82,7 @@ class Repository:
 
     `_find`, `_one`, `_all`, `_value` and `_page` read with one statement, `_changed` writes with one. Where something
     is decided between statements, a work (a function of the `Unit` that it runs in) is handed to ``_reading``,
-    ``_viewing``, ``_once``, ``_apart``, ``_writing`` or ``_chained`` (`db.scope`). Public methods are `guarded`: an
+    ``_viewing``, ``_once``, ``_apart``, ``_writing`` or ``_chained`` (`units.scope`). Public methods are `guarded`: an
     argument of the wrong type is `InvalidValue`, also where a method takes its type for granted.
     """
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lastlight_state.journal.tool_calls import ToolCalls
     from lastlight_state.journal.writer import JournalWriter as JournalWriter, PendingEvent as PendingEvent
     from lastlight_state.journal.writer.mirrors import LineFileMirror as LineFileMirror
-    from lastlight_state.journal.writer.opened import Writer
+    from lastlight_state.journal.writer.registry import Writer
 
 public(
     globals(),
@@ -77,7 +77,7 @@ class Journal(Face):
         "lastlight_state.journal.events.Events", lambda face, kind: kind(face._context, face.ended)
     )
     #: Makes queued writers of events.
-    writer: Part[Writer] = Part("lastlight_state.journal.writer.opened.Writer")
+    writer: Part[Writer] = Part("lastlight_state.journal.writer.registry.Writer")
     #: Messages sent into runs from outside, each taken once.
     signals: Part[Signals] = Part("lastlight_state.journal.signals.Signals")
     #: What runs had rendered, step by step.

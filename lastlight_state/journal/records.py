@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from lastlight_state.db.rows.records import Record
-from lastlight_state.journal.rows import RunEventRow, RunSignalRow, SandboxRow, ScoreRow, ToolCallRow
-from lastlight_state.journal.shown import (
+from lastlight_state.journal.projections import (
     FrameSummaryRow,
     RebuiltFrame,
     SandboxSummaryRow,
     ScoreSummaryRow,
     ToolCallSummaryRow,
 )
+from lastlight_state.journal.rows import RunEventRow, RunSignalRow, SandboxRow, ScoreRow, ToolCallRow
 
 
 class Appended(Record):

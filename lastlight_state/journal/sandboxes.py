@@ -22,9 +22,9 @@ from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.journal import models
 from lastlight_state.journal.arguments import SandboxChanges
 from lastlight_state.journal.models import SANDBOXES
+from lastlight_state.journal.projections import SandboxSummaryRow
 from lastlight_state.journal.records import Sandbox, SandboxSummary
 from lastlight_state.journal.rows import SandboxRow
-from lastlight_state.journal.shown import SandboxSummaryRow
 
 _MOST = limits_of(SANDBOXES)
 

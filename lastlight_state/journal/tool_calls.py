@@ -23,9 +23,9 @@ from lastlight_state.journal import models
 from lastlight_state.journal.arguments import TaskAttempt, ToolCallFilter, ToolOutcome
 from lastlight_state.journal.kernel import Numbered, Stream
 from lastlight_state.journal.models import TOOL_CALLS
+from lastlight_state.journal.projections import ToolCallSummaryRow
 from lastlight_state.journal.records import ToolCall, ToolCallSummary
 from lastlight_state.journal.rows import ToolCallRow
-from lastlight_state.journal.shown import ToolCallSummaryRow
 
 _MOST = limits_of(TOOL_CALLS)
 

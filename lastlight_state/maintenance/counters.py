@@ -28,7 +28,7 @@ from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal.models import EVENTS, FRAMES, SEQUENCES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
@@ -176,12 +176,12 @@ class Counters(Repository):
         Writers may go on meanwhile: each counter is compared again where it is raised. Doing it again changes nothing,
         and goes on where a repair was interrupted. Raises `Conflict` ``already_running`` while another one runs.
         """
-        receipt = self._receipts.begin("repair", scope="counters", policy={}, owner=work.owner(), actor=actor)
+        receipt = self._receipts.begin("repair", scope="counters", policy={}, owner=jobs.owner(), actor=actor)
 
         def step(receipt: Receipt) -> tuple[Receipt, bool]:
             return self._writing(lambda unit: self._batch(unit, receipt))
 
-        return work.ended(self._receipts, receipt, step, again="the same command")
+        return jobs.ended(self._receipts, receipt, step, again="the same command")
 
     def _batch(self, unit: Unit, receipt: Receipt) -> tuple[Receipt, bool]:
         steps.confirm(unit, receipt)

@@ -28,9 +28,9 @@ from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.declarations import contents, emptied, forgotten
 from lastlight_state.db.units.permits import permitted
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.maintenance import work
-from lastlight_state.maintenance.prune.walk import STATEMENTS
-from lastlight_state.maintenance.redact import messages, messages as texts, persons
+from lastlight_state.maintenance import jobs
+from lastlight_state.maintenance.prune.candidates import STATEMENTS
+from lastlight_state.maintenance.redact import messages, messages as texts, personal_rows
 from lastlight_state.maintenance.redact.messages import ErasePlan
 from lastlight_state.messaging.models import MESSAGES as SAID, SESSIONS as CHATS
 from lastlight_state.receipts import Receipt, Receipts, steps
@@ -174,17 +174,17 @@ class Erase(Repository):
         ``already_running`` while another erasure runs.
         """
         name = valid.identifier("person", person)
-        jobs = list(_jobs(self._viewing(lambda unit: _found(unit, name)), name))
+        works = list(_jobs(self._viewing(lambda unit: _found(unit, name)), name))
         policy = {"person": f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"}
-        begun = self._receipts.begin("redact", scope="person", policy=policy, owner=work.owner(), actor=actor)
+        begun = self._receipts.begin("redact", scope="person", policy=policy, owner=jobs.owner(), actor=actor)
 
         def step(receipt: Receipt) -> tuple[Receipt, bool]:
             done = receipt.cursor or 0
-            if done == len(jobs):
+            if done == len(works):
                 return receipt, False
-            return self._writing(lambda unit: _batch(unit, receipt, jobs[done], self._now())), True
+            return self._writing(lambda unit: _batch(unit, receipt, works[done], self._now())), True
 
-        return work.ended(self._receipts, begun, step, again="the same command")
+        return jobs.ended(self._receipts, begun, step, again="the same command")
 
 
 def _batch(unit: Unit, receipt: Receipt, job: Job, at: datetime) -> Receipt:
@@ -202,15 +202,15 @@ def _found(unit: Unit, person: str) -> Found:
     behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
     return Found(
         _of_sessions(unit, sessions)
-        | {row["key"] for sql in (_SENT, _RECEIVED, persons.DELIVERED) for row in unit.rows(sql, values)},
+        | {row["key"] for sql in (_SENT, _RECEIVED, personal_rows.DELIVERED) for row in unit.rows(sql, values)},
         sessions,
         [row["key"] for row in free],
         [row["key"] for row in unit.rows(_BRANCHED, values) if not row["held"]],
         [row["key"] for row in chats],
         sorted(behind),
-        persons.transition_of(unit, person),
-        persons.of(unit, person),
-        persons.states_of(unit, person),
+        personal_rows.transition_of(unit, person),
+        personal_rows.of(unit, person),
+        personal_rows.states_of(unit, person),
     )
 
 
@@ -248,9 +248,9 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
     found = _found(unit, person)
     counts = Counter(sessions=len(found.free), branches=len(found.branches), messaging_sessions=len(found.chats))
     counts.update(session_transitions=len(found.transitions), states=len(found.states))
-    counts["progressions"] = persons.order_counted(unit, person)
-    counts += persons.inbox_counted(unit, person) + persons.thread_counted(unit, found.threads)
-    counts["executions"] = persons.counted(unit, persons.own(unit, found.agent_sessions, person))
+    counts["progressions"] = personal_rows.order_counted(unit, person)
+    counts += personal_rows.inbox_counted(unit, person) + personal_rows.thread_counted(unit, found.threads)
+    counts["executions"] = personal_rows.counted(unit, personal_rows.own(unit, found.agent_sessions, person))
     counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
     counts["messaging_messages"] = sum(row["rows"] for row in rows(unit, _SAID, found.chats))
     protected: Counter[str] = Counter()
@@ -274,12 +274,12 @@ def _jobs(found: Found, person: str) -> Iterator[Job]:
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
     yield from (partial(_transitions, ids) for ids in chunks(found.transitions))
-    yield lambda unit, _receipt, _at: persons.forget(unit, person)
+    yield lambda unit, _receipt, _at: personal_rows.forget(unit, person)
     yield from (partial(_branches, person, ids) for ids in chunks(found.branches))
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
         yield partial(_chats, person, found.chats[first : first + CHATS_AT_ONCE])
-    yield from (partial(persons.remove, person, key) for key in found.threads)
-    yield from (partial(persons.remove_states, person, ids) for ids in chunks(found.states))
+    yield from (partial(personal_rows.remove, person, key) for key in found.threads)
+    yield from (partial(personal_rows.remove_states, person, ids) for ids in chunks(found.states))
 
 
 def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: datetime) -> Counter[str]:
@@ -300,8 +300,8 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
     counts = _empty(person, late, unit, receipt, at)
     counts += Counter(vectors=texts.remove(unit, texts.places(unit, [key])))
     counts += _executions(unit, person, locked)
-    counts["session_transitions"] += persons.empty_of(unit, [key])
-    counts["progressions"] += persons.empty_of_sessions(unit, [key], person)
+    counts["session_transitions"] += personal_rows.empty_of(unit, [key])
+    counts["progressions"] += personal_rows.empty_of_sessions(unit, [key], person)
     statement, keys = _FORGET_BRANCHES_OF.of([key])
     counts["branches"] += unit.change(statement, {**keys, "person": person})
     statement, keys = _FORGET_SESSIONS.of([key])
@@ -309,14 +309,14 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
 
 
 def _transitions(ids: Collection[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
-    return Counter(session_transitions=persons.transition_empty(unit, ids))
+    return Counter(session_transitions=personal_rows.transition_empty(unit, ids))
 
 
 def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
     """Forget whose these branches were, but for those of sessions that are held by now."""
     list(rows(unit, _LOCK_PLACES, ids))
     removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
-    counts = Counter(vectors=removed, progressions=persons.empty_of_branches(unit, ids, person))
+    counts = Counter(vectors=removed, progressions=personal_rows.empty_of_branches(unit, ids, person))
     statement, keys = _FORGET_BRANCHES.of(ids)
     return counts + Counter(branches=unit.change(statement, {**keys, "person": person}))
 
@@ -324,7 +324,7 @@ def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime
 def _executions(unit: Unit, person: str, places: Iterable[references.Behind]) -> Counter[str]:
     """Empty the executions of the agent sessions behind these chats or sessions."""
     behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
-    return Counter(executions=persons.empty(unit, persons.own(unit, behind, person)))
+    return Counter(executions=personal_rows.empty(unit, personal_rows.own(unit, behind, person)))
 
 
 def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from lastlight_state.clock import exact_iso_text, iso_text
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import statuses
-from lastlight_state.conversations.life_records import StaleSession
 from lastlight_state.conversations.lifecycle.statements import LAST_SIGN
-from lastlight_state.conversations.shown import StaleSessionRow
+from lastlight_state.conversations.lifecycle_records import StaleSession
+from lastlight_state.conversations.projections import StaleSessionRow
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.conversations.words import RUNNING, SILENT as SILENT_STATUS
 from lastlight_state.db import valid
@@ -27,7 +27,7 @@ from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import bind, constant, exactly, prepared
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 from lastlight_state.receipts import Receipt, Receipts, steps
 
 # Record of what reaping would do.
@@ -100,7 +100,7 @@ class Reap(Repository):
         """
         status, cutoff = valid.word("to", to, ENDS), self._cutoff(older_than)
         policy = {"cutoff": cutoff, "to": status}
-        receipt = self._receipts.begin("reap", scope="sessions", policy=policy, owner=work.owner(), actor=actor)
+        receipt = self._receipts.begin("reap", scope="sessions", policy=policy, owner=jobs.owner(), actor=actor)
 
         def step(receipt: Receipt) -> tuple[Receipt, bool]:
             found = self._reading(lambda unit: _next(unit, cutoff, receipt.cursor or START))
@@ -108,7 +108,7 @@ class Reap(Repository):
                 return receipt, False
             return self._writing(lambda unit: self._batch(unit, receipt, found, status)), True
 
-        return work.ended(self._receipts, receipt, step, again="the same command")
+        return jobs.ended(self._receipts, receipt, step, again="the same command")
 
     def _cutoff(self, older_than: timedelta) -> str:
         now = self._now()
@@ -147,7 +147,7 @@ def _next(unit: Unit, cutoff: str, after: Any) -> list[StaleSession]:
     values = {"cutoff": parse_time(cutoff), "after_at": parse_time(moment), "after_id": key}
     found = [StaleSession.of(row) for row in unit.first_sound(SILENT, values, LOOK)]
     if found:
-        work.confirm_after((found[-1].last_sign, found[-1].id), (values["after_at"], key))
+        jobs.confirm_after((found[-1].last_sign, found[-1].id), (values["after_at"], key))
     return found
 
 

@@ -24,7 +24,7 @@ from lastlight_state.files.jsonl.recovery import Accepts
 from lastlight_state.files.jsonl.repair import Salvage
 from lastlight_state.files.jsonl.sections import Account
 from lastlight_state.files.run_log import paths as run_paths, records as run_lines, storage
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 from lastlight_state.receipts import Receipts
 
 # Records of scans and repairs of line files.
@@ -142,8 +142,8 @@ class Repair:
             return _repaired(path, Salvage(account))
         receipts = cast("Receipts", self._receipts)
         policy = {"path": storable(str(path.absolute()), 4_000)}
-        receipt = receipts.begin("repair", scope=storable(path.name, 200), policy=policy, owner=work.owner())
-        with work.interruptible(receipts, lambda: receipt, again="the same command"):
+        receipt = receipts.begin("repair", scope=storable(path.name, 200), policy=policy, owner=jobs.owner())
+        with jobs.interruptible(receipts, lambda: receipt, again="the same command"):
             done = self._replaced(path)
             try:
                 receipts.finish(receipts.step(receipt, counts=done.scan.sections, cursor=_names(done)))

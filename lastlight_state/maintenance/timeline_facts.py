@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.beside import Covering, Narrow
+from lastlight_state.db.lists.covering import Covering, Narrow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Row, constant
 from lastlight_state.journal.models import EVENTS, SIGNALS

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from alembic import context
 from alembic.migration import MigrationContext
 
-from lastlight_state.backends.hosted import inside, written_inside
+from lastlight_state.backends.host_connections import inside, written_inside
 from lastlight_state.migrations import offline
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.runner import target_of, upgrade

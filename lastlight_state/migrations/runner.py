@@ -11,7 +11,7 @@ from __future__ import annotations
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.backends.hosted import hold_migration_lock
+from lastlight_state.backends.host_connections import hold_migration_lock
 from lastlight_state.errors import InvalidValue, NotSupported
 from lastlight_state.migrations import collisions, scripts
 from lastlight_state.migrations.failures import translated

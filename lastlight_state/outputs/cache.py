@@ -25,9 +25,9 @@ from lastlight_state.outputs import models
 from lastlight_state.outputs.catalog.definitions import Targeted
 from lastlight_state.outputs.checks import content_for
 from lastlight_state.outputs.models import CACHE
+from lastlight_state.outputs.projections import CacheSummaryRow, HitRow
 from lastlight_state.outputs.records import CachedOutput, CacheSummary, with_table
 from lastlight_state.outputs.rows import OutputCacheRow
-from lastlight_state.outputs.shown import CacheSummaryRow, HitRow
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import data_from_json, instance_of
 

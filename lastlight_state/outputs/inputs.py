@@ -26,10 +26,10 @@ from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
 from lastlight_state.outputs import checks, models
 from lastlight_state.outputs.column_types import has_sets
 from lastlight_state.outputs.models import INPUTS
+from lastlight_state.outputs.projections import InputRow, InputSummaryRow
 from lastlight_state.outputs.records import RunInput, RunInputSummary
 from lastlight_state.outputs.rows import RunInputRow
 from lastlight_state.outputs.shapes import adapter_of
-from lastlight_state.outputs.shown import InputRow, InputSummaryRow
 from lastlight_state.outputs.strict import written
 from lastlight_state.outputs.values import bare, invalid
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from lastlight_state.db.rows.records import Record
 from lastlight_state.errors import MisuseError, NotFound
 from lastlight_state.outputs import models
+from lastlight_state.outputs.projections import CacheSummaryRow, InputRow, InputSummaryRow, OutputTableSummaryRow
 from lastlight_state.outputs.rows import OutputHistoryRow
-from lastlight_state.outputs.shown import CacheSummaryRow, InputRow, InputSummaryRow, OutputTableSummaryRow
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import instance_of
 

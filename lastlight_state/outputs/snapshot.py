@@ -30,9 +30,9 @@ from lastlight_state.outputs import inputs, models, results
 from lastlight_state.outputs.catalog import definitions
 from lastlight_state.outputs.catalog.definitions import Definitions, Registered, Targeted, gone
 from lastlight_state.outputs.models import REGISTRY
+from lastlight_state.outputs.projections import PackRow
 from lastlight_state.outputs.records import Output, RunInput, RunSnapshot
 from lastlight_state.outputs.results.statements import statements_of
-from lastlight_state.outputs.shown import PackRow
 from lastlight_state.outputs.table import OutputTable
 
 # Packed rows: what one statement brings of the registry, the input and every table, as lists of texts.

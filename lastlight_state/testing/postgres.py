@@ -22,7 +22,7 @@ from sqlalchemy.engine import make_url
 
 from lastlight_state import testing
 from lastlight_state.errors import BackendUnavailable, InvalidValue, MisuseError, StateError
-from lastlight_state.testing import ways
+from lastlight_state.testing import server_sources
 
 if TYPE_CHECKING:
     import psycopg
@@ -76,11 +76,11 @@ _ATTEMPTS = 6
 #: Version 14 knows no strategies.
 _COPIES_FILES = "SELECT current_setting('fsync') = 'off' AND current_setting('server_version_num')::int >= 150000"
 
-WAYS: dict[str, Callable[[], ways.Served]] = {
-    "url": ways.from_url,
-    "docker": ways.from_docker,
-    "local": ways.from_installed,
-    "wheel": ways.from_wheel,
+WAYS: dict[str, Callable[[], server_sources.Served]] = {
+    "url": server_sources.from_url,
+    "docker": server_sources.from_docker,
+    "local": server_sources.from_installed,
+    "wheel": server_sources.from_wheel,
 }
 
 
@@ -195,8 +195,8 @@ def _ways() -> list[str]:
     return names
 
 
-def _serve(way: str) -> tuple[ways.Served, str]:
-    served = WAYS[way]() if way in WAYS else ways.from_folder(Path(way))
+def _serve(way: str) -> tuple[server_sources.Served, str]:
+    served = WAYS[way]() if way in WAYS else server_sources.from_folder(Path(way))
     try:
         with connect(served.url) as connection:
             (version,) = connection.execute("SELECT current_setting('server_version')").fetchone() or ("",)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.lists.beside import Narrow
+from lastlight_state.db.lists.covering import Narrow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page

@@ -20,7 +20,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.undone import Boom
 
 from lastlight_state import AsyncStateStore, StateStore, Transaction
-from lastlight_state.backends.sqlite import hosts
+from lastlight_state.backends.sqlite import host_connections
 from lastlight_state.errors import ClaimLost, MisuseError, NestedTransaction, NotFound, StoreClosed
 from lastlight_state.journal import NewEvent
 from lastlight_state.testing import Database
@@ -119,7 +119,7 @@ def test_an_asynchronous_connection_and_the_store_commit_together(
 
     async def work(store: AsyncStateStore, engine: AsyncEngine) -> None:
         if opened.backend.name == "sqlite":
-            exec(hosts.LISTENER, {"sqlalchemy": sa, "engine": engine.sync_engine})
+            exec(host_connections.LISTENER, {"sqlalchemy": sa, "engine": engine.sync_engine})
         async with engine.begin() as connection:
             await connection.execute(sa.insert(Note).values(text="a"))
             async with store.transaction(connection=connection, label="both") as tx:
@@ -464,7 +464,7 @@ def test_a_caller_who_wrote_before_it_joined_is_told_the_line_of_its_engine(sqli
             await connection.exec_driver_sql("CREATE TABLE mine (x)")
             await connection.exec_driver_sql("INSERT INTO mine VALUES (1)")
             joining = AsyncStateStore(store).transaction(connection=connection)
-            if hosts.SWITCHES_INSIDE:
+            if host_connections.SWITCHES_INSIDE:
                 async with joining as tx:
                     await create(tx)
             else:

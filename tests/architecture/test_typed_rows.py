@@ -16,7 +16,7 @@ from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.db.rows.writes import Chain
-from lastlight_state.files.mailbox.kernel.readings import Reading
+from lastlight_state.files.mailbox.kernel.queries import Reading
 from lastlight_state.testing import Database
 from lastlight_state.workflows.claims.lists import Ranges
 from lastlight_state.workflows.questions.inbox import Inbox

@@ -16,7 +16,7 @@ from support.garbage import collect
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.backends.base import Backend, Checkout, Mode
-from lastlight_state.backends.fifo import Turn
+from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.errors import NestedTransaction, StateError
 from lastlight_state.testing import Database
 

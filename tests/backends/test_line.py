@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.tracing import traced
 
-from lastlight_state.backends import fifo as module
-from lastlight_state.backends.fifo import Line, Turn
+from lastlight_state.backends import fair_lock as module
+from lastlight_state.backends.fair_lock import Line, Turn
 from lastlight_state.errors import NestedTransaction
 
 

@@ -15,11 +15,11 @@ import pytest
 from support.endless import endless
 from support.mailbox.files import inbound, outbound, reply, sql
 
-from lastlight_state.backends.sqlite import held
+from lastlight_state.backends.sqlite import locked_reads
 from lastlight_state.errors import BackendBusy, BackendUnavailable, CorruptData, StateError
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
 from lastlight_state.files.mailbox.kernel.pair import _MESSAGES
-from lastlight_state.files.mailbox.kernel.readings import Look
+from lastlight_state.files.mailbox.kernel.queries import Look
 from lastlight_state.settings import Settings
 
 ENDLESS = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x)"
@@ -168,14 +168,14 @@ def test_a_fifo_that_comes_after_the_look_keeps_nobody_waiting(
     host: HostMailbox, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     """mailbox MB-106: SQLite opens nothing beside the file of the other side."""
-    looked, beside = held._is_left, Path(f"{outbound(host)}{suffix}")
+    looked, beside = locked_reads._is_left, Path(f"{outbound(host)}{suffix}")
 
     def swapped(*given: Any) -> bool:
         found = looked(*given)
         os.mkfifo(beside)
         return found
 
-    monkeypatch.setattr(held, "_is_left", swapped)
+    monkeypatch.setattr(locked_reads, "_is_left", swapped)
     assert host.outbox.list_waiting().items == ()
     assert beside.is_fifo()
 

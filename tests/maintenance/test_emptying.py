@@ -17,7 +17,7 @@ from lastlight_state import InvalidValue, NotFound
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession, Reason
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.maintenance import PrunePolicy, RedactPlan, RedactPolicy, erase as erasing, redact as redacting
-from lastlight_state.maintenance.redact import messages, persons
+from lastlight_state.maintenance.redact import messages, personal_rows
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400
@@ -302,7 +302,7 @@ def test_statements_about_messages_find_them_by_an_index(database: Database) -> 
         "after_id": "",
         **dict.fromkeys(("after_at", "cutoff"), now),
     }
-    modules = (messages, messages, persons, persons, erasing)
+    modules = (messages, messages, personal_rows, personal_rows, erasing)
     families = [one for module in modules for one in vars(module).values() if isinstance(one, Family)]
     statements: list[Statement[Any]] = [redacting.OLDER, erasing._SENT, erasing._RECEIVED]
     statements += [one.of(["a", "b"])[0] for one in families]

@@ -17,7 +17,7 @@ from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.maintenance.copy.contents import content
 from lastlight_state.maintenance.copy.tables import Subject, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
-from lastlight_state.maintenance.placing import missing, place
+from lastlight_state.maintenance.row_merge import missing, place
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database

@@ -43,7 +43,7 @@ CHANGES = (
     ),
     Change(
         "B09",
-        "lastlight_state/backends/fifo.py",
+        "lastlight_state/backends/fair_lock.py",
         "            if left <= 0:\n                self.leave(turn)\n",
         "            if left <= 0:\n",
         "backends/test_line.py backends/sqlite",

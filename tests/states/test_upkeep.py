@@ -15,7 +15,7 @@ from lastlight_state import InvalidValue, NotFound
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune.sweeps.expiring import STATES_SWEEP
+from lastlight_state.maintenance.prune.sweeps.expiry import STATES_SWEEP
 from lastlight_state.testing import Database, racing
 
 HOUR = timedelta(hours=1)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lastlight_state import StateStore
-from lastlight_state.backends.fifo import Line
-from lastlight_state.backends.sqlite import sharing
+from lastlight_state.backends.fair_lock import Line
+from lastlight_state.backends.sqlite import group_commit
 
 
 def line_of(store: StateStore) -> Line:
@@ -34,7 +34,7 @@ class Crowd:
     """Calls that wait behind a transaction, from a thread each. The first of them finds all others waiting."""
 
     def __init__(self, store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sharing, "MOST_SECONDS", 60.0)
+        monkeypatch.setattr(group_commit, "MOST_SECONDS", 60.0)
         self.store = store
         self.sent: list[str] = []
 

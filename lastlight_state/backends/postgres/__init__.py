@@ -23,7 +23,7 @@ from sqlalchemy.pool import StaticPool
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
-from lastlight_state.backends.hosted import lock_number
+from lastlight_state.backends.host_connections import lock_number
 from lastlight_state.backends.postgres import examining
 from lastlight_state.backends.postgres.bulk import Moving, copy_rows
 from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalogue_of, shape_of

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from lastlight_state import metrics
 from lastlight_state.backends.facts import Measures, TableSize
-from lastlight_state.backends.hosted import lock_number
+from lastlight_state.backends.host_connections import lock_number
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import await_answers
 from lastlight_state.backends.sql.expressions import quoted

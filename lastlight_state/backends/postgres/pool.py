@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lastlight_state import metrics
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.fifo import Line
+from lastlight_state.backends.fair_lock import Line
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.errors import BackendUnavailable
 

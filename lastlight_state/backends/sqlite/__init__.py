@@ -23,7 +23,7 @@ from lastlight_state import metrics
 from lastlight_state.backends import urls, waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
-from lastlight_state.backends.sqlite import door, examining, files, hosts, originals, sharing
+from lastlight_state.backends.sqlite import examining, files, group_commit, host_connections, originals, untrusted
 from lastlight_state.backends.sqlite.bulk import Moving, insert_rows
 from lastlight_state.backends.sqlite.catalogue import catalogue_of, shape_of
 from lastlight_state.backends.sqlite.connections import (
@@ -44,7 +44,7 @@ OLDEST = (3, 35, 0)
 
 
 class _Compiler(SQLiteCompiler):
-    """SQLAlchemy's compiler drops table hints on SQLite; this one writes the ``INDEXED BY`` of `db.indexes.through`."""
+    """Writes the ``INDEXED BY`` of `db.schema.indexes.through`: SQLAlchemy's compiler drops table hints on SQLite."""
 
     def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
         return text
@@ -118,7 +118,7 @@ class SqliteBackend(Moving, Backend):
             return checkout
         begins = mode.begins
         if checkout.shares and not begins and len(self._line) > 1:  # a statement alone would be a commit alone
-            begins = checkout.begun = sharing.leads(checkout)
+            begins = checkout.begun = group_commit.leads(checkout)
         if begins:
             begin = "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED"
             try:
@@ -133,8 +133,8 @@ class SqliteBackend(Moving, Backend):
         return checkout
 
     def commit(self, checkout: Checkout) -> None:
-        if checkout.shares and len(self._line) > 1 and sharing.leads(checkout):
-            sharing.commit(self._line, checkout, partial(self._commit, checkout))
+        if checkout.shares and len(self._line) > 1 and group_commit.leads(checkout):
+            group_commit.commit(self._line, checkout, partial(self._commit, checkout))
         else:
             self._commit(checkout)
 
@@ -207,10 +207,10 @@ class SqliteBackend(Moving, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        return hosts.joined(connection, self)
+        return host_connections.joined(connection, self)
 
     def leave(self, checkout: Checkout) -> None:
-        hosts.leave(checkout)
+        host_connections.leave(checkout)
 
     def alive(self, checkout: Checkout) -> bool:
         return checkout.driver is not None and bool(checkout.driver.in_transaction)
@@ -302,7 +302,7 @@ class SqliteBackend(Moving, Backend):
     def _examine(self, checkout: Checkout) -> None:
         """Refuse a file that holds more than tables. In a transaction nobody changes that before it ends."""
         try:
-            self._patiently(checkout, lambda: door.refuse_forbidden(checkout.driver))
+            self._patiently(checkout, lambda: untrusted.refuse_forbidden(checkout.driver))
         except BaseException:
             self._give_up(checkout)
             raise

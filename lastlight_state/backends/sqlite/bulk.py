@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import Place, Upkeep
 from lastlight_state.backends.sql.expressions import quoted
-from lastlight_state.backends.sqlite import door, files
+from lastlight_state.backends.sqlite import files, untrusted
 from lastlight_state.backends.sqlite.connections import Connections
 from lastlight_state.backends.sqlite.driver import each, translate
 from lastlight_state.backends.sqlite.private_copies import place_of
@@ -72,7 +72,7 @@ class Moving(Upkeep):
 
     def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
         try:
-            yield from door.watched(
+            yield from untrusted.watched(
                 checkout.driver,
                 lambda: each(self._patiently(checkout, lambda: checkout.driver.execute(sql, params))),
                 self._size,

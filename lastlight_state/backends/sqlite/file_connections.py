@@ -13,9 +13,9 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.sqlite import door, files, held
+from lastlight_state.backends.sqlite import files, locked_reads, untrusted
 from lastlight_state.backends.sqlite.connections import Connections, undo
-from lastlight_state.backends.sqlite.held import Abandoned, Glance
+from lastlight_state.backends.sqlite.locked_reads import Abandoned, Glance
 from lastlight_state.backends.sqlite.pragmas import SYNCED, pragmas, set_up
 from lastlight_state.errors import MisuseError
 
@@ -226,27 +226,29 @@ class FileConnections(Connections):
             return self._connected(self._path, access, writes=writes)
         files.is_there(self._path, follow=False)
         if not self._options.read_only:
-            return door.opened(self._path, lambda: self._opened(self._path, access), self._set_up_writer)
+            return untrusted.opened(self._path, lambda: self._opened(self._path, access), self._set_up_writer)
         return self._abandoned.connected(self._held, self._read)
 
     def _glanced(self, path: Path, access: str) -> sqlite3.Connection:
         """Return a connection that reads a file or our private copy, through the door if another party writes it."""
         options, is_copy = self._options, path.parent != files.real(self._path.parent)
         if (options.foreign or options.across_mounts) and not is_copy:
-            return door.opened(path, lambda: self._opened(path, access), lambda made: self._set_up(made, writes=False))
+            return untrusted.opened(
+                path, lambda: self._opened(path, access), lambda made: self._set_up(made, writes=False)
+            )
         return self._connected(path, access, writes=False)
 
     def _held(self) -> sqlite3.Connection | None:
         """Return a connection to a file of another party that is not written meanwhile; None where its writer died."""
-        unchanging = partial(_opened, self._path, _UNCHANGING, held.Connection)
-        connection = held.opened(self._path, unchanging, self._options.busy_timeout)
+        unchanging = partial(_opened, self._path, _UNCHANGING, locked_reads.Connection)
+        connection = locked_reads.opened(self._path, unchanging, self._options.busy_timeout)
         return None if connection is None else self._set_up(connection, writes=False)
 
     def _read(self, path: Path) -> sqlite3.Connection:
         """Return a connection with locks of SQLite's own to a file of another party, or to our private copy of it."""
         if path != self._path:
             return self._connected(path, _READS, writes=False)
-        return door.opened(path, lambda: self._opened(path, _READS), lambda made: self._set_up(made, writes=False))
+        return untrusted.opened(path, lambda: self._opened(path, _READS), lambda made: self._set_up(made, writes=False))
 
     def _set_up_writer(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         return self._set_up(connection, writes=True)
@@ -255,7 +257,7 @@ class FileConnections(Connections):
         return self._set_up(self._opened(path, access), writes=writes)
 
     def _opened(self, path: Path, access: str) -> sqlite3.Connection:
-        return _opened(path, access, door.Watched if self._options.foreign else sqlite3.Connection)
+        return _opened(path, access, untrusted.Watched if self._options.foreign else sqlite3.Connection)
 
     def _size(self) -> int:
         """Return the bytes of the file and what lies beside it."""
@@ -263,10 +265,10 @@ class FileConnections(Connections):
 
     def _set_up(self, connection: sqlite3.Connection, *, writes: bool) -> sqlite3.Connection:
         try:
-            if self._options.foreign and isinstance(connection, door.Watched):
-                connection.watch(self._options.read_seconds or door.MOST_SECONDS, self._size())
+            if self._options.foreign and isinstance(connection, untrusted.Watched):
+                connection.watch(self._options.read_seconds or untrusted.MOST_SECONDS, self._size())
             elif self._options.across_mounts:
-                door.guard(connection, None if writes else self._options.read_seconds, self._size())
+                untrusted.guard(connection, None if writes else self._options.read_seconds, self._size())
             set_up(connection, self._settings, self._options, writes=writes)
         except BaseException as error:
             connection.close()

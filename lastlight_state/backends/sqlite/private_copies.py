@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import Place
-from lastlight_state.backends.sqlite import door, files
+from lastlight_state.backends.sqlite import files, untrusted
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
@@ -296,8 +296,8 @@ def _ending(file: Path, length: int) -> bytes:
 
 def _checked(connection: sqlite3.Connection, seconds: float) -> str:
     """Return what is wrong with a file of another party, or ``ok``. No expression of its own is computed."""
-    door.guard(connection, seconds)
-    door.refuse_forbidden(connection)
+    untrusted.guard(connection, seconds)
+    untrusted.refuse_forbidden(connection)
     connection.execute("PRAGMA ignore_check_constraints = ON")
     [(answer,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
     return str(answer)

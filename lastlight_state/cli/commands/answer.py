@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from lastlight_state import codec
-from lastlight_state.cli import opening, pending
+from lastlight_state.cli import answers, opening
+from lastlight_state.cli.answers import Given
 from lastlight_state.cli.arguments import BY, YES, acting, ask
 from lastlight_state.cli.opening import working
 from lastlight_state.cli.output import Answer, Call, command
-from lastlight_state.cli.pending import Given
 from lastlight_state.errors import InvalidValue
 from lastlight_state.plain import plain
 from lastlight_state.store import StateStore
@@ -44,10 +44,10 @@ def run(
         kind, question_id = opening.resolve(store, question_id, ("approval", "question"))
         if kind == "approval" and given.flag == "--approve" and digest is None:
             digest = _confirmed_digest(call, store, question_id, yes=yes)
-        done = pending.answer(store, question_id, given, reason=reason, digest=digest, by=acting(by))
+        done = answers.answer(store, question_id, given, reason=reason, digest=digest, by=acting(by))
     stored = done.approval if isinstance(done, Answered) else done.request
     data = {"answer": stored, "run": done.run, "repeated": done.repeated}
-    return Answer(data, lambda _: [pending.line_of(done)])
+    return Answer(data, lambda _: [answers.line_of(done)])
 
 
 def _given(approve: bool, reject: bool, reply: str | None, value: str | None) -> Given:

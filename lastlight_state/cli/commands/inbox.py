@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from lastlight_state import codec
-from lastlight_state.cli import opening, pending
+from lastlight_state.cli import answers, opening
 from lastlight_state.cli.arguments import BY, acting, since
 from lastlight_state.cli.opening import look, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.views import asked
-from lastlight_state.cli.views.asked import Waiting
+from lastlight_state.cli.views import pending
+from lastlight_state.cli.views.pending import Waiting
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.errors import StateError
@@ -48,7 +48,7 @@ def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
 
 
 def _waiting(store: StateStore, limit: int, run_id: str | None) -> list[Waiting]:
-    return asked.waiting(store, limit, None if run_id is None else opening.whole(store, run_id, "run"))
+    return pending.waiting(store, limit, None if run_id is None else opening.whole(store, run_id, "run"))
 
 
 def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:
@@ -94,31 +94,31 @@ def _converse(call: Call, store: StateStore, found: Sequence[Waiting], by: str) 
         try:
             given = _answer_of(one)
             if given is not None:
-                done = pending.answer(store, one.id, given, digest=_digest(one), by=by)
-                call.output.note(pending.line_of(done))
+                done = answers.answer(store, one.id, given, digest=_digest(one), by=by)
+                call.output.note(answers.line_of(done))
         except StateError as error:
             call.output.note(str(error))
 
 
-def _answer_of(one: Waiting) -> pending.Given | None:
+def _answer_of(one: Waiting) -> answers.Given | None:
     """Return what the person says to one, or None for nothing."""
     if isinstance(one, PendingApproval):
         if one.kind == "reply":
             text = _asked("Reply (empty: none):")
-            return pending.Given("--reply", text) if text else None
+            return answers.Given("--reply", text) if text else None
         return _yes_or_no("Approve? [y/n, empty: neither]")
     if one.kind == "confirm":
         return _yes_or_no("Yes? [y/n, empty: neither]")
     if one.kind == "text":
         text = _asked("Answer (empty: none):")
-        return pending.Given("--reply", text) if text else None
+        return answers.Given("--reply", text) if text else None
     if isinstance(one.options, list):
         text = _asked(f"Which option, 1 to {len(one.options)} (empty: none)?")
         if not text.isdecimal() or not 1 <= int(text) <= len(one.options):
             return None
-        return pending.Given("--value", codec.encode_sound(plain(one.options[int(text) - 1])).decode())
+        return answers.Given("--value", codec.encode_sound(plain(one.options[int(text) - 1])).decode())
     text = _asked("Answer as JSON (empty: none):")
-    return pending.Given("--value", text) if text else None
+    return answers.Given("--value", text) if text else None
 
 
 def _digest(one: Waiting) -> str | None:
@@ -126,10 +126,10 @@ def _digest(one: Waiting) -> str | None:
     return one.action_digest if isinstance(one, PendingApproval) else None
 
 
-def _yes_or_no(question: str) -> pending.Given | None:
+def _yes_or_no(question: str) -> answers.Given | None:
     text = _asked(question).lower()
     flags = {"y": "--approve", "yes": "--approve", "n": "--reject", "no": "--reject"}
-    return pending.Given(flags[text], True) if text in flags else None
+    return answers.Given(flags[text], True) if text in flags else None
 
 
 def _asked(question: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from lastlight_state import iterate
 from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.views.asked import TEXT, WHAT, Waiting, waiting
 from lastlight_state.cli.views.kind import column
+from lastlight_state.cli.views.pending import TEXT, WHAT, Waiting, waiting
 from lastlight_state.cli.views.run_kinds import UNHEALTHY
 from lastlight_state.store import StateStore
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lastlight_state.cli.screen import Column
-from lastlight_state.cli.views import asked
+from lastlight_state.cli.views import pending
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
@@ -48,10 +48,10 @@ QUESTIONS = (
     column("ID", is_id=True),
     column("RUN", "run_id", is_id=True),
     column("NODE", "node_id", rank=2),
-    asked.WHAT,
+    pending.WHAT,
     column("ASKED", "asked_at", keep=True),
     column("EXPIRES", "expires_at", keep=True, rank=1),
-    asked.TEXT,
+    pending.TEXT,
 )
 #: Those of a run, in every status.
 ASKED = (
@@ -153,7 +153,7 @@ def _questions(store: Store, filters: Filters) -> Page[Any]:
         raise InvalidValue(
             "--status", f"{filters.status!r:.80} is not listed: `show run` has them", permitted=("pending",)
         )
-    return asked.page(store, filters.limit, filters.page_token, filters.run_id)
+    return pending.page(store, filters.limit, filters.page_token, filters.run_id)
 
 
 def _of_run(store: Store, run: Any) -> Mapping[str, Page[Any]]:

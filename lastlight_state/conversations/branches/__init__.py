@@ -17,6 +17,7 @@ from lastlight_state.conversations.kernel import branching, deleting, sessions, 
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.sessions import merged, refuse_fork_keys
 from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.conversations.projections import BranchMessageRow
 from lastlight_state.conversations.records import (
     Appended,
     Branch,
@@ -25,7 +26,6 @@ from lastlight_state.conversations.records import (
     BranchSummary,
     Message,
 )
-from lastlight_state.conversations.shown import BranchMessageRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages

@@ -16,9 +16,9 @@ from lastlight_state.conversations.kernel.branching import BranchDraft, ForkDraf
 from lastlight_state.conversations.kernel.feeds import Told, news
 from lastlight_state.conversations.kernel.sessions import FORK_KEYS
 from lastlight_state.conversations.kernel.storing import COLUMNS as MESSAGE_COLUMNS, KnownClasses
+from lastlight_state.conversations.projections import BranchMessageRow, BranchSummaryRow, LinkRow, MessageDraft
 from lastlight_state.conversations.records import Appended, Branch
 from lastlight_state.conversations.rows import BranchRow
-from lastlight_state.conversations.shown import BranchMessageRow, BranchSummaryRow, LinkRow, MessageDraft
 from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

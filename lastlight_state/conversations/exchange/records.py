@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Self
 
+from lastlight_state.conversations.projections import MemberRow
 from lastlight_state.conversations.rows import ExchangeDeliveryRow
-from lastlight_state.conversations.shown import MemberRow
 from lastlight_state.db.rows.records import Record
 
 

@@ -15,8 +15,8 @@ from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.exchange.records import Sent
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.storing import SUMMARY, KnownClasses
+from lastlight_state.conversations.projections import MemberRow, MessageDraft, MessageSummaryRow
 from lastlight_state.conversations.rows import ExchangeDeliveryRow
-from lastlight_state.conversations.shown import MemberRow, MessageDraft, MessageSummaryRow
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS, MESSAGES
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

@@ -17,9 +17,9 @@ from lastlight_state.conversations.kernel import orders, sessions
 from lastlight_state.conversations.kernel.feeds import news
 from lastlight_state.conversations.kernel.orders import OrderMessage
 from lastlight_state.conversations.kernel.sessions import FORK_KEYS
+from lastlight_state.conversations.projections import BranchLinkRow, WholeBranchRow
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.rows import BranchRow
-from lastlight_state.conversations.shown import BranchLinkRow, WholeBranchRow
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
-from lastlight_state.conversations.life_records import Change
+from lastlight_state.conversations.lifecycle_records import Change
 from lastlight_state.conversations.rows import SessionChangeRow
 from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db.news.listeners import Listeners

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.shown import LinkRow
+from lastlight_state.conversations.projections import LinkRow
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db.lists.filters import IdRow, KeyRow, family
 from lastlight_state.db.rows.statements import among, bind, number, prepared

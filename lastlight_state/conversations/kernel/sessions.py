@@ -13,7 +13,7 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel import orders, storing
 from lastlight_state.conversations.kernel.feeds import Told, fed, feed, news
 from lastlight_state.conversations.kernel.storing import KnownClasses
-from lastlight_state.conversations.shown import MessageDraft
+from lastlight_state.conversations.projections import MessageDraft
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners

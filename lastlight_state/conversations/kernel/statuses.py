@@ -15,7 +15,7 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel.feeds import fed, feed, news
 from lastlight_state.conversations.kernel.sessions import MOVED
-from lastlight_state.conversations.life_records import Transition
+from lastlight_state.conversations.lifecycle_records import Transition
 from lastlight_state.conversations.rows import SessionTransitionRow
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import valid

@@ -12,9 +12,9 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
+from lastlight_state.conversations.projections import MessageDraft, WholeMessageRow
 from lastlight_state.conversations.records import Message
 from lastlight_state.conversations.rows import MessageTypeRow
-from lastlight_state.conversations.shown import MessageDraft, WholeMessageRow
 from lastlight_state.conversations.tables import MESSAGES, TYPES
 from lastlight_state.conversations.words import UNKNOWN_CLASS, UNKNOWN_TYPE
 from lastlight_state.db import valid

@@ -12,8 +12,8 @@ from lastlight_state.conversations import checks, state as states, words
 from lastlight_state.conversations.arguments import Limits, Reason
 from lastlight_state.conversations.kernel import statuses
 from lastlight_state.conversations.kernel.feeds import feed, news
-from lastlight_state.conversations.life_records import NormalizedState, StaleSession, Transition
 from lastlight_state.conversations.lifecycle import statements as sql
+from lastlight_state.conversations.lifecycle_records import NormalizedState, StaleSession, Transition
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.conversations.words import RUNNING, TERMINAL, SessionStatus
 from lastlight_state.db import valid

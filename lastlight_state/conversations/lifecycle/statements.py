@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.kernel.feeds import fed
 from lastlight_state.conversations.kernel.sessions import MOVED
+from lastlight_state.conversations.projections import StaleSessionRow
 from lastlight_state.conversations.rows import SessionTransitionRow
-from lastlight_state.conversations.shown import StaleSessionRow
 from lastlight_state.conversations.tables import PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import bind, constant, number, prepared

@@ -13,8 +13,8 @@ from lastlight_state.conversations.arguments import MessageFilter, NewMessage, S
 from lastlight_state.conversations.kernel import searching, sessions, storing
 from lastlight_state.conversations.kernel.storing import SUMMARY, KnownClasses
 from lastlight_state.conversations.messages import similar
+from lastlight_state.conversations.projections import MessageSummaryRow, UseRow
 from lastlight_state.conversations.records import Message, MessageHit, MessageSummary, MessageUse
-from lastlight_state.conversations.shown import MessageSummaryRow, UseRow
 from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS, TYPES
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages

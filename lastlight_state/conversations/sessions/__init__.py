@@ -17,9 +17,9 @@ from lastlight_state.conversations.arguments import NewSession, SessionFilter, S
 from lastlight_state.conversations.kernel import deleting, orders, sessions, statuses
 from lastlight_state.conversations.kernel.feeds import fed, feed, news
 from lastlight_state.conversations.kernel.sessions import LARGE, SUMMARY, merged, refuse_fork_keys
+from lastlight_state.conversations.projections import SessionSummaryRow, WholeSessionRow
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
 from lastlight_state.conversations.sessions import checks
-from lastlight_state.conversations.shown import SessionSummaryRow, WholeSessionRow
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

@@ -21,9 +21,9 @@ from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.kernel.feeds import feed, news
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.progressions import replaced
+from lastlight_state.conversations.projections import MessageDraft, WholeBranchRow
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.sessions import created
-from lastlight_state.conversations.shown import MessageDraft, WholeBranchRow
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.news.listeners import Listeners

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.kernel import searching, storing
+from lastlight_state.conversations.projections import ChunkDraft
 from lastlight_state.conversations.rows import VectorNamespaceRow
-from lastlight_state.conversations.shown import ChunkDraft
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors import statements as own, statements as sql
 from lastlight_state.conversations.vectors.records import (

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import similarity
+from lastlight_state.conversations.projections import ChunkRow, ChunkSummaryRow, ChunkTextRow
 from lastlight_state.conversations.rows import VectorNamespaceRow
-from lastlight_state.conversations.shown import ChunkRow, ChunkSummaryRow, ChunkTextRow
 from lastlight_state.db.rows.records import Record
 
 # Argument groups of vectors.

@@ -13,8 +13,8 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, similarity, words
 from lastlight_state.conversations.kernel.searching import Compared
+from lastlight_state.conversations.projections import ChunkDraft, ChunkRow, ChunkSummaryRow, ChunkTextRow
 from lastlight_state.conversations.rows import VectorNamespaceRow
-from lastlight_state.conversations.shown import ChunkDraft, ChunkRow, ChunkSummaryRow, ChunkTextRow
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors.records import NewChunk
 from lastlight_state.db import valid

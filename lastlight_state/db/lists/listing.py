@@ -15,7 +15,7 @@ from sqlalchemy.sql import operators
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.beside import Covering, Finding
+from lastlight_state.db.lists.covering import Covering, Finding
 from lastlight_state.db.lists.filters import Alternatives, Several
 from lastlight_state.db.lists.pages import Placed, parted, placed, window
 from lastlight_state.db.rows.records import Page
@@ -64,8 +64,8 @@ class Listing(Generic[RowT]):
                     long as no column is spread
     ``several``     filters of several values that are each compared with more than one column
     ``always``      conditions of every page
-    ``through``     the index that SQLite must read by (`db.indexes.through`)
-    ``covering``    the index that holds what is shown, and how rows are found for it (`db.beside`)
+    ``through``     the index that SQLite must read by (`db.schema.indexes.through`)
+    ``covering``    the index that holds what is shown, and how rows are found for it (`db.lists.covering`)
     ``few``         the rows are few, and found by an index that has not their order: they are sorted by an expression
                     that no index serves, or Postgres may walk all rows in that order to find them
     ``source``      the join that the columns come from, if they are of more than one table

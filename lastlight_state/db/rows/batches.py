@@ -1,6 +1,6 @@
 """The parameters of many rows of one statement, checked and converted column by column.
 
-The rules are those of `db.parameters`. To look at the columns takes half the time of looking at row after row, because
+The rules are those of `parameters`. To look at the columns takes half the time of looking at row after row, because
 the loops are the interpreter's own.
 """
 

@@ -115,7 +115,7 @@ class Compiled:
 class Statement(Generic[RowT]):
     """A statement constant. Safe to share between threads and stores.
 
-    ``beside`` is what runs instead where large values lie inside the rows (`db.beside`). ``row`` is the `TypedDict` of
+    ``beside`` is what runs instead where rows hold large values (`lists.covering`). ``row`` is the `TypedDict` of
     the rows that it returns; a test compares the names of both. Without one its rows are plain dicts.
     """
 

@@ -346,5 +346,5 @@ def stored_types(kind: TypeEngine[Any]) -> tuple[type, ...] | None:
     return next((types for ours, types in _STORED if isinstance(kind, ours)), None)
 
 
-#: Parameters of these types arrive on the short path as text that `codec.encode` has made (`db.statements`).
+#: Parameters of these types arrive on the short path as text that `codec.encode` has made (`db.rows.statements`).
 JSON_TYPES = (TextJson, BinaryJson)

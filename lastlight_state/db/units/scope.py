@@ -21,9 +21,9 @@ from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
-from lastlight_state.backends.fifo import Parted
+from lastlight_state.backends.fair_lock import Parted
 from lastlight_state.backends.waiting import Retry
-from lastlight_state.db.units.inside import Blocks, Inside
+from lastlight_state.db.units.active_blocks import Blocks, Inside
 from lastlight_state.db.units.unit import Call, Unit, Work, end_reading, labelled, refuse_dead, run_hooks
 from lastlight_state.errors import (
     BackendError,

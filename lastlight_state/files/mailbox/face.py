@@ -23,11 +23,11 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StateError
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.mailbox import models
-from lastlight_state.files.mailbox.agent import AgentMailbox, lives
+from lastlight_state.files.mailbox.agent import AgentMailbox, state
 from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place, creation, is_name, is_regular
 from lastlight_state.files.mailbox.host import HostMailbox
-from lastlight_state.files.mailbox.kernel import files as kernel_files, readings
+from lastlight_state.files.mailbox.kernel import files as kernel_files, queries
 from lastlight_state.files.mailbox.kernel.files import deadline
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.records import MailboxInfo
@@ -89,7 +89,7 @@ class Mailboxes:
 
     def agent(self, group: str, session: str, *, instance: str | None = None) -> AgentMailbox:
         """The agent's side, as `AgentMailbox.open`. Raises as `host`."""
-        return AgentMailbox(lives.joined(self._opened("agent", group, session), instance))
+        return AgentMailbox(state.joined(self._opened("agent", group, session), instance))
 
     def list(self, *, group: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[MailboxInfo]:
         """A page of the sessions that have a mailbox, by group and session."""
@@ -113,7 +113,7 @@ class Mailboxes:
         """`HostSweep.run` for each of these groups and sessions. One that fails has its error in its report."""
         asked = _pairs(sessions)
         valid.callback("running", running)
-        rule = readings.policy(policy)
+        rule = queries.policy(policy)
         return [self._swept(group, session, running, rule) for group, session in asked]
 
     def prune(
@@ -126,7 +126,7 @@ class Mailboxes:
         file cannot be read. See to it that nobody starts its agent meanwhile.
         """
         is_dry = valid.flag("dry_run", dry_run)
-        rule = readings.policy(policy)
+        rule = queries.policy(policy)
         host = self.host(group, session)
         place = Place.below(self.root, group, session)
         beaten = creation.last_beat(place.path)
@@ -173,7 +173,7 @@ def fill(path: Path, name: str, **noted: str) -> None:
 def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> None:
     kernel_files.complete(unit, declared)
     for key, value in noted.items():
-        readings.put(unit, declared, key, value)
+        queries.put(unit, declared, key, value)
 
 
 def _pairs(sessions: Any) -> list[tuple[str, str]]:

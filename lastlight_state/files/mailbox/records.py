@@ -11,6 +11,7 @@ from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.files.mailbox.arguments import Routing
 from lastlight_state.files.mailbox.models import PLACE, instant
+from lastlight_state.files.mailbox.projections import InSummaryRow, OutSummaryRow
 from lastlight_state.files.mailbox.rows import (
     DeliveredRow,
     DestinationsRow,
@@ -18,7 +19,6 @@ from lastlight_state.files.mailbox.rows import (
     MessagesOutRow,
     SessionStateRow,
 )
-from lastlight_state.files.mailbox.shown import InSummaryRow, OutSummaryRow
 
 T = TypeVar("T")
 

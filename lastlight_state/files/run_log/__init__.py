@@ -21,13 +21,7 @@ if TYPE_CHECKING:
         default_notice as default_notice,
         prepare_resume as prepare_resume,
     )
-    from lastlight_state.files.run_log.messages import (
-        Dropped as Dropped,
-        Normalised as Normalised,
-        normalise as normalise,
-        without_marks as without_marks,
-    )
-    from lastlight_state.files.run_log.parts import (
+    from lastlight_state.files.run_log.fields import (
         LlmInput as LlmInput,
         LlmOutput as LlmOutput,
         LlmUsage as LlmUsage,
@@ -39,6 +33,12 @@ if TYPE_CHECKING:
         RunInput as RunInput,
         Runtime as Runtime,
         Tools as Tools,
+    )
+    from lastlight_state.files.run_log.messages import (
+        Dropped as Dropped,
+        Normalised as Normalised,
+        normalise as normalise,
+        without_marks as without_marks,
     )
     from lastlight_state.files.run_log.paths import new_run_id as new_run_id
     from lastlight_state.files.run_log.reading import Damage as Damage, RunReading as RunReading
@@ -92,7 +92,7 @@ public(
         "messages": "Dropped Normalised normalise without_marks",
         "paths": "new_run_id",
         "reading": "Damage RunReading",
-        "parts": "LlmInput LlmOutput LlmUsage Model OutputRef Party Prompts RunErrorInfo RunInput Runtime Tools",
+        "fields": "LlmInput LlmOutput LlmUsage Model OutputRef Party Prompts RunErrorInfo RunInput Runtime Tools",
         "replay": "Replay HistoryEvent PromptTurn RunDigest SessionHistory TokenTotals",
         "runs": "Runs",
         "runs.heads": "PruneReport RunEntry RunPage TailChunk",

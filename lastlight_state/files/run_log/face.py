@@ -15,8 +15,8 @@ from lastlight_state.files.jsonl.files import LOCK_TIMEOUT
 from lastlight_state.files.jsonl.writer import SyncWord
 from lastlight_state.files.run_log import paths
 from lastlight_state.files.run_log.checks import Checks
+from lastlight_state.files.run_log.fields import JsonObject, Runtime
 from lastlight_state.files.run_log.messages import Dropped, is_notice, normalise
-from lastlight_state.files.run_log.parts import JsonObject, Runtime
 from lastlight_state.files.run_log.reading import newer
 from lastlight_state.files.run_log.records import RunHeader, made, part
 from lastlight_state.files.run_log.replay import Replay

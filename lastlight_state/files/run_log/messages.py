@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from lastlight_state.db.gate import guarded
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.run_log import paths
-from lastlight_state.files.run_log.parts import JsonObject
+from lastlight_state.files.run_log.fields import JsonObject
 
 
 class Dropped(NamedTuple):

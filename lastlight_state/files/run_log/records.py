@@ -17,7 +17,7 @@ from lastlight_state import codec
 from lastlight_state.db.gate import guarded
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.jsonl.recovery import Accepts, Piece
-from lastlight_state.files.run_log.parts import (
+from lastlight_state.files.run_log.fields import (
     Flag,
     JsonObject,
     LlmInput,

@@ -12,7 +12,7 @@ from lastlight_state.db.rows.records import Record
 from lastlight_state.db.valid import number
 from lastlight_state.errors import NotFound
 from lastlight_state.files.run_log import paths
-from lastlight_state.files.run_log.parts import JsonObject, LlmUsage
+from lastlight_state.files.run_log.fields import JsonObject, LlmUsage
 from lastlight_state.files.run_log.paths import RunState
 from lastlight_state.files.run_log.reading import Damage, RunReading
 from lastlight_state.files.run_log.records import (

@@ -28,9 +28,9 @@ from lastlight_state.journal.frames import codec, statements, statements as sql
 from lastlight_state.journal.frames.codec import render
 from lastlight_state.journal.kernel import Numbered
 from lastlight_state.journal.models import FRAMES
+from lastlight_state.journal.projections import FrameDetailRow, FrameSummaryRow
 from lastlight_state.journal.records import Frame, FrameCheck, FrameDelta, FrameSummary
 from lastlight_state.journal.rows import RunFrameRow
-from lastlight_state.journal.shown import FrameDetailRow, FrameSummaryRow
 
 # Texts of frames that were rebuilt, kept for the next who reads them.
 #

@@ -13,8 +13,8 @@ from lastlight_state.errors import FrameChainBroken, InvalidValue
 from lastlight_state.journal.frames import codec
 from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import FRAMES
+from lastlight_state.journal.projections import FrameDetailRow, FrameSummaryRow
 from lastlight_state.journal.rows import RunFrameRow
-from lastlight_state.journal.shown import FrameDetailRow, FrameSummaryRow
 
 # Frames out of their rows: a whole text, and the deltas after it. What does not fit is an error, never data.
 

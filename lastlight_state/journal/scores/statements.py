@@ -14,9 +14,9 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import AnyOf, Statement, bind, number, padded, prepared, size_for
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal.models import GROUPS, SCORED_RUNS, SCORES
+from lastlight_state.journal.projections import FiguresRow, ScoreSummaryRow
 from lastlight_state.journal.records import ScoreAggregate
 from lastlight_state.journal.rows import ScoreRow
-from lastlight_state.journal.shown import FiguresRow, ScoreSummaryRow
 
 _c = SCORES.c
 _LARGE = ("meta", "input", "output", "expected")

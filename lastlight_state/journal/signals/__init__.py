@@ -25,9 +25,9 @@ from lastlight_state.journal import models
 from lastlight_state.journal.arguments import ANY, AnyType, SignalFilter
 from lastlight_state.journal.kernel import Key, Numbered, watch_for
 from lastlight_state.journal.models import SIGNALS
+from lastlight_state.journal.projections import SentRow
 from lastlight_state.journal.records import Signal, SignalSent
 from lastlight_state.journal.rows import RunSignalRow
-from lastlight_state.journal.shown import SentRow
 from lastlight_state.journal.signals import statements as sql
 
 # What a caller says about signals, checked and as statements name it.

@@ -17,8 +17,8 @@ from lastlight_state.db.news.listeners import storable
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue
-from lastlight_state.maintenance import work
-from lastlight_state.maintenance.bundles import lines, selection, writing
+from lastlight_state.maintenance import jobs
+from lastlight_state.maintenance.bundles import row_lines, selection, writing
 from lastlight_state.maintenance.bundles.archive import OpenBundle, new_file, opened
 from lastlight_state.maintenance.bundles.loading import Loading, refuse_newer
 from lastlight_state.maintenance.bundles.records import (
@@ -173,16 +173,16 @@ class Bundles(Repository):
                 policy = {"source": storable(str(file), 4_000), "on_conflict": on_conflict}
                 receipt = self._begun(found, loading, policy, actor)
             else:
-                receipt = self._receipts.resume(cut_off.id, owner=work.owner())
-            with work.interruptible(self._receipts, lambda: receipt, again="the same command"):
-                with lines.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
+                receipt = self._receipts.resume(cut_off.id, owner=jobs.owner())
+            with jobs.interruptible(self._receipts, lambda: receipt, again="the same command"):
+                with row_lines.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
                     try:
                         if not loading.is_stored:
                             receipt = storing.settled(partial(self._stored, receipt, loading))
                     except (Conflict, InvalidValue, CorruptData) as error:
-                        receipt = work.refused(self._receipts, receipt, error)
+                        receipt = jobs.refused(self._receipts, receipt, error)
                         raise
-                    lines.put(files)
+                    row_lines.put(files)
                 rows = receipt.counts
                 receipt = self._receipts.finish(receipt)
         return planned.model_copy(update={"rows": rows, "receipt": receipt})
@@ -201,7 +201,7 @@ class Bundles(Repository):
 
     def _begun(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:
         policy |= {"id": loading.id, "seed": loading.seed, "digest": digest(found.bundle)}
-        return self._receipts.begin("bundle", scope=_scope(found), policy=policy, owner=work.owner(), actor=actor)
+        return self._receipts.begin("bundle", scope=_scope(found), policy=policy, owner=jobs.owner(), actor=actor)
 
     def _loading(
         self,

@@ -29,10 +29,15 @@ from lastlight_state.db import reconcile
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
 from lastlight_state.ids import new_id
-from lastlight_state.maintenance import placing
-from lastlight_state.maintenance.bundles import arriving, lines, selection
+from lastlight_state.maintenance import row_merge
+from lastlight_state.maintenance.bundles import incoming_rows, row_lines, selection
 from lastlight_state.maintenance.bundles.archive import OpenBundle, damaged
-from lastlight_state.maintenance.bundles.arriving import References, Renaming, refuse_taken_keys, refuse_unknown_words
+from lastlight_state.maintenance.bundles.incoming_rows import (
+    References,
+    Renaming,
+    refuse_taken_keys,
+    refuse_unknown_words,
+)
 from lastlight_state.maintenance.bundles.records import OnConflict
 from lastlight_state.maintenance.copy.tables import DEPTHS, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
@@ -92,11 +97,11 @@ class Loading:
         series = "run" if self.kind == "run" else "talk"
         return self._id if self._renaming is None else self._renaming.id(series, self._id)
 
-    def missing_logs(self, settings: Settings) -> list[lines.Missing]:
+    def missing_logs(self, settings: Settings) -> list[row_lines.Missing]:
         """The logs that are not there. Raises for a log that is no part of such a bundle."""
         self._refuse_other_logs()
         renamed = (lambda name: name) if self._renaming is None else self._renaming.log
-        return lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
+        return row_lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
     def counted(self, view: Unit) -> Counter[str]:
         """How many rows `store` would add, by table. Raises for a bundle that it cannot add.
@@ -113,11 +118,11 @@ class Loading:
             refuse_taken_keys(view, table, rows)
             if not self._allow_unknown_words:
                 refuse_unknown_words(table, rows)
-            lacking: Sequence[placing.Row] = rows
+            lacking: Sequence[row_merge.Row] = rows
             if table.name not in new:
                 given = self._given(view, table, rows, lambda names: selection.classes(view, names), held)
-                lacking = placing.missing(view, given, keeps=self._keeps_of(table)).get(table.name, ())
-            placing.rehearse(view, table, lacking)
+                lacking = row_merge.missing(view, given, keeps=self._keeps_of(table)).get(table.name, ())
+            row_merge.rehearse(view, table, lacking)
             added[table.name] += len(lacking)
         return +added
 
@@ -128,36 +133,36 @@ class Loading:
         outputs = self._new_outputs(unit)
         for table, rows in self._batches(unit):
             given = self._given(unit, table, rows, lambda names: numbers_of(unit, self._known, names), held)
-            added += placing.place(unit, given, keeps=self._keeps_of(table))
+            added += row_merge.place(unit, given, keeps=self._keeps_of(table))
             if table is INBOXES:
-                arriving.raise_numbers(unit, rows)
+                incoming_rows.raise_numbers(unit, rows)
             if table is REGISTRY:
                 make_tables(unit, outputs)
         if self._keeps:
-            arriving.raise_counters(unit, [self._id, *self._context("sessions")])
+            incoming_rows.raise_counters(unit, [self._id, *self._context("sessions")])
         return added
 
     def _given(
         self,
         unit: Unit,
         table: sa.Table,
-        rows: list[lines.Row],
+        rows: list[row_lines.Row],
         numbers: Callable[[set[str]], dict[str, int]],
         held: set[str],
-    ) -> dict[str, list[lines.Row]]:
+    ) -> dict[str, list[row_lines.Row]]:
         """The rows as they are stored here: messages with the numbers of their classes, and what can be stored.
 
         ``held`` collects the orders that were stored before: a bundle adds no message to one of them.
         """
         if table is PROGRESSIONS:
-            held |= arriving.stored_orders(unit, rows)
+            held |= incoming_rows.stored_orders(unit, rows)
         if table is LINKS:
-            rows = arriving.new_links(unit, rows, held, keeps=self._keeps)
+            rows = incoming_rows.new_links(unit, rows, held, keeps=self._keeps)
         if table is MESSAGES:
-            rows = lines.named(rows, numbers({str(row.get(lines.CLASS.name)) for row in rows}))
-        return {table.name: arriving.wanted(unit, table, rows, keeps=self._keeps)}
+            rows = row_lines.named(rows, numbers({str(row.get(row_lines.CLASS.name)) for row in rows}))
+        return {table.name: incoming_rows.wanted(unit, table, rows, keeps=self._keeps)}
 
-    def _batches(self, unit: Unit) -> Iterator[tuple[sa.Table, list[lines.Row]]]:
+    def _batches(self, unit: Unit) -> Iterator[tuple[sa.Table, list[row_lines.Row]]]:
         """The rows of every table, those first that others refer to, the registry of output tables before those."""
         outputs = [*output_tables(unit), *self._new_outputs(unit)]
         found = {subject.name: subject.table for subject in subjects(outputs)}
@@ -169,8 +174,8 @@ class Loading:
             for batch in [rows] if rows else self._together(found[name]):
                 yield found[name], batch if self._renaming is None else self._renaming.rows(found[name], batch)
 
-    def _together(self, table: sa.Table) -> Iterator[list[lines.Row]]:
-        batch: list[lines.Row] = []
+    def _together(self, table: sa.Table) -> Iterator[list[row_lines.Row]]:
+        batch: list[row_lines.Row] = []
         for row in self._rows(table):
             batch.append(row)
             if len(batch) == _ROWS:
@@ -179,13 +184,13 @@ class Loading:
         if batch:
             yield batch
 
-    def _rows(self, table: sa.Table) -> Iterator[lines.Row]:
+    def _rows(self, table: sa.Table) -> Iterator[row_lines.Row]:
         part = self._bundle.tables[table.name]
         for number, line in enumerate(self._bundle.lines(part), 1):
             try:
-                row = lines.row_of(table, line)
+                row = row_lines.row_of(table, line)
                 self._refuse_other(table, row)
-                lines.refuse_nulls(table, row)
+                row_lines.refuse_nulls(table, row)
             except ValueError as error:
                 raise damaged(part.name, f"line {number}: {error}") from error
             yield row
@@ -196,7 +201,7 @@ class Loading:
         if self._id not in self._ids_of(table):
             raise damaged(f"rows/{table.name}.jsonl", f"has not the {self.kind} {self._id!r:.80}")
 
-    def _refuse_other(self, table: sa.Table, row: lines.Row) -> None:
+    def _refuse_other(self, table: sa.Table, row: row_lines.Row) -> None:
         """Raise for a row of another run: a bundle brings what it is named after, and nothing else."""
         if self.kind == "run" and table is not REGISTRY and row.get(_OWNER.get(table.name, "run_id")) != self._id:
             raise ValueError(f"does not belong to the run {self._id!r:.80}")
@@ -216,7 +221,7 @@ class Loading:
         naming = (EXECUTIONS.c.session_id, SESSIONS.c.agent_session_id) if self._bundle.logs else ()
         named = {row.get(column.name) for column in naming for row in self._rows_of(column.table)} - {None}
         for part in self._bundle.logs:
-            if lines.session_of(part.name) not in named:
+            if row_lines.session_of(part.name) not in named:
                 raise damaged(part.name, f"does not belong to the {self.kind} {self._id!r:.80}")
 
     def _refuse_unnamed(self, found: object, allowed: Collection[str]) -> None:
@@ -240,7 +245,7 @@ class Loading:
             self._ids[table.name] = frozenset(str(row.get("id")) for row in self._rows_of(table))
         return self._ids[table.name]
 
-    def _rows_of(self, table: sa.Table) -> Iterator[lines.Row]:
+    def _rows_of(self, table: sa.Table) -> Iterator[row_lines.Row]:
         return self._rows(table) if table.name in self._bundle.tables else iter(())
 
     def _context(self, name: str) -> tuple[str, ...]:
@@ -272,7 +277,7 @@ def refuse_newer(revision: str) -> None:
         raise NewerSchema(found=revision[:40], head=known[-1], min_reader="", what="the bundle")
 
 
-def _handle(row: lines.Row) -> sa.Table:
+def _handle(row: row_lines.Row) -> sa.Table:
     """The output table of a registry's row, which a stranger may have written."""
     part = f"rows/{REGISTRY.name}.jsonl"
     try:

@@ -33,7 +33,7 @@ from lastlight_state.db.lists.filters import family, rows
 from lastlight_state.db.rows.statements import Family, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.bundles import row_lines
 from lastlight_state.maintenance.copy import tables
 from lastlight_state.maintenance.copy.tables import Subject, batches, subjects
 from lastlight_state.maintenance.copy.transfer import output_tables
@@ -89,7 +89,7 @@ def _around_values(unit: Unit, statements: Family, keys: Iterable[str]) -> set[s
 
 
 #: Makes of a row the one that is written.
-Marking = Callable[[lines.Row], lines.Row]
+Marking = Callable[[row_lines.Row], row_lines.Row]
 
 #: Rows that are decoded together.
 _ROWS = 100
@@ -173,8 +173,8 @@ def rows_of(
         stored = unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), subject.shown)
         for batch in batches(stored, _ROWS):
             found = compiled.rows(batch)
-            found = found if names is None else lines.named(found, names)
-            yield from map(lines.line_of, found if marked is None else map(marked, found))
+            found = found if names is None else row_lines.named(found, names)
+            yield from map(row_lines.line_of, found if marked is None else map(marked, found))
 
 
 def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> None:

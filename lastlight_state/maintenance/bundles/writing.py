@@ -21,10 +21,10 @@ from lastlight_state.db.schema.declarations import is_personal
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
 from lastlight_state.journal.models import EVENTS, FRAMES, SANDBOXES, SCORES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance.bundles import lines, selection
+from lastlight_state.maintenance.bundles import row_lines, selection
 from lastlight_state.maintenance.bundles.archive import FORMAT, Archive
-from lastlight_state.maintenance.bundles.lines import Row
 from lastlight_state.maintenance.bundles.records import REDACTIONS, Bundle, tables_of
+from lastlight_state.maintenance.bundles.row_lines import Row
 from lastlight_state.maintenance.copy.tables import Subject, is_json
 from lastlight_state.outputs.models import HISTORY, INPUTS, REGISTRY
 from lastlight_state.settings import Settings
@@ -134,8 +134,10 @@ def written(
     kind, key, revision = named
     with Archive(file) as archive:
         _add_rows(archive, unit, chosen, redact)
-        for name, path in lines.found(settings, chosen.logs) if settings is not None and "logs" not in redact else ():
-            archive.add_bytes(name, lines.content(path))
+        for name, path in (
+            row_lines.found(settings, chosen.logs) if settings is not None and "logs" not in redact else ()
+        ):
+            archive.add_bytes(name, row_lines.content(path))
         bundle = Bundle(
             format=FORMAT,
             kind=kind,

@@ -18,7 +18,7 @@ from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.scope import StoreScope, TransactionScope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.copy import contents, tables as copy_tables, transfer as targets
 from lastlight_state.maintenance.copy.contents import MOST_NAMED, forms, shown
 from lastlight_state.maintenance.copy.tables import CopiedTable, CopyPlan, CopyProgress, CopyReport, Subject, subjects
@@ -158,9 +158,9 @@ class Copy(Repository):
             if unfinished is None:
                 receipt = context.scope.writing(lambda unit: _begun(source, context, unit, plan, actor))
             else:
-                receipt = receipts.resume(unfinished, owner=work.owner())
+                receipt = receipts.resume(unfinished, owner=jobs.owner())
             transfer = Transfer(source, context, receipt, most, given)
-            with work.interruptible(
+            with jobs.interruptible(
                 receipts, lambda: transfer.receipt, again="`copy.resume`, or the command with --resume"
             ):
                 _transfer(transfer, context, copied, plan, tell)
@@ -266,7 +266,7 @@ def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: st
     _refuse(source, unit)
     policy = {"source": plan.source, "revision": plan.revision, "left_columns": list(plan.left_columns)}
     receipts = Receipts(context.within(TransactionScope(unit, context.scope.metrics)))
-    return receipts.begin("copy", policy=policy, owner=work.owner(), actor=actor)
+    return receipts.begin("copy", policy=policy, owner=jobs.owner(), actor=actor)
 
 
 def _unfinished(source: Unit, context: Context) -> str:

@@ -13,7 +13,7 @@ from lastlight_state.db.rows.statements import Family, Statement, constant, numb
 from lastlight_state.files.agent_log import paths
 from lastlight_state.files.agent_log.tree import PROJECTS
 from lastlight_state.maintenance import run_tables
-from lastlight_state.maintenance.doctor import domains, talks
+from lastlight_state.maintenance.doctor import conversations, domains
 from lastlight_state.maintenance.doctor.check import MOST, Finding, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files
 from lastlight_state.maintenance.prune.files import AgentLogs
@@ -148,6 +148,6 @@ def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 CHECKS = (
-    of_faults(POINTERS, (), _pointers, talks.pointers, _named_logs),
+    of_faults(POINTERS, (), _pointers, conversations.pointers, _named_logs),
     of_faults(LOGS, (), _logs, domains.unsafe_names),
 )

@@ -11,7 +11,7 @@ from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
 from lastlight_state.journal.models import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.counters import COUNTERS, Counter
-from lastlight_state.maintenance.doctor import domains, talks
+from lastlight_state.maintenance.doctor import conversations, domains
 from lastlight_state.maintenance.doctor.check import Check, Fault, Finding, Look, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.prune.kinds import RUNS_KIND
 from lastlight_state.messaging.models import MESSAGES, SESSIONS
@@ -248,9 +248,11 @@ def _left(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 CHECKS = (
-    of_faults(ORPHANS, [*_ORPHANS, domains.UNKNOWN], talks.orphans),
-    of_faults(SEQUENCE, [*_SEQUENCES, *talks.SEQUENCES, *domains.SEQUENCES], domains.numbers),
-    of_faults(STUCK, [*_STUCK, *talks.STUCKS], talks.silent, domains.stuck, domains.idle, domains.claims),
-    of_faults(AGREEMENT, [*_AGREEMENT, *_LEASES, *domains.AGREEMENTS, *talks.AGREEMENTS]),
+    of_faults(ORPHANS, [*_ORPHANS, domains.UNKNOWN], conversations.orphans),
+    of_faults(SEQUENCE, [*_SEQUENCES, *conversations.SEQUENCES, *domains.SEQUENCES], domains.numbers),
+    of_faults(
+        STUCK, [*_STUCK, *conversations.STUCKS], conversations.silent, domains.stuck, domains.idle, domains.claims
+    ),
+    of_faults(AGREEMENT, [*_AGREEMENT, *_LEASES, *domains.AGREEMENTS, *conversations.AGREEMENTS]),
     Check(LEFT, rows=_left),
 )

@@ -26,7 +26,7 @@ from lastlight_state.errors import (
     SchemaError,
     StateError,
 )
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.imports import pieces
 from lastlight_state.maintenance.imports.kinds import KINDS
 from lastlight_state.maintenance.imports.pieces import (
@@ -198,10 +198,10 @@ class Imports(Repository):
         place = place_of(path)
         source, tally, terms = self._kind(place, kind), Tally(), _terms(revive, lenient, limit)
         policy = {"source": storable(str(place), 4_000), **terms._asdict()}
-        receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=work.owner(), actor=actor)
+        receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=jobs.owner(), actor=actor)
         again = "the same command"
         with (
-            work.interruptible(self._receipts, lambda: receipt, again=again),
+            jobs.interruptible(self._receipts, lambda: receipt, again=again),
             closing(source.parts(place)) as parts,
         ):
             for part in parts:

@@ -18,7 +18,7 @@ from lastlight_state.files.jsonl import files, files as line_files
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.face import MODES, Mailboxes, fill
 from lastlight_state.files.mailbox.folder import HEARTBEAT, INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, creation
-from lastlight_state.files.mailbox.kernel import files as kernel_files, readings
+from lastlight_state.files.mailbox.kernel import files as kernel_files, queries
 from lastlight_state.files.mailbox.models import MAILBOX
 from lastlight_state.maintenance.imports import foreign, mailbox_sources as sources, pieces
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Look, Part, Piece, key_of
@@ -242,7 +242,7 @@ def _ensure(place: Place, into: Into) -> None:
 def _noted(place: Place) -> str | None:
     """The digest of the source that a mailbox is a copy of; None if it is none, or cannot be read."""
     with suppress(StateError), foreign.opened(place.inbound, sources.SHARED, follow=False) as file:
-        return readings.find(file.unit, models.INBOUND, _IMPORTED)
+        return queries.find(file.unit, models.INBOUND, _IMPORTED)
     return None
 
 

@@ -20,7 +20,7 @@ from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_regular
 from lastlight_state.files.mailbox.kernel import files, pair
-from lastlight_state.files.mailbox.kernel.readings import Both, Look
+from lastlight_state.files.mailbox.kernel.queries import Both, Look
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.foreign import Foreign, damaged, quoted, readable
 

@@ -14,7 +14,7 @@ from lastlight_state import codec
 from lastlight_state.db.rows.statements import Statement, bind, exactly, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
-from lastlight_state.maintenance import placing
+from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.copy.tables import is_json
 from lastlight_state.maintenance.imports import pieces
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
@@ -74,16 +74,16 @@ class RowPiece:
     def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
-        is_stored = any(placing.beside(look.view, head))
+        is_stored = any(row_merge.beside(look.view, head))
         gone = self.draft.stays_gone and pieces.known(look) == self.digest
         found = pieces.outcome(look, self, is_stored=is_stored or gone)
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self.draft.noticed)
         self._moves, self._kept = [], []
-        for subject, row, stored in placing.beside(look.view, self._given):
+        for subject, row, stored in row_merge.beside(look.view, self._given):
             self._follow(subject.table, row, stored, noticed)
-        added = placing.missing(look.view, self._given, keeps=True)
+        added = row_merge.missing(look.view, self._given, keeps=True)
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
 
     def store(self, view: Unit, outcome: str) -> None:
@@ -93,11 +93,11 @@ class RowPiece:
                 change(view, growth, table, stored, row, names)
             else:
                 growth.write(view, self._into, growth, stored, row, names)
-        placing.place(view, self._given, keeps=True)
+        row_merge.place(view, self._given, keeps=True)
 
     def _follow(self, table: sa.Table, row: Row, stored: Row, noticed: Counter[str]) -> None:
         growth = self._growths[table.name]
-        names = [name for name in placing.differing(row, stored) if name not in growth.left]
+        names = [name for name in row_merge.differing(row, stored) if name not in growth.left]
         if refused := [name for name in names if name in growth.fixed]:
             problem = f"is stored already with another {', '.join(refused)}"
             raise AlreadyExists(table.name, _key(table, row), problem=problem, fields=tuple(refused))

@@ -13,8 +13,8 @@ from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.projections import MessageDraft, WholeSessionRow
 from lastlight_state.conversations.sessions.checks import SessionDraft
-from lastlight_state.conversations.shown import MessageDraft, WholeSessionRow
 from lastlight_state.conversations.trees.plans import Plan, plan_of
 from lastlight_state.conversations.trees.saving import Following, Saving
 from lastlight_state.db.rows.statements import Row, Values

@@ -17,8 +17,8 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.exchange import statements, statements as exchange
 from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.projections import MessageDraft, WholeMessageRow
 from lastlight_state.conversations.rows import ExchangeDeliveryRow
-from lastlight_state.conversations.shown import MessageDraft, WholeMessageRow
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.rows.writes import as_list, listed

@@ -15,7 +15,7 @@ from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion
-from lastlight_state.maintenance import placing
+from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.imports import foreign, servers, workflow_rows
 from lastlight_state.maintenance.imports.cells import Aside
 from lastlight_state.maintenance.imports.foreign import Foreign, Row as ForeignRow, digest, unit_name
@@ -82,7 +82,7 @@ class ChatPiece(RowPiece):
         noticed["active_retired"] += bool(is_rival) and found == "imported"
         known = look.view.rows(_MESSAGES, {"session_id": session["id"]})
         self._new = self._not_stored(known)
-        self._keeps_numbers = not any(placing.beside(look.view, {"messaging_messages": self._new}))
+        self._keeps_numbers = not any(row_merge.beside(look.view, {"messaging_messages": self._new}))
         return found, rows + Counter(messaging_messages=len(self._new)), noticed
 
     def _not_stored(self, stored: Sequence[Row]) -> Sequence[Row]:
@@ -100,7 +100,7 @@ class ChatPiece(RowPiece):
         if not self._new:
             return
         if self._keeps_numbers and self._in_order(view):
-            placing.place(view, {"messaging_messages": self._new})
+            row_merge.place(view, {"messaging_messages": self._new})
         else:
             view.insert(MESSAGES, _SAY, [{name: row[name] for name in ("session_id", *_TOLD)} for row in self._new])
         if outcome == "grown":

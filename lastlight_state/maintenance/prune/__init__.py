@@ -17,17 +17,17 @@ from pathlib import Path
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.prune import batches, checks, sweeping
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.maintenance.prune.archiving import BUNDLES, Archiver
 from lastlight_state.maintenance.prune.arguments import PrunePlan, PrunePolicy
 from lastlight_state.maintenance.prune.batches import Progress, batch, settled
+from lastlight_state.maintenance.prune.candidates import Range
 from lastlight_state.maintenance.prune.files import FILES, Tree
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
 from lastlight_state.maintenance.prune.sweeps.sweep import Look
-from lastlight_state.maintenance.prune.walk import Range
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts
 
@@ -63,7 +63,7 @@ class Prune(Repository):
         else:
             begun = sweeping.begun if policy.kind in SWEEPS else batches.begun
             fixed = self._viewing(lambda unit: begun(unit, terms))
-        receipt = self._receipts.begin("prune", scope=policy.kind, policy=fixed, owner=work.owner(), actor=actor)
+        receipt = self._receipts.begin("prune", scope=policy.kind, policy=fixed, owner=jobs.owner(), actor=actor)
         return self._carried_on(receipt, policy.time_limit)
 
     def resume(self, receipt_id: str, *, time_limit: float | None = None) -> Receipt:
@@ -82,7 +82,7 @@ class Prune(Repository):
             sweeping.tree_of(self._settings, known.policy)
         if known.policy.get("with_logs"):
             checks.refuse_without_logs(self._settings)
-        return self._carried_on(self._receipts.resume(receipt_id, owner=work.owner()), time_limit)
+        return self._carried_on(self._receipts.resume(receipt_id, owner=jobs.owner()), time_limit)
 
     def _carried_on(self, receipt: Receipt, time_limit: float | None) -> Receipt:
         if receipt.scope in SWEEPS:
@@ -93,7 +93,7 @@ class Prune(Repository):
         most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
         archiver = self._archiver(receipt)
         going_on = True
-        with work.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+        with jobs.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
             receipt = self._settled(receipt)
             while going_on:
                 if not in_time():
@@ -118,7 +118,7 @@ class Prune(Repository):
     def _swept(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
         place: sweeping.Place | None = sweeping.Place.of(receipt)
         quiet = 0
-        with work.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+        with jobs.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
             while place is not None:
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
@@ -139,7 +139,7 @@ class Prune(Repository):
     def _filed(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
         """Name the logs that go next in the receipt, remove them, and count them with the next ones."""
         tree, cutoff = sweeping.tree_of(self._settings, receipt.policy), parse_time(receipt.policy["cutoff"])
-        with work.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+        with jobs.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
             receipt = self._filed_on(receipt, tree, cutoff)
             for keys in sweeping.chunks(tree, tree.seen(cutoff), receipt.policy):
                 if not in_time():

@@ -26,7 +26,7 @@ from lastlight_state.files.agent_log.tree import PROJECTS
 from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance import run_tables
 from lastlight_state.maintenance.backup.restoring import LINES
-from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.bundles import row_lines
 from lastlight_state.maintenance.bundles.archive import opened
 from lastlight_state.maintenance.prune.arguments import LINE_BYTES, LINE_FILES
 from lastlight_state.settings import Settings
@@ -137,7 +137,7 @@ def measured(unit: Unit, named: Counter[str], settings: Settings, cutoff: dateti
 
 
 def _there(settings: Settings, session_ids: Iterable[str]) -> list[Log]:
-    return sorted({Log.at(name.removeprefix(_BELOW)) for name, _ in lines.found(settings, session_ids)})
+    return sorted({Log.at(name.removeprefix(_BELOW)) for name, _ in row_lines.found(settings, session_ids)})
 
 
 def _going(log: Log, settings: Settings, cutoff: datetime) -> Iterator[int]:
@@ -158,7 +158,7 @@ def _is_old(file: int, cutoff: datetime) -> bool:
 
 def _is_unfinished(name: str) -> bool:
     """True if this is what a writer left that died, which no bundle has."""
-    return name.endswith(lines.UNFINISHED)
+    return name.endswith(row_lines.UNFINISHED)
 
 
 def _has_a_place(name: str) -> bool:

@@ -11,12 +11,12 @@ from typing import Any
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.permits import permitted
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.maintenance.prune import archived_logs, arguments, walk, walk as sql
+from lastlight_state.maintenance.prune import archived_logs, arguments, candidates, candidates as sql
 from lastlight_state.maintenance.prune.archiving import Archiver
 from lastlight_state.maintenance.prune.arguments import START, Place, PrunePlan
+from lastlight_state.maintenance.prune.candidates import Range
 from lastlight_state.maintenance.prune.checks import Terms, refuse_missing
 from lastlight_state.maintenance.prune.kinds import KINDS, Kind
-from lastlight_state.maintenance.prune.walk import Range
 from lastlight_state.receipts import Receipt, steps
 from lastlight_state.settings import Settings
 
@@ -30,7 +30,7 @@ def begun(unit: Unit, terms: Terms) -> Terms:
     """The terms of a prune that begins. Raises `NotFound` for one of the ids that is not there."""
     kind = KINDS[terms["kind"]]
     _refuse_unknown(unit, kind.name, tuple(terms["ids"] or ()))
-    return walk.bounded(unit, kind, terms)
+    return candidates.bounded(unit, kind, terms)
 
 
 def planned(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
@@ -39,15 +39,15 @@ def planned(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
     found = Range.of(kind, begun(unit, terms))
     cutoff = parse_time(terms["cutoff"])
     counts: Counter[str] = Counter()
-    protected = Counter(not_ended=walk.not_ended(unit, kind, cutoff))
-    outputs = walk.outputs_of(unit, kind)
+    protected = Counter(not_ended=candidates.not_ended(unit, kind, cutoff))
+    outputs = candidates.outputs_of(unit, kind)
     samples: list[str] = []
     records = 0
     named: Counter[str] = Counter()
     for keys in _together(unit, kind, _going(unit, found, protected), protected):
         samples += keys[: SAMPLES - len(samples)]
         records += len(keys)
-        for rows in walk.sizes(unit, kind, keys, outputs).values():
+        for rows in candidates.sizes(unit, kind, keys, outputs).values():
             counts.update(rows)
         if kind.shared is not None:
             counts += kind.shared.count(unit, keys)
@@ -67,10 +67,10 @@ def planned(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
 
 def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[str]]:
     """The records that nothing protects, a look at a time; the others are counted by the reason."""
-    used = walk.in_use(unit, found.kind)
-    for places in walk.walk(unit, found):
+    used = candidates.in_use(unit, found.kind)
+    for places in candidates.walk(unit, found):
         keys = [key for _, key in places]
-        kept = walk.protected(unit, found.kind, keys, used)
+        kept = candidates.protected(unit, found.kind, keys, used)
         protected.update(kept.values())
         yield [key for key in keys if key not in kept]
 
@@ -83,8 +83,8 @@ def _together(unit: Unit, kind: Kind, going: Iterator[list[str]], protected: Cou
     victims: list[str] = []
     for keys in going:
         victims += keys
-        waits |= walk.waits(unit, kind, keys)
-    free = walk.free(victims, waits)
+        waits |= candidates.waits(unit, kind, keys)
+    free = candidates.free(victims, waits)
     protected["forked"] = len(victims) - len(free)
     return [free]
 
@@ -136,11 +136,11 @@ def batch(
     keys = [key for _, key in following]
     if found.kind.shared is not None:
         found.kind.shared.lock(unit, keys)
-    kept = walk.protected(unit, found.kind, keys, walk.in_use(unit, found.kind))
+    kept = candidates.protected(unit, found.kind, keys, candidates.in_use(unit, found.kind))
     victims = [key for key in keys if key not in kept]
-    outputs = walk.outputs_of(unit, found.kind)
+    outputs = candidates.outputs_of(unit, found.kind)
     chosen = _prefix(_bounds(unit, found.kind, victims, outputs), most)
-    taken = walk.free(chosen, walk.waits(unit, found.kind, chosen))
+    taken = candidates.free(chosen, candidates.waits(unit, found.kind, chosen))
     digests, archived = ({}, Counter()) if archiver is None else _archived(unit, archiver, found.kind, taken, outputs)
     if archiver is not None:
         taken = [key for key in taken if key in digests]
@@ -163,13 +163,13 @@ def _archived(
     unit: Unit, archiver: Archiver, kind: Kind, keys: Sequence[str], outputs: Sequence[str]
 ) -> tuple[dict[str, str], Counter[str]]:
     """Write these records as bundles. What was written stays as it is until they are removed."""
-    walk.hold(unit, kind, keys, outputs)
+    candidates.hold(unit, kind, keys, outputs)
     return archiver.archive(unit, keys)
 
 
 def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
     """Return for each of these records its rows by table, and about how many it shares."""
-    found = walk.sizes(unit, kind, keys, outputs)
+    found = candidates.sizes(unit, kind, keys, outputs)
     if kind.shared is not None:
         for key, rows in kind.shared.sizes(unit, keys).items():
             found[key]["shared"] += rows

@@ -11,7 +11,7 @@ from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.permits import permitted
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance.prune import arguments, walk as sql
+from lastlight_state.maintenance.prune import arguments, candidates as sql
 from lastlight_state.maintenance.prune.arguments import LINE_BYTES, LINE_FILES, START, PrunePlan
 from lastlight_state.maintenance.prune.checks import Terms, refuse_missing
 from lastlight_state.maintenance.prune.files import FILES, Seen, Size, Tree

@@ -21,7 +21,7 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.redact import messages
 from lastlight_state.maintenance.redact.messages import RedactPlan, RedactPolicy
 from lastlight_state.receipts import Receipt, Receipts, steps
@@ -83,12 +83,12 @@ class Redact(Repository):
         """
         terms = _terms(policy, self._now())
         ids = self._viewing(lambda unit: _chosen(unit, terms))
-        receipt = self._receipts.begin("redact", scope="messages", policy=terms, owner=work.owner(), actor=actor)
+        receipt = self._receipts.begin("redact", scope="messages", policy=terms, owner=jobs.owner(), actor=actor)
 
         def step(receipt: Receipt) -> tuple[Receipt, bool]:
             return self._writing(lambda unit: _batch(unit, receipt, terms, ids, self._now()))
 
-        return work.ended(self._receipts, receipt, step, again="the same command")
+        return jobs.ended(self._receipts, receipt, step, again="the same command")
 
 
 def _terms(policy: RedactPolicy, now: datetime) -> Terms:
@@ -141,7 +141,7 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
     if not found:
         return [], after
     last = found[-1]
-    work.confirm_after((last["created_at"], last["id"]), (parse_time(moment), str(key)))
+    jobs.confirm_after((last["created_at"], last["id"]), (parse_time(moment), str(key)))
     return [row["id"] for row in found], [exact_iso_text(last["created_at"]), last["id"]]
 
 

@@ -22,8 +22,8 @@ from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.errors import AlreadyExists, BackendError, InvalidValue, MisuseError, SchemaMismatch
 from lastlight_state.outputs import models
 from lastlight_state.outputs.models import REGISTRY, Kind
+from lastlight_state.outputs.projections import OutputTableSummaryRow, RegisteredRow
 from lastlight_state.outputs.shapes import OutputColumn, Shape
-from lastlight_state.outputs.shown import OutputTableSummaryRow, RegisteredRow
 from lastlight_state.outputs.table import OutputTable, sql_table
 
 # The registry: which output tables the database has, so that copies, grants and lists need no model.

@@ -244,7 +244,7 @@ class Settlement(TypedDict):
 
 T = TypeVar("T")
 
-#: One of a repository's ways of running a work (`db.scope`).
+#: One of a repository's ways of running a work (`db.units.scope`).
 Run = Callable[[Callable[[Unit], T]], T]
 
 #: Before every instant and name.

@@ -23,8 +23,8 @@ from lastlight_state.db.units.scope import TransactionScope
 from lastlight_state.errors import LostRace, MisuseError
 from lastlight_state.schedules import checks as shared, models
 from lastlight_state.schedules.arguments import FireClaim, FireError, FireOutcome
-from lastlight_state.schedules.fires import health, moves, statements as sql
-from lastlight_state.schedules.fires.moves import StaleTaker
+from lastlight_state.schedules.fires import health, statements as sql, transitions
+from lastlight_state.schedules.fires.transitions import StaleTaker
 from lastlight_state.schedules.records import CronHealth, Fire, FireSummary
 from lastlight_state.unwinding import block
 
@@ -50,7 +50,7 @@ class RunningFire(Held[FireClaim]):
     @outcome.setter
     def outcome(self, outcome: FireOutcome | None) -> None:
         if outcome is not None:
-            moves.outcome(outcome)
+            transitions.outcome(outcome)
         self._outcome = outcome
 
 
@@ -115,8 +115,8 @@ class Fires(Repository):
         name, the fire copies its target and payload, and it keeps its next instant. If its fires must not overlap and
         one is running, raises `Conflict` ``overlap`` naming that fire, and nothing is stored.
         """
-        fire = moves.create(cron_name, owner, source, actor, scheduled_for, lease, self._now())
-        return self._writing(lambda unit: moves.begin(unit, fire))
+        fire = transitions.create(cron_name, owner, source, actor, scheduled_for, lease, self._now())
+        return self._writing(lambda unit: transitions.begin(unit, fire))
 
     def heartbeat(self, claim: FireClaim, *, lease: timedelta | None = None) -> FireClaim:
         """Extend the lease from now, by the claim's length or by another one; it never gets shorter.
@@ -126,8 +126,8 @@ class Fires(Repository):
         An expired lease is extended, too, as long as nobody has taken the fire over. Raises `ClaimLost` after a
         takeover, `LostRace` for a finished fire, `NotFound`.
         """
-        held, length = moves.held(claim), claim.lease if lease is None else lease
-        row = self._held(sql.HEARTBEAT, held, moves.until(self._now(), length))
+        held, length = transitions.held(claim), claim.lease if lease is None else lease
+        row = self._held(sql.HEARTBEAT, held, transitions.until(self._now(), length))
         return claim.model_copy(update={**row, "lease": length})
 
     def finish(self, claim: FireClaim, outcome: FireOutcome) -> Fire:
@@ -136,12 +136,12 @@ class Fires(Repository):
         Repeating the same outcome changes nothing; another outcome is `LostRace` with the stored status in ``found``.
         Raises `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB as JSON.
         """
-        held, ended, now = moves.held(claim), moves.outcome(outcome), self._now()
-        return self._writing(lambda unit: moves.finish(unit, held, ended, now), repeatable=True)
+        held, ended, now = transitions.held(claim), transitions.outcome(outcome), self._now()
+        return self._writing(lambda unit: transitions.finish(unit, held, ended, now), repeatable=True)
 
     def release(self, claim: FireClaim) -> None:
         """Give the fire back unfinished, so that the next `take_stale` takes it. Errors as `heartbeat`."""
-        self._held(sql.RELEASE, moves.held(claim), moves.over(self._now()))
+        self._held(sql.RELEASE, transitions.held(claim), transitions.over(self._now()))
 
     def take_stale(
         self,
@@ -161,7 +161,9 @@ class Fires(Repository):
         """
         now = self._now()
         chosen = shared.chosen(names, targets)
-        taker = StaleTaker(shared.owner(owner), now, moves.until(now, lease), moves.attempts(max_attempts), chosen)
+        taker = StaleTaker(
+            shared.owner(owner), now, transitions.until(now, lease), transitions.attempts(max_attempts), chosen
+        )
         most = shared.claims(limit)
         return () if [] in chosen.values() else taker.taken(self._reading, self._once, self._writing, most)
 
@@ -187,12 +189,12 @@ class Fires(Repository):
 
         A rare status or source costs as much as there are fires from ``since`` on, of the cron or of all.
         """
-        given = moves.list_filters(cron_name, status, source, since)
+        given = transitions.list_filters(cron_name, status, source, since)
         return self._page(sql.listing_of(given), FireSummary.of, given, limit, page_token)
 
     def latest(self, names: Collection[str]) -> dict[str, FireSummary]:
         """The newest fire of each cron, in any status. Names without a fire are absent. At most 500 names."""
-        asked = moves.names(names)
+        asked = transitions.names(names)
         return self._reading(lambda unit: health.latest(unit, asked)) if asked else {}
 
     def health(self, names: Collection[str]) -> dict[str, CronHealth]:
@@ -202,7 +204,7 @@ class Fires(Repository):
         ``ok``. Only the newest 200 fires of each cron are read; running, skipped and missed ones are passed over.
         At most 500 names; one round trip.
         """
-        asked = moves.names(names)
+        asked = transitions.names(names)
         return self._reading(lambda unit: health.health(unit, asked)) if asked else {}
 
     def running(self, claim: FireClaim, *, lease: timedelta | None = None) -> AbstractContextManager[RunningFire]:
@@ -215,14 +217,14 @@ class Fires(Repository):
         """
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a fire runs longer than a transaction should: call running() on the store")
-        moves.held(claim)
+        transitions.held(claim)
         length = claim.lease if lease is None else lease
         return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
-    def _held(self, statement: Statement[RowT], held: moves.Held, until: datetime) -> RowT:
+    def _held(self, statement: Statement[RowT], held: transitions.Held, until: datetime) -> RowT:
         """Return the row that a write on a held fire returns."""
         values = {**held, "lease_expires_at": until}
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:
-            raise self._reading(lambda unit: moves.refusal(unit, held))
+            raise self._reading(lambda unit: transitions.refusal(unit, held))
         return row

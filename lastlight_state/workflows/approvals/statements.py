@@ -6,7 +6,7 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.beside import Covering, Narrow
+from lastlight_state.db.lists.covering import Covering, Narrow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import bind, constant, number, prepared
 from lastlight_state.workflows.approvals.records import (

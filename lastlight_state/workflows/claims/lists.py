@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.beside import Narrow
+from lastlight_state.db.lists.covering import Narrow
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.pages import Placed, Window, parted, placed, window
 from lastlight_state.db.rows.records import Page

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import entry_of
-from lastlight_state.db.lists.beside import Narrow
+from lastlight_state.db.lists.covering import Narrow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import AnyOf, bind, number, prepared
 from lastlight_state.db.units.unit import Unit

@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db.lists.beside import Narrow
+from lastlight_state.db.lists.covering import Narrow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.units.unit import Unit

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.expressions import millis_between, nearest
 from lastlight_state.backends.sql.json import object_of
-from lastlight_state.db.lists.beside import Covering, Finding, Narrow
+from lastlight_state.db.lists.covering import Covering, Finding, Narrow
 from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of

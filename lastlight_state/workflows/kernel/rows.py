@@ -13,7 +13,7 @@ from typing import Any, TypedDict, TypeVar, overload
 import sqlalchemy as sa
 
 from lastlight_state.db import valid
-from lastlight_state.db.lists.beside import Covering, Finding, Narrow, Other
+from lastlight_state.db.lists.covering import Covering, Finding, Narrow, Other
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import RowT, Statement, among, bind, constant, prepared

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.lists.beside import Finding, Narrow
+from lastlight_state.db.lists.covering import Finding, Narrow
 from lastlight_state.db.lists.listing import MOST_VALUES, Listing
 from lastlight_state.db.rows.statements import AnyOf, Row, Statement, bind, number, padded, prepared, size_for
 from lastlight_state.db.rows.writes import listed

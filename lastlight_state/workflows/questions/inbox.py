@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.beside import Covering, Narrow
+from lastlight_state.db.lists.covering import Covering, Narrow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, prepared
 from lastlight_state.db.schema.indexes import through

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.beside import Narrow
+from lastlight_state.db.lists.covering import Narrow
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, bind, constant

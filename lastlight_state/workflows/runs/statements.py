@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.beside import Covering, Narrow
+from lastlight_state.db.lists.covering import Covering, Narrow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.db.rows.writes import Chain

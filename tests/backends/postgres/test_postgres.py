@@ -24,7 +24,7 @@ from support.old_server import old_server
 from lastlight_state import AsyncStateStore, Settings, StateStore
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
-from lastlight_state.backends.fifo import Turn
+from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.backends.postgres import connections, pool
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, InvalidValue, NotSupported

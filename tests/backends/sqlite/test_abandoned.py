@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lastlight_state.backends.sqlite import held
-from lastlight_state.backends.sqlite.held import Abandoned
+from lastlight_state.backends.sqlite import locked_reads
+from lastlight_state.backends.sqlite.locked_reads import Abandoned
 
 
 def test_a_connection_that_cannot_read_is_closed(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_a_connection_that_cannot_read_is_closed(tmp_path: Path) -> None:
         return opened[-1]
 
     def not_held() -> sqlite3.Connection:
-        raise held.NotPossible
+        raise locked_reads.NotPossible
 
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
         Abandoned(file, lambda: copied.append(1)).connected(not_held, connect)

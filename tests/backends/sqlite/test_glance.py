@@ -14,7 +14,7 @@ from support.maintenance.left_behind import killed
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
-from lastlight_state.backends.sqlite import files, held, private_copies
+from lastlight_state.backends.sqlite import files, locked_reads, private_copies
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.testing.databases import Database
 
@@ -218,7 +218,7 @@ def test_where_nobody_can_look_who_uses_a_file_it_is_read_in_the_ordinary_way(
 
 def test_a_file_that_goes_while_it_is_looked_at_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-2."""
-    going = between.before(monkeypatch, held, "_journal_mode", file.unlink)
+    going = between.before(monkeypatch, locked_reads, "_journal_mode", file.unlink)
     with glancing(file) as backend:
         assert going
         assert not backend.exists

@@ -13,7 +13,7 @@ from support.undone import undone
 
 from lastlight_state import StateStore, Transaction
 from lastlight_state.backends.base import Mode
-from lastlight_state.backends.sqlite import hosts
+from lastlight_state.backends.sqlite import host_connections
 from lastlight_state.errors import BackendBusy, MisuseError
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -140,7 +140,7 @@ def test_a_joined_connection_has_its_settings_back_when_its_transaction_is_over(
             for name in ("foreign_keys", "recursive_triggers"):
                 assert connection.exec_driver_sql(f"PRAGMA {name}").scalar() == 1
         assert connection.exec_driver_sql("PRAGMA recursive_triggers").scalar() == 0
-        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == int(not hosts.SWITCHES_INSIDE)
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == int(not host_connections.SWITCHES_INSIDE)
         if end == "rollback":
             connection.rollback()
         elif end in ("commit", "another transaction"):
@@ -173,7 +173,7 @@ def test_a_caller_who_wrote_before_it_joined_is_told_the_line_to_add_where_it_is
     store: StateStore, engine: sa.Engine
 ) -> None:
     """backends B-114: with Python 3.11 alone; and the line helps."""
-    switches = hosts.SWITCHES_INSIDE
+    switches = host_connections.SWITCHES_INSIDE
     with engine.connect() as connection:
         connection.exec_driver_sql("CREATE TABLE mine (x)")
         connection.exec_driver_sql("INSERT INTO mine VALUES (1)")
@@ -187,11 +187,11 @@ def test_a_caller_who_wrote_before_it_joined_is_told_the_line_to_add_where_it_is
             ):
                 pass
             assert raised.value.details == {"pragma": "foreign_keys"}
-            assert hosts.LISTENER in str(raised.value)
+            assert host_connections.LISTENER in str(raised.value)
             assert connection.exec_driver_sql("PRAGMA recursive_triggers").scalar() == 0
         connection.commit()
     engine.dispose()
-    exec(hosts.LISTENER, {"sqlalchemy": sa, "engine": engine})
+    exec(host_connections.LISTENER, {"sqlalchemy": sa, "engine": engine})
     with engine.connect() as connection:
         connection.exec_driver_sql("INSERT INTO mine VALUES (2)")
         with store.transaction(connection=connection) as tx:
@@ -236,14 +236,14 @@ def test_the_caller_is_told_at_opening_which_line_its_engine_lacks(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, missing: bool
 ) -> None:
     """backends B-115: once, with Python 3.11 alone."""
-    monkeypatch.setattr(hosts, "SWITCHES_INSIDE", False)
+    monkeypatch.setattr(host_connections, "SWITCHES_INSIDE", False)
     engine = sa.create_engine(f"sqlite:///{sqlite_database.url}")
     if not missing:
-        exec(hosts.LISTENER, {"sqlalchemy": sa, "engine": engine})
+        exec(host_connections.LISTENER, {"sqlalchemy": sa, "engine": engine})
     with (
         caplog.at_level(logging.WARNING, logger="lastlight_state"),
         sqlite_database.open(engine=engine) as store,
     ):
         create(store)
-    assert [hosts.LISTENER in record.getMessage() for record in caplog.records] == [True] * missing
+    assert [host_connections.LISTENER in record.getMessage() for record in caplog.records] == [True] * missing
     engine.dispose()

@@ -88,7 +88,7 @@ def test_a_65th_unit_waits_for_the_next_commit(crowd: Crowd) -> None:
 
 def test_a_group_ends_after_its_time(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-170: the first in line does not pay for the crowd."""
-    monkeypatch.setattr("lastlight_state.backends.sqlite.sharing.MOST_SECONDS", 0.0)
+    monkeypatch.setattr("lastlight_state.backends.sqlite.group_commit.MOST_SECONDS", 0.0)
     crowd.calls(writes(crowd.store, *"abc"))
     assert crowd.commits == 3
 

@@ -18,7 +18,7 @@ from support.workflows.steps import all_pages, started
 from lastlight_state import Settings, StateStore
 from lastlight_state.errors import BackendBusy, BackendUnavailable, MisuseError, StoreClosed, UnsavedEvents
 from lastlight_state.journal import LineFileMirror, NewEvent, WriterOptions
-from lastlight_state.journal.writer import opened
+from lastlight_state.journal.writer import registry
 from lastlight_state.testing import Database
 
 IMPATIENT = Settings(lock_timeout=0.02, busy_timeout=0.001, retry_seconds=0)
@@ -203,14 +203,14 @@ def test_what_the_end_of_the_interpreter_cannot_store_is_told(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """journal W-12."""
-    monkeypatch.setattr(opened, "EXIT_SECONDS", 0.01)
+    monkeypatch.setattr(registry, "EXIT_SECONDS", 0.01)
     store = sqlite_database.open(settings=Settings(busy_timeout=0.01, retry_seconds=0.01))
     run_id = started(store).id
     writer = store.journal.writer(WriterOptions(linger=60))
     with sqlite_database.open().transaction():
         for _ in range(2):
             writer.append(run_id, "a")
-        opened._flush_all()
+        registry._flush_all()
     writer.close()
     assert store.journal.events.count(run_id) == 2
 
@@ -220,7 +220,7 @@ def test_the_end_of_the_interpreter_stores_without_a_thread_what_it_can(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """journal W-12: no thread begins there any more. It ends at the first failure, and a later end goes on from it."""
-    monkeypatch.setattr(opened, "EXIT_SECONDS", 0.01)
+    monkeypatch.setattr(registry, "EXIT_SECONDS", 0.01)
     store = sqlite_database.open(settings=IMPATIENT)
     run_id = started(store).id
     writer = store.journal.writer(WriterOptions(max_batch=2))
@@ -228,11 +228,11 @@ def test_the_end_of_the_interpreter_stores_without_a_thread_what_it_can(
         ending.setattr(threading.Thread, "start", _no_threads)
         with sqlite_database.open().transaction():
             writer.append(run_id, "a")
-            opened._flush_all()
+            registry._flush_all()
         assert writer.stats().queued == 1
         for _ in range(4):
             writer.append(run_id, "a")
-        opened._flush_all()
+        registry._flush_all()
         assert (writer.stats().queued, writer.stats().stored) == (0, 5)
     assert writer.append(run_id, "a").wait(30) == 5
     writer.close()

@@ -12,7 +12,7 @@ from support.maintenance.whole_runs import Report
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.errors import AlreadyExists, Conflict, StateError
-from lastlight_state.maintenance.bundles.arriving import References
+from lastlight_state.maintenance.bundles.incoming_rows import References
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions

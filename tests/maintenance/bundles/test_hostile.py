@@ -17,7 +17,7 @@ from lastlight_state import StateStore
 from lastlight_state.conversations import NewChunk, NewMessage, NewSession
 from lastlight_state.conversations.tables import PROGRESSIONS
 from lastlight_state.errors import AlreadyExists, Conflict, StateError
-from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.bundles import row_lines
 from lastlight_state.outputs.shapes import BOOKKEEPING
 from lastlight_state.workflows import Trigger
 from lastlight_state.workflows.arguments import RunOptions
@@ -157,7 +157,7 @@ def test_a_hostile_bundle_is_refused_before_any_write(state_store: StateStore, t
 @pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
 def test_a_number_of_64_bits_is_read_to_its_ends(number: int) -> None:
     """maintenance OP-61."""
-    assert lines.row_of(PROGRESSIONS, b'{"id": "o", "start_ord": %d}' % number) == {"id": "o", "start_ord": number}
+    assert row_lines.row_of(PROGRESSIONS, b'{"id": "o", "start_ord": %d}' % number) == {"id": "o", "start_ord": number}
 
 
 def test_a_log_with_a_name_that_no_file_can_have_is_refused(state_store: StateStore, tmp_path: Path) -> None:

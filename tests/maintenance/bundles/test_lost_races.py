@@ -20,8 +20,8 @@ from lastlight_state.errors import (
     InvalidValue,
     StateError,
 )
-from lastlight_state.maintenance import placing
-from lastlight_state.maintenance.bundles import archive, lines, selection
+from lastlight_state.maintenance import row_merge
+from lastlight_state.maintenance.bundles import archive, row_lines, selection
 from lastlight_state.receipts import Receipts
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
@@ -93,7 +93,7 @@ def test_a_load_that_the_database_did_not_end_is_done_by_the_same_command(
     def fail() -> None:
         raise error()
 
-    happened = before(monkeypatch, placing, "_insert", fail)
+    happened = before(monkeypatch, row_merge, "_insert", fail)
     with pytest.raises(type(error()), match="lost") as caught:
         store.maintenance.bundles.load(tmp_path / "talk.zip")
     told = ["interrupted; to go on: the same command"] if state == "interrupted" else []
@@ -110,7 +110,7 @@ def test_a_row_that_appears_before_it_is_inserted_is_compared(
     state_store.maintenance.bundles.export("session", "talk", tmp_path / "talk.zip")
     store, other = postgres_database.open(), postgres_database.open()
     create = other.conversations.sessions.create
-    happened = before(monkeypatch, placing, "_insert", lambda: create(NewSession("talk", "theirs")))
+    happened = before(monkeypatch, row_merge, "_insert", lambda: create(NewSession("talk", "theirs")))
     with pytest.raises(AlreadyExists) as caught:
         store.maintenance.bundles.load(tmp_path / "talk.zip")
     assert (happened, caught.value.kind, caught.value.key) == (["_insert"], "sessions", "talk")
@@ -156,7 +156,7 @@ def test_a_log_that_appears_after_the_rows_were_stored_stays(
     """maintenance OP-61: the load is refused by the name of the log, and leaves no unfinished file."""
     store = database.open()
     log = _exported(store, tmp_path / "run.zip")
-    happened = before(monkeypatch, lines, "put", lambda: log.write_text("mine"))
+    happened = before(monkeypatch, row_lines, "put", lambda: log.write_text("mine"))
     with pytest.raises(AlreadyExists) as caught:
         store.maintenance.bundles.load(tmp_path / "run.zip")
     assert (happened, caught.value.kind, caught.value.key) == (["put"], "file", str(log))

@@ -15,7 +15,7 @@ from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance import LoadedBundle
-from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.bundles import row_lines
 from lastlight_state.maintenance.bundles.loading import Loading
 from lastlight_state.receipts import Receipts
 from lastlight_state.testing import Database
@@ -142,7 +142,7 @@ def test_a_load_that_was_cut_off_is_finished_and_makes_no_second_copy(
     _write_log(store, "zebra_s.jsonl")
     bundles.export("run", "zebra", file)
     with monkeypatch.context() as patched:
-        before(patched, *{"after the commit": (lines, "put"), "after the logs": (Receipts, "finish")}[cut], _killed)
+        before(patched, *{"after the commit": (row_lines, "put"), "after the logs": (Receipts, "finish")}[cut], _killed)
         with pytest.raises(KeyboardInterrupt):
             bundles.load(file, on_conflict="new_ids")
     missing = 1 if cut == "after the commit" else 0
@@ -181,7 +181,7 @@ def test_a_load_finishes_none_but_the_same_that_has_stored_its_rows(
             source.maintenance.bundles.export("run", "zebra", tmp_path / f"{name}.zip")
             source.workflows.runs.merge_scratch("zebra", {"is": "late"})
     with monkeypatch.context() as patched:
-        before(patched, *{"the rows": (Loading, "store"), "the logs": (lines, "put")}[cut_before], _killed)
+        before(patched, *{"the rows": (Loading, "store"), "the logs": (row_lines, "put")}[cut_before], _killed)
         with pytest.raises(KeyboardInterrupt):
             bundles.load(tmp_path / "early.zip", on_conflict=first)
     copy = bundles.load(tmp_path / f"{then}.zip", on_conflict="new_ids")

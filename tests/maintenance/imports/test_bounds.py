@@ -21,7 +21,7 @@ from support.maintenance.team_files import letter, write_team
 from lastlight_state.files.run_log.states import files
 from lastlight_state.maintenance.imports import run_folders
 from lastlight_state.maintenance.imports.kinds import KINDS
-from lastlight_state.maintenance.imports.node_databases.found import id_of
+from lastlight_state.maintenance.imports.node_databases.source_rows import id_of
 from lastlight_state.testing import Database
 
 MIB = 1024 * 1024

@@ -14,7 +14,7 @@ import pytest
 from support.endless import endless
 
 from lastlight_state import StateStore
-from lastlight_state.backends.sqlite import door
+from lastlight_state.backends.sqlite import untrusted
 from lastlight_state.errors import BackendUnavailable, Conflict
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.testing import Database
@@ -69,10 +69,10 @@ def test_a_slow_reader_of_rows_is_not_cut_short(source: Path, monkeypatch: pytes
         connection.executemany("INSERT INTO _smithers_runs VALUES (?, 'w', 'finished', 1)", [(n,) for n in range(50)])
     moment = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: moment[0])
-    monkeypatch.setattr(door, "_STEPS", 1)
+    monkeypatch.setattr(untrusted, "_STEPS", 1)
     with foreign.opened(source) as opened:
         for _ in opened.rows("_smithers_runs"):
-            moment[0] += door.MOST_SECONDS + 1
+            moment[0] += untrusted.MOST_SECONDS + 1
 
 
 def test_a_file_inside_a_folder_is_opened_through_no_link(source: Path) -> None:

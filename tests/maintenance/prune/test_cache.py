@@ -12,7 +12,7 @@ from support.workflows.plans import plan_of
 from lastlight_state import Conflict, InvalidValue, NotFound
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune.sweeps.expiring import CACHE_SWEEP
+from lastlight_state.maintenance.prune.sweeps.expiry import CACHE_SWEEP
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400

@@ -13,7 +13,7 @@ from support.workflows.plans import plan_of
 from lastlight_state import InvalidValue, NotFound
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune.sweeps.expiring import CHECKPOINTS_SWEEP
+from lastlight_state.maintenance.prune.sweeps.expiry import CHECKPOINTS_SWEEP
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400

@@ -18,8 +18,8 @@ from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune import sweeping
-from lastlight_state.maintenance.prune.sweeps import heads, sweep as sweeps_sweep
-from lastlight_state.maintenance.prune.sweeps.heads import CHANGES_SWEEP, EXCHANGE
+from lastlight_state.maintenance.prune.sweeps import prefixes, sweep as sweeps_sweep
+from lastlight_state.maintenance.prune.sweeps.prefixes import CHANGES_SWEEP, EXCHANGE
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400
@@ -297,7 +297,7 @@ def test_what_rows_free_is_read_in_portions(sqlite_database: Database, monkeypat
     store = sqlite_database.open()
     sent(store, "ana", *"abcde")
     sqlite_database.clock.advance(seconds=40 * DAY)
-    monkeypatch.setattr(heads, "_READ", 2)
+    monkeypatch.setattr(prefixes, "_READ", 2)
     counted = store.maintenance.prune.run(EXCHANGED).counts
     assert counted == {"exchange_deliveries": 4, "messages": 4}
 

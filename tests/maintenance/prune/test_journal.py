@@ -17,7 +17,7 @@ from lastlight_state import Conflict, InvalidValue, NotFound, StateStore
 from lastlight_state.ids import new_id
 from lastlight_state.journal import LineFileMirror, NewEvent
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune import walk as sql
+from lastlight_state.maintenance.prune import candidates as sql
 from lastlight_state.maintenance.prune.sweeps import journal
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger

@@ -11,7 +11,7 @@ from support.workflows.plans import plan_of
 
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.maintenance import PrunePolicy, run_tables
-from lastlight_state.maintenance.prune import archived_logs, files, walk as sql
+from lastlight_state.maintenance.prune import archived_logs, candidates as sql, files
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.testing import Database, racing
 

@@ -24,19 +24,19 @@ from support.maintenance.dying_imports import PACKAGES, Lines
 from support.tracing import traced
 
 from lastlight_state.cli import main as program
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 
 
 def interrupted(line: int) -> tuple[int, str]:
     """The exit code of the program, and what it complained of."""
-    lines, known, complaints = Lines(line, signal.SIGINT), work.interruptible, io.StringIO()
+    lines, known, complaints = Lines(line, signal.SIGINT), jobs.interruptible, io.StringIO()
 
     @contextmanager
     def counted(*given: Any, **named: Any) -> Iterator[None]:
         with known(*given, **named), traced(lines.seen):
             yield
 
-    work.interruptible = counted
+    jobs.interruptible = counted
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(complaints):
             program()

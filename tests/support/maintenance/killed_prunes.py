@@ -20,7 +20,7 @@ from support.loading import load
 from lastlight_state import StateStore
 from lastlight_state.db.rows.statements import Family
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.maintenance.prune.walk import STATEMENTS
+from lastlight_state.maintenance.prune.candidates import STATEMENTS
 from lastlight_state.testing import FrozenClock, racing
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from lastlight_state.clock import SYSTEM_CLOCK, Clock
-from lastlight_state.files.mailbox.agent import lives
+from lastlight_state.files.mailbox.agent import state
 from lastlight_state.files.mailbox.folder import Place, creation
 from lastlight_state.files.mailbox.kernel.pair import Mailbox, Pair
 from lastlight_state.files.mailbox.reports import StartReport
@@ -16,8 +16,8 @@ from lastlight_state.settings import Settings
 
 if TYPE_CHECKING:
     from lastlight_state.files.mailbox.agent.inbox import AgentInbox
-    from lastlight_state.files.mailbox.agent.lives import AgentState
     from lastlight_state.files.mailbox.agent.outbox import AgentOutbox, AgentRouting
+    from lastlight_state.files.mailbox.agent.state import AgentState
 
 
 class AgentMailbox(Mailbox):
@@ -30,7 +30,7 @@ class AgentMailbox(Mailbox):
     #: Where messages go.
     routing: Part[AgentRouting] = Part("lastlight_state.files.mailbox.agent.outbox.AgentRouting")
     #: What the agent keeps over restarts.
-    state: Part[AgentState] = Part("lastlight_state.files.mailbox.agent.lives.AgentState")
+    state: Part[AgentState] = Part("lastlight_state.files.mailbox.agent.state.AgentState")
 
     @classmethod
     def open(
@@ -48,7 +48,7 @@ class AgentMailbox(Mailbox):
         long as that agent has not been replaced. Without it writes are not fenced. With ``strict``, `CorruptData` also
         names the first thing that `verify` finds.
         """
-        mailbox = cls(lives.joined(Pair.opened("agent", Place.of(Path(folder)), settings, clock), instance))
+        mailbox = cls(state.joined(Pair.opened("agent", Place.of(Path(folder)), settings, clock), instance))
         return mailbox._strict() if strict else mailbox
 
     @property
@@ -62,7 +62,7 @@ class AgentMailbox(Mailbox):
         Frees what a dead predecessor had claimed; completed and failed acknowledgements stay. A predecessor that is
         still alive can write no more: its writes are `ClaimLost`. The next poll also gives messages with ``on_wake``.
         """
-        return lives.start(self._pair)
+        return state.start(self._pair)
 
     def beat(self) -> bool:
         """Say that the agent is alive, by the time of a file; whether that was possible. Never raises."""
@@ -70,8 +70,8 @@ class AgentMailbox(Mailbox):
 
     def tool_started(self, name: str, timeout: timedelta | None = None) -> None:
         """Note the tool in use, and for how long it may be silent."""
-        lives.tool_started(self._pair, name, timeout)
+        state.tool_started(self._pair, name, timeout)
 
     def tool_finished(self) -> None:
         """Note that no tool is in use."""
-        lives.tool_finished(self._pair)
+        state.tool_finished(self._pair)

@@ -17,15 +17,15 @@ from lastlight_state.db import valid
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.files.mailbox import models
-from lastlight_state.files.mailbox.agent import lives, lives as sql
-from lastlight_state.files.mailbox.kernel import messages, readings
+from lastlight_state.files.mailbox.agent import state, state as sql
+from lastlight_state.files.mailbox.kernel import messages, queries
 from lastlight_state.files.mailbox.kernel.messages import Poll
 from lastlight_state.files.mailbox.kernel.pair import Room
-from lastlight_state.files.mailbox.kernel.readings import Both
+from lastlight_state.files.mailbox.kernel.queries import Both
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_SECOND
+from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.records import Batch, MessageIn
 from lastlight_state.files.mailbox.rows import AcksRow
-from lastlight_state.files.mailbox.shown import HeadRow
 
 #: What the host sends for the agent's own bookkeeping; a poll passes it over unless told otherwise.
 _SKIPPED = ("system",)
@@ -73,7 +73,7 @@ class AgentInbox(Room):
 
     def fail(self, message_id: str, *, error: str) -> None:
         """Say that a message could not be worked on. Raises `LostRace` for one that is completed, and `NotFound`."""
-        self._settle([readings.message_id(message_id)], "failed", readings.error_text(error))
+        self._settle([queries.message_id(message_id)], "failed", queries.error_text(error))
 
     def release(self, *ids: str) -> None:
         """Give claims of this agent back; the messages can be taken again at once. Claims of others stay."""
@@ -173,7 +173,7 @@ class AgentInbox(Room):
             tries = head["tries"] or 0 if current is None else current["message_tries"]
             unit.change(sql.PUT_ACK, {**self._ack(message_id, head["seq"], tries, status, now), "error": error})
         if status == "completed":
-            lives.tidy(unit, self._pair)
+            state.tidy(unit, self._pair)
 
     def _response(self, both: Both, question_id: str, now: datetime) -> MessageIn | None:
         poll = Poll(now, models.MOST_POLLED, first_poll=self._pair.first_poll)
@@ -187,7 +187,7 @@ class AgentInbox(Room):
 
     def _poll(self, limit: int, skip_kinds: Collection[str]) -> Poll:
         most = valid.number("limit", limit, least=1, most=models.MOST_POLLED)
-        kinds = readings.kinds("skip_kinds", skip_kinds)
+        kinds = queries.kinds("skip_kinds", skip_kinds)
         return Poll(self._now(), most, kinds, first_poll=self._pair.first_poll)
 
     def _heads(self, asked: Sequence[str]) -> dict[str, HeadRow]:
@@ -212,7 +212,7 @@ class AgentInbox(Room):
 
 def _ids(ids: Sequence[str]) -> list[str]:
     valid.at_most("ids", ids, models.MOST_SENT)
-    return [readings.message_id(message_id) for message_id in dict.fromkeys(ids)]
+    return [queries.message_id(message_id) for message_id in dict.fromkeys(ids)]
 
 
 def _acks(unit: Unit, heads: Collection[HeadRow]) -> dict[str, AcksRow]:

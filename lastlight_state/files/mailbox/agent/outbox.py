@@ -16,18 +16,18 @@ from lastlight_state.db.rows.statements import Family, bind, number, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, NotFound
 from lastlight_state.files.mailbox import models
-from lastlight_state.files.mailbox.agent import lives as sql
+from lastlight_state.files.mailbox.agent import state as sql
 from lastlight_state.files.mailbox.arguments import AT_ONCE, Attachment, Deliver, Routing
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
-from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, readings
+from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, queries
 from lastlight_state.files.mailbox.kernel.pair import Room
 from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
-from lastlight_state.files.mailbox.kernel.readings import Both, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import Both, Reading, shown
 from lastlight_state.files.mailbox.models import DESTINATION, MESSAGE
+from lastlight_state.files.mailbox.projections import RoutingColumns, SizedRow
 from lastlight_state.files.mailbox.records import Delivery, Destination, MessageOut, MessageOutSummary, MessageRef
 from lastlight_state.files.mailbox.reports import PruneReport
 from lastlight_state.files.mailbox.rows import DeliveredRow, DestinationsRow, SessionRoutingRow
-from lastlight_state.files.mailbox.shown import RoutingColumns, SizedRow
 from lastlight_state.ids import new_id
 
 # Removes delivered messages from the agent's file.
@@ -144,21 +144,21 @@ class AgentOutbox(Room):
         destination, `AlreadyExists` for an id that is taken; then nothing is stored.
         """
         row: OutPart = {
-            "id": f"msg-{new_id()}" if message_id is None else readings.message_id(message_id),
-            "kind": readings.kind(kind),
+            "id": f"msg-{new_id()}" if message_id is None else queries.message_id(message_id),
+            "kind": queries.kind(kind),
             "in_reply_to": valid.optional("in_reply_to", in_reply_to, models.ID_BYTES),
             "timestamp": models.plain_text(self._now()),
             **_deliver(deliver),
-            **readings.routing(self._resolved(routing)),
+            **queries.routing(self._resolved(routing)),
             "target_seq": None,
         }
         if not files:
-            return self._stored({**row, "content": readings.content(content, self._settings)})
+            return self._stored({**row, "content": queries.content(content, self._settings)})
         given = [attachments.checked(file) for file in valid.several("files", files)]
         attachments.refuse_large(given, self._settings.limits)
         folder = attachments.folder(self._pair.place.path, OUTBOX, row["id"], strict=True)
         names = [name for name, _ in attachments.names([file.name for file in given])]
-        text = readings.content(attachments.with_files(content, names), self._settings)
+        text = queries.content(attachments.with_files(content, names), self._settings)
         with attachments.staged(folder, list(zip(names, given, strict=True))) as staged:
             return self._stored({**row, "content": text}, staged)
 
@@ -234,9 +234,9 @@ class AgentOutbox(Room):
                 "timestamp": models.plain_text(self._now()),
                 "deliver_after": None,
                 "recurrence": None,
-                **readings.routing(target.routing),
+                **queries.routing(target.routing),
                 "target_seq": target.seq,
-                "content": readings.content(content, self._settings),
+                "content": queries.content(content, self._settings),
             }
         )
 

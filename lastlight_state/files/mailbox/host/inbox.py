@@ -18,13 +18,13 @@ from lastlight_state.files.mailbox.arguments import NOW, Attachment, NewMessage,
 from lastlight_state.files.mailbox.folder import INBOX, attachments
 from lastlight_state.files.mailbox.host import series, statements as sql
 from lastlight_state.files.mailbox.host.receipts import HostPruner
-from lastlight_state.files.mailbox.kernel import messages, pruning, readings
+from lastlight_state.files.mailbox.kernel import messages, pruning, queries
 from lastlight_state.files.mailbox.kernel.messages import Poll
 from lastlight_state.files.mailbox.kernel.pair import Room
 from lastlight_state.files.mailbox.models import MESSAGE
+from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef
 from lastlight_state.files.mailbox.reports import PruneReport
-from lastlight_state.files.mailbox.shown import RoutingColumns
 from lastlight_state.ids import new_id
 
 _ORIGIN = Origin()
@@ -103,7 +103,7 @@ class HostInbox(Room):
 
         Raises `AlreadyExists`, which carries the ``stored`` message, if its kind, routing or content is another.
         """
-        given = NewMessage(kind, content, readings.message_id(message_id), routing, when, origin, attachments)
+        given = NewMessage(kind, content, queries.message_id(message_id), routing, when, origin, attachments)
         found = self.find(message_id)
         if found is None:
             try:
@@ -154,12 +154,12 @@ class HostInbox(Room):
 
     def count_due(self, *, skip_kinds: Collection[str] = ("system",)) -> int:
         """How many messages an agent would be woken for: due, of these kinds, and not acknowledged."""
-        poll = Poll(self._now(), models.MOST_POLLED, readings.kinds("skip_kinds", skip_kinds))
+        poll = Poll(self._now(), models.MOST_POLLED, queries.kinds("skip_kinds", skip_kinds))
         return self._both(lambda both: sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))))
 
     def fail(self, message_id: str, *, error: str) -> MessageIn:
         """Settle a message that is not settled. Raises `LostRace` with the ``status`` it has, and `NotFound`."""
-        text, now = readings.error_text(error), self._now()
+        text, now = queries.error_text(error), self._now()
         return self._writing(lambda unit: self._failed(unit, message_id, text, now))
 
     def retry(self, message_id: str) -> MessageIn:
@@ -217,7 +217,7 @@ class _Draft:
     def __init__(self, message: NewMessage, room: HostInbox) -> None:
         pair, settings = room._pair, room._settings
         self._pair = pair
-        self.id = f"msg-{new_id()}" if message.id is None else readings.message_id(message.id)
+        self.id = f"msg-{new_id()}" if message.id is None else queries.message_id(message.id)
         embedded = attachments.embedded(message.content)
         given = [attachments.checked(file) for file in valid.several("attachments", message.attachments)]
         self._files = [*(file for _, file in embedded), *given]
@@ -231,11 +231,11 @@ class _Draft:
             **series.new_row(),
             "id": self.id,
             "series_id": self.id,
-            "kind": readings.kind(message.kind),
-            **readings.routing(message.routing),
+            "kind": queries.kind(message.kind),
+            **queries.routing(message.routing),
             **_origin(message.origin, room),
             **_when(message.when),
-            "content": readings.content(content, settings),
+            "content": queries.content(content, settings),
         }
 
     def equals(self, found: MessageIn) -> bool:
@@ -261,7 +261,7 @@ class _Draft:
 
 def _origin(origin: Origin | None, room: HostInbox) -> OriginColumns:
     given = _ORIGIN if origin is None else valid.group("origin", origin, Origin)
-    stamp = readings.time_text("origin.timestamp", given.timestamp)
+    stamp = queries.time_text("origin.timestamp", given.timestamp)
     return {
         "timestamp": iso_text(room._now()) if stamp is None else stamp,
         "platform_message_id": valid.optional("origin.platform_message_id", given.platform_message_id, models.ID_BYTES),
@@ -278,7 +278,7 @@ def _when(when: When) -> WhenColumns:
     elif zone is not None:
         cron.validate("@daily", zone)
     return {
-        "process_after": readings.time_text("when.process_after", given.process_after),
+        "process_after": queries.time_text("when.process_after", given.process_after),
         "recurrence": recurrence,
         "timezone": zone,
         "trigger": int(valid.flag("when.trigger", given.trigger)),

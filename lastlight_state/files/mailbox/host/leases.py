@@ -9,13 +9,13 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.host import receipts, statements as sql
-from lastlight_state.files.mailbox.kernel import deliveries, messages, readings
+from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
 from lastlight_state.files.mailbox.kernel.deliveries import Open
 from lastlight_state.files.mailbox.kernel.pair import Pair
-from lastlight_state.files.mailbox.kernel.readings import Both
+from lastlight_state.files.mailbox.kernel.queries import Both
 from lastlight_state.files.mailbox.models import instant
+from lastlight_state.files.mailbox.projections import WaitingRow
 from lastlight_state.files.mailbox.records import DueMessage, MessageOut
-from lastlight_state.files.mailbox.shown import WaitingRow
 
 
 class Wish(NamedTuple):
@@ -57,7 +57,7 @@ def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
         if len(taken) >= wish.limit:
             break
     if settled > before:
-        readings.put(unit, pair.declared, "settled_seq", str(settled))
+        queries.put(unit, pair.declared, "settled_seq", str(settled))
     return taken
 
 

@@ -18,7 +18,7 @@ from lastlight_state.errors import AlreadyAnswered, LostRace
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
 from lastlight_state.files.mailbox.host import leases, receipts, statements as sql
-from lastlight_state.files.mailbox.kernel import deliveries, messages, readings
+from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
 from lastlight_state.files.mailbox.kernel.pair import Room
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_MINUTE, ONE_SECOND
 from lastlight_state.files.mailbox.records import (
@@ -97,7 +97,7 @@ class HostOutbox(Room):
         """
         self.get(message_id)
         failure = receipts.Failure(
-            message_id, readings.error_text(error), valid.flag("permanent", permanent), token, self._now()
+            message_id, queries.error_text(error), valid.flag("permanent", permanent), token, self._now()
         )
         found = self._writing(lambda unit: receipts.fail(unit, failure))
         if found.status == "delivered":

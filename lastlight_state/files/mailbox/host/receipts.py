@@ -16,13 +16,13 @@ from lastlight_state.errors import LostRace
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOX
 from lastlight_state.files.mailbox.host import statements as sql
-from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, readings
+from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, queries
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
-from lastlight_state.files.mailbox.kernel.readings import Both, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import Both, Reading, shown
+from lastlight_state.files.mailbox.projections import InId, ReceiptTime, SettledRow, ValueRow
 from lastlight_state.files.mailbox.records import Delivery
 from lastlight_state.files.mailbox.reports import PruneReport
-from lastlight_state.files.mailbox.shown import InId, ReceiptTime, SettledRow, ValueRow
 
 # Removes settled messages from the host's file, and receipts of messages that the agent has removed.
 
@@ -219,6 +219,6 @@ def requeue(unit: Unit, pair: Pair, message_id: str, seq: int | None) -> bool:
     """Forget that a message failed; whether it had."""
     if unit.row(sql.DROP_FAILED, {"id": message_id}) is None:
         return False
-    if seq is not None and readings.number(unit, pair.declared, "settled_seq") >= seq:
-        readings.put(unit, pair.declared, "settled_seq", str(seq - 1))
+    if seq is not None and queries.number(unit, pair.declared, "settled_seq") >= seq:
+        queries.put(unit, pair.declared, "settled_seq", str(seq - 1))
     return True

@@ -12,11 +12,11 @@ from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import NewDestination, Routing
 from lastlight_state.files.mailbox.host import statements as sql
-from lastlight_state.files.mailbox.kernel import readings
+from lastlight_state.files.mailbox.kernel import queries
 from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Destination
 from lastlight_state.files.mailbox.rows import DestinationsRow
-from lastlight_state.files.mailbox.shown import RoutingColumns
 
 _NEEDED = {"channel": ("channel_type", "platform_id"), "agent": ("agent_group_id",)}
 
@@ -45,7 +45,7 @@ class HostRouting(Room):
 
     def put_default(self, routing: Routing | None) -> None:
         """Set where messages go that say nothing. None: nowhere."""
-        values = readings.routing(routing)
+        values = queries.routing(routing)
         self._writing(lambda unit: unit.change(sql.PUT_DEFAULT, values), repeatable=True)
 
     def find_default(self) -> Routing | None:
@@ -56,7 +56,7 @@ class HostRouting(Room):
 
     def allows(self, routing: Routing) -> bool:
         """Whether the agent may send there: to the default's channel and place, or to one of its destinations."""
-        asked = readings.routing(routing)
+        asked = queries.routing(routing)
         return self._viewing(lambda unit: _allows(unit, asked))
 
 

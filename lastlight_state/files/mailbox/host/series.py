@@ -13,8 +13,8 @@ from lastlight_state.files.mailbox.host import statements as sql
 from lastlight_state.files.mailbox.kernel import pruning
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.models import instant
+from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.rows import MessagesInRow
-from lastlight_state.files.mailbox.shown import HeadRow
 from lastlight_state.ids import new_id
 
 # The next occurrence of a series. Pure.

@@ -11,8 +11,8 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.kernel.messages import HEAD, STEP
+from lastlight_state.files.mailbox.projections import HeadRow, InSummaryRow, RoutingColumns
 from lastlight_state.files.mailbox.rows import AttemptsRow, DeliveredRow, DestinationsRow, MessagesInRow
-from lastlight_state.files.mailbox.shown import HeadRow, InSummaryRow, RoutingColumns
 
 
 class ExpiredRow(TypedDict):

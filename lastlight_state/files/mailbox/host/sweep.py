@@ -19,15 +19,15 @@ from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
 from lastlight_state.files.mailbox.folder import creation
 from lastlight_state.files.mailbox.host import series, statements as sql
 from lastlight_state.files.mailbox.host.inbox import HostInbox
-from lastlight_state.files.mailbox.kernel import messages, readings
+from lastlight_state.files.mailbox.kernel import messages, queries
 from lastlight_state.files.mailbox.kernel.files import deadline
 from lastlight_state.files.mailbox.kernel.pair import Room
-from lastlight_state.files.mailbox.kernel.readings import Both, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import Both, Reading, shown
 from lastlight_state.files.mailbox.models import instant
+from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.records import Claim
 from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
 from lastlight_state.files.mailbox.rows import AcksRow, ContainerStateRow
-from lastlight_state.files.mailbox.shown import HeadRow
 
 # Whether an agent is stuck. Pure.
 #
@@ -113,7 +113,7 @@ class HostSweep(Room):
         Only looks. Claims whose time cannot be read are passed over and named.
         """
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
-        rule = readings.policy(policy)
+        rule = queries.policy(policy)
         due = HostInbox(self._pair).count_due()
         if started is None:
             return Assessment(action="wake" if due else "ok", due=due)
@@ -137,8 +137,8 @@ class HostSweep(Room):
 
         Writes nothing into the agent's file; again changes nothing until something is claimed anew.
         """
-        text, now = readings.error_text(reason), self._now()
-        readings.policy(policy)
+        text, now = queries.error_text(reason), self._now()
+        queries.policy(policy)
         held = [found for found in self._both(_held) if found[0]["status"] == "pending"]
         if not held:
             return ReleaseReport()
@@ -148,7 +148,7 @@ class HostSweep(Room):
 
     def expire(self, *, policy: StalePolicy = DEFAULT_POLICY) -> int:
         """Settle the oldest pending context beyond ``policy.max_context``; the number of messages."""
-        rule = readings.policy(policy)
+        rule = queries.policy(policy)
         if rule.max_context is None:
             return 0
         values = {"kept": rule.max_context}
@@ -168,7 +168,7 @@ class HostSweep(Room):
 
     def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
         """All steps of a sweep. A step that fails is named in ``errors`` and does not undo the ones before it."""
-        readings.policy(policy)
+        queries.policy(policy)
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
         place = self._pair.place
         steps: dict[str, Callable[[], Any]] = {"sync": self.sync, "advance": self.advance}
@@ -302,7 +302,7 @@ def _stalled(unit: Unit, adopted: int) -> list[HeadRow]:
 
 
 def _adopted_seq(unit: Unit, room: Room) -> int:
-    return readings.number(unit, room._pair.declared, "adopted_seq")
+    return queries.number(unit, room._pair.declared, "adopted_seq")
 
 
 def _expired(unit: Unit, values: Values, now: str) -> int:

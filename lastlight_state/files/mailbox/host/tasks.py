@@ -20,7 +20,7 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import UNCHANGED, Routing, When, WhenChange
 from lastlight_state.files.mailbox.host import statements as sql
 from lastlight_state.files.mailbox.host.inbox import HostInbox
-from lastlight_state.files.mailbox.kernel import readings
+from lastlight_state.files.mailbox.kernel import queries
 from lastlight_state.files.mailbox.kernel.pair import Room
 from lastlight_state.files.mailbox.models import TASK
 from lastlight_state.files.mailbox.records import Task, TaskSummary
@@ -116,7 +116,7 @@ class HostTasks(Room):
         if merged or removed:
             content = _object(found["content"])
             kept = {name: value for name, value in content.items() if name not in removed}
-            values["content"] = readings.content({**kept, **merged}, self._settings)
+            values["content"] = queries.content({**kept, **merged}, self._settings)
         return _change(unit, found, values)
 
 
@@ -151,7 +151,7 @@ def _change(unit: Unit, found: MessagesInRow, values: Values) -> Task:
 def _times(found: MessagesInRow, change: WhenChange) -> Row:
     values: Row = {}
     if change.process_after is not UNSET:
-        values["process_after"] = readings.time_text("when.process_after", change.process_after)
+        values["process_after"] = queries.time_text("when.process_after", change.process_after)
     if change.timezone is not UNSET:
         values["timezone"] = change.timezone
     if change.recurrence is not UNSET:

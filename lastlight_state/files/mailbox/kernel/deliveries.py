@@ -17,10 +17,10 @@ from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import bind, number
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.kernel import messages
-from lastlight_state.files.mailbox.kernel.readings import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.projections import OutSummaryRow, ValueRow, WaitingRow
 from lastlight_state.files.mailbox.records import MessageOutSummary
 from lastlight_state.files.mailbox.rows import AttemptsRow
-from lastlight_state.files.mailbox.shown import OutSummaryRow, ValueRow, WaitingRow
 
 #: The list that a page token is for.
 _WAITING = "messages without a receipt"

@@ -27,8 +27,8 @@ from lastlight_state.db.units.unit import Unit, Work
 from lastlight_state.errors import BackendUnavailable, Conflict, CorruptData, NotFound
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import Place, is_regular
-from lastlight_state.files.mailbox.kernel import readings
-from lastlight_state.files.mailbox.kernel.readings import Look
+from lastlight_state.files.mailbox.kernel import queries
+from lastlight_state.files.mailbox.kernel.queries import Look
 from lastlight_state.files.mailbox.models import LAYOUT, MAILBOX
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
@@ -87,7 +87,7 @@ def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
         if not names.issuperset(column.name for column in table.columns):
             return False
     wanted = {str(index.name) for table in declared.tables.values() for index in table.indexes} - _LOOSE
-    if not _named(unit, "index") >= wanted or readings.find(unit, declared, "layout") is None:
+    if not _named(unit, "index") >= wanted or queries.find(unit, declared, "layout") is None:
         return False
     return declared is not models.INBOUND or unit.value(_UNNAMED) is None
 
@@ -100,10 +100,10 @@ def complete(unit: Unit, declared: sa.MetaData) -> None:
             _add(unit, statement)
     if declared is models.INBOUND:
         unit.change(_NAME_SERIES)
-    if readings.find(unit, declared, "layout") is None:
-        readings.put(unit, declared, "layout", LAYOUT)
+    if queries.find(unit, declared, "layout") is None:
+        queries.put(unit, declared, "layout", LAYOUT)
         if declared is models.INBOUND:
-            readings.put(unit, declared, "adopted_seq", str(unit.value(_HIGHEST) or 0))
+            queries.put(unit, declared, "adopted_seq", str(unit.value(_HIGHEST) or 0))
 
 
 def present(unit: Unit, declared: sa.MetaData) -> dict[str, PresentTable]:

@@ -15,11 +15,11 @@ from lastlight_state.db.rows.statements import RowT, bind, constant, number
 from lastlight_state.errors import NotFound
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import Routing
-from lastlight_state.files.mailbox.kernel.readings import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import Both, Columns, Reading, shown
 from lastlight_state.files.mailbox.models import MESSAGE, instant
+from lastlight_state.files.mailbox.projections import AckedId, HeadRow
 from lastlight_state.files.mailbox.records import MessageRef
 from lastlight_state.files.mailbox.rows import AcksRow, DeliveredRow, DestinationsRow, MessagesInRow, MessagesOutRow
-from lastlight_state.files.mailbox.shown import AckedId, HeadRow
 
 # What an acknowledgement means for a message. Pure, but for the statements that find them.
 #

@@ -22,10 +22,10 @@ from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place
 from lastlight_state.files.mailbox.kernel import deliveries, messages
 from lastlight_state.files.mailbox.kernel.files import OtherFile, OwnFile
 from lastlight_state.files.mailbox.kernel.messages import Poll
-from lastlight_state.files.mailbox.kernel.readings import Both, Columns, Reading
+from lastlight_state.files.mailbox.kernel.queries import Both, Columns, Reading
 from lastlight_state.files.mailbox.models import LIVE, MAILBOX, Side
+from lastlight_state.files.mailbox.projections import CountRow, InId, LiveTwice, OddNumber
 from lastlight_state.files.mailbox.records import Finding, MailboxStatus
-from lastlight_state.files.mailbox.shown import CountRow, InId, LiveTwice, OddNumber
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 from lastlight_state.unwinding import block

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import attachments
-from lastlight_state.files.mailbox.kernel import readings
+from lastlight_state.files.mailbox.kernel import queries
 from lastlight_state.files.mailbox.kernel.pair import Pair, Room
-from lastlight_state.files.mailbox.kernel.readings import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import Both, Columns, Reading, shown
 from lastlight_state.files.mailbox.models import instant
+from lastlight_state.files.mailbox.projections import HeadRow, SeqRow
 from lastlight_state.files.mailbox.rows import MessagesOutRow
-from lastlight_state.files.mailbox.shown import HeadRow, SeqRow
 
 # The next number of a message: above all numbers in both files, and above all that this side ever gave.
 #
@@ -48,8 +48,8 @@ def next_number(unit: Unit, pair: Pair) -> int:
     theirs = pair.other.look_if_sound(lambda look: look.row(other), None)
     ours = next(iter(_OF[pair.side].rows(unit, {})), None)
     seen = [row["seq"] for row in (theirs, ours) if row is not None]
-    found = models.next_number(pair.side, max(0, readings.number(unit, pair.declared, HIGHEST), *seen))
-    readings.put(unit, pair.declared, HIGHEST, str(found))
+    found = models.next_number(pair.side, max(0, queries.number(unit, pair.declared, HIGHEST), *seen))
+    queries.put(unit, pair.declared, HIGHEST, str(found))
     return found
 
 
@@ -59,15 +59,15 @@ def next_numbers(unit: Unit, pair: Pair, count: int) -> list[int]:
     last = first + 2 * (count - 1)
     if last != first:
         models.next_number(pair.side, last - 1)
-        readings.put(unit, pair.declared, HIGHEST, str(last))
+        queries.put(unit, pair.declared, HIGHEST, str(last))
     return list(range(first, last + 1, 2))
 
 
 def keep(unit: Unit, pair: Pair) -> None:
     """Note the highest number of the own file, so that it is not given again when its message is removed."""
     found = next(iter(_OF[pair.side].rows(unit, {})), None)
-    if found is not None and found["seq"] > readings.number(unit, pair.declared, HIGHEST):
-        readings.put(unit, pair.declared, HIGHEST, str(found["seq"]))
+    if found is not None and found["seq"] > queries.number(unit, pair.declared, HIGHEST):
+        queries.put(unit, pair.declared, HIGHEST, str(found["seq"]))
 
 
 Row: TypeAlias = Mapping[str, Any]

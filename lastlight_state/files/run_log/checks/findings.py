@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 from lastlight_state.db.rows.records import Record
 from lastlight_state.files.run_log import paths
-from lastlight_state.files.run_log.parts import Open
+from lastlight_state.files.run_log.fields import Open
 from lastlight_state.files.run_log.reading import Placed, RunReading
 from lastlight_state.files.run_log.records import (
     AgentEvent,

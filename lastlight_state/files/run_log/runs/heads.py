@@ -13,7 +13,7 @@ from lastlight_state.files.jsonl import recovery
 from lastlight_state.files.jsonl.cursor import read_tail
 from lastlight_state.files.jsonl.reader import Line, LineKind, read_at
 from lastlight_state.files.run_log import paths, storage
-from lastlight_state.files.run_log.parts import JsonObject
+from lastlight_state.files.run_log.fields import JsonObject
 from lastlight_state.files.run_log.paths import RunState
 from lastlight_state.files.run_log.reading import Damage
 from lastlight_state.files.run_log.records import RunRecord, accepts, is_custom

@@ -16,8 +16,8 @@ from lastlight_state.db.lists import pages
 from lastlight_state.db.valid import flag, group, identifier, page_limit
 from lastlight_state.errors import CorruptData, InvalidValue, NotFound, StaleVersion, StateError
 from lastlight_state.files.run_log import paths, storage
+from lastlight_state.files.run_log.fields import JsonObject
 from lastlight_state.files.run_log.messages import normalise
-from lastlight_state.files.run_log.parts import JsonObject
 from lastlight_state.files.run_log.reading import RunReading
 from lastlight_state.files.run_log.records import LlmRequest, LlmResponse
 from lastlight_state.files.run_log.runs.heads import parts_text

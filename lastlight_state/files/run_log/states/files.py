@@ -20,7 +20,7 @@ from lastlight_state.db.rows.records import Page, Record
 from lastlight_state.errors import CorruptData, InvalidValue, PayloadTooLarge
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.run_log import paths
-from lastlight_state.files.run_log.parts import JsonObject, Messages, Open, Text, Time, Whole
+from lastlight_state.files.run_log.fields import JsonObject, Messages, Open, Text, Time, Whole
 from lastlight_state.files.run_log.reading import newer
 from lastlight_state.files.run_log.records import made
 from lastlight_state.files.run_log.storage import write_new

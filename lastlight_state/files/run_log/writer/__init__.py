@@ -23,7 +23,7 @@ from lastlight_state.errors import BackendError, StoreClosed
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.jsonl.writer import LineWriter
 from lastlight_state.files.run_log import paths
-from lastlight_state.files.run_log.parts import (
+from lastlight_state.files.run_log.fields import (
     JsonObject,
     LlmInput,
     LlmOutput,

@@ -18,7 +18,7 @@ from lastlight_state.maintenance.imports import cells, foreign, servers
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.foreign import Foreign, digest, unit_name
 from lastlight_state.maintenance.imports.node_databases import units
-from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, moment
+from lastlight_state.maintenance.imports.node_databases.source_rows import Found, Terms, moment
 from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece, Place
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row as Placed, RowDraft, RowPiece, change
 from lastlight_state.outputs import models as outputs

@@ -11,7 +11,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Row
-from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, fitting, id_of, mapped, moment
+from lastlight_state.maintenance.imports.node_databases.source_rows import Found, Terms, fitting, id_of, mapped, moment
 from lastlight_state.workflows import words
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS, RUNS
 

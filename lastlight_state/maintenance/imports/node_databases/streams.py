@@ -18,7 +18,7 @@ from lastlight_state.journal.models import EVENTS, FRAMES, SANDBOXES, SCORES, SI
 from lastlight_state.journal.signals import trimmed_correlation, trimmed_name
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Row
-from lastlight_state.maintenance.imports.node_databases.found import Found, Terms, fitting, id_of, mapped, moment
+from lastlight_state.maintenance.imports.node_databases.source_rows import Found, Terms, fitting, id_of, mapped, moment
 
 # What happened in a run, as rows of ours: events and signals keep their numbers.
 

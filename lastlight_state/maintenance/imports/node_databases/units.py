@@ -22,7 +22,7 @@ from lastlight_state.maintenance.imports import workflow_rows
 from lastlight_state.maintenance.imports.cells import Row as CellRow
 from lastlight_state.maintenance.imports.foreign import Foreign, digest
 from lastlight_state.maintenance.imports.node_databases import runs, streams, values
-from lastlight_state.maintenance.imports.node_databases.found import Terms
+from lastlight_state.maintenance.imports.node_databases.source_rows import Terms
 from lastlight_state.maintenance.imports.node_databases.values import Outputs
 from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Piece
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece

@@ -14,7 +14,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Check, Row
-from lastlight_state.maintenance.imports.node_databases.found import Found, Terms
+from lastlight_state.maintenance.imports.node_databases.source_rows import Found, Terms
 from lastlight_state.maintenance.imports.row_pieces import Growth
 from lastlight_state.outputs import inputs, models
 from lastlight_state.outputs.catalog.definitions import ALL, Registered

@@ -24,11 +24,11 @@ from lastlight_state.journal.frames import statements as frames
 from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import EVENTS, FRAMES, SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
 from lastlight_state.journal.signals import statements as signals
-from lastlight_state.maintenance.prune import arguments, walk
+from lastlight_state.maintenance.prune import arguments, candidates
 from lastlight_state.maintenance.prune.arguments import START
+from lastlight_state.maintenance.prune.candidates import LOOK, STATEMENTS, Range
 from lastlight_state.maintenance.prune.kinds import RUNS_KIND
 from lastlight_state.maintenance.prune.sweeps.sweep import Look, OneStage, Removal, Tally, Terms, cutoff
-from lastlight_state.maintenance.prune.walk import LOOK, STATEMENTS, Range
 from lastlight_state.workflows.tables import RUNS
 
 _ALL = 2**62
@@ -175,7 +175,7 @@ class Journal(OneStage):
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms with the place of the end before which runs are old enough, and not among the newest."""
-        return walk.bounded(unit, RUNS_KIND, terms)
+        return candidates.bounded(unit, RUNS_KIND, terms)
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
         """Return the next runs of whose journals something may go, in the order of their ends."""
@@ -200,8 +200,8 @@ class Journal(OneStage):
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
         """Return the runs whose journals would lose rows, and those that are as old and stay whole."""
-        found = Tally(protected=Counter(not_ended=walk.not_ended(unit, RUNS_KIND, cutoff(terms))))
-        for some in walk.walk(unit, Range.of(RUNS_KIND, terms)):
+        found = Tally(protected=Counter(not_ended=candidates.not_ended(unit, RUNS_KIND, cutoff(terms))))
+        for some in candidates.walk(unit, Range.of(RUNS_KIND, terms)):
             for row in rows(unit, AMOUNTS, _free(unit, [key for _, key in some], found.protected)):
                 key = row.pop("key")
                 found.counts.update(row)
@@ -214,7 +214,7 @@ def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]
 
     That a live run reads the output of one is no reason here: it is in an execution, and stays.
     """
-    kept = walk.protected(unit, RUNS_KIND, keys, frozenset()) if keys else {}
+    kept = candidates.protected(unit, RUNS_KIND, keys, frozenset()) if keys else {}
     protected.update(kept.values())
     return [key for key in keys if key not in kept]
 

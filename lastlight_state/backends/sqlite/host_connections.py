@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.facts import logged
-from lastlight_state.backends.hosted import hear
+from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.sqlite.driver import fetched, translate
 from lastlight_state.errors import MisuseError
 

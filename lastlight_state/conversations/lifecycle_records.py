@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import words
+from lastlight_state.conversations.projections import StaleSessionRow
 from lastlight_state.conversations.rows import SessionChangeRow, SessionTransitionRow
-from lastlight_state.conversations.shown import StaleSessionRow
 from lastlight_state.db.rows.records import Record
 
 

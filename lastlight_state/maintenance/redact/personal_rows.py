@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.checkpoints import removing
+from lastlight_state.checkpoints import removal
 from lastlight_state.checkpoints.models import THREADS
 from lastlight_state.checkpoints.statements import TABLES
 from lastlight_state.conversations.kernel.references import PROTECTIONS
@@ -128,7 +128,7 @@ def remove(person: str, key: str, unit: Unit, _receipt: Receipt, _at: datetime) 
     """Remove a thread with everything of it, if it is the person's now. Returns the rows by table."""
     removed: Counter[str] = Counter()
     for row in list(rows(unit, _THREAD_LOCK, [key], {"person": person})):
-        removed += removing.thread(unit, row["id"])
+        removed += removal.thread(unit, row["id"])
     return removed
 
 

@@ -18,7 +18,7 @@ from lastlight_state.db.rows.statements import Family, Row, bind, constant, exac
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.maintenance import work
+from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.prune import arguments
 from lastlight_state.maintenance.prune.arguments import START, Ended, Place
 from lastlight_state.maintenance.prune.kinds import KINDS, Kind
@@ -217,7 +217,7 @@ class Range:
             found = unit.rows(statement, {**values, **keys})
         following = [(row["age"], row["key"]) for row in found]
         if following and self.keys is None:
-            work.confirm_after(following[-1], after)
+            jobs.confirm_after(following[-1], after)
         return following
 
     def held(self, unit: Unit) -> list[str]:

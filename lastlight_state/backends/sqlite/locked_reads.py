@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lastlight_state.backends import waiting
-from lastlight_state.backends.sqlite import door, files, private_copies
+from lastlight_state.backends.sqlite import files, private_copies, untrusted
 from lastlight_state.backends.sqlite.private_copies import PrivateCopy, standing_of
 from lastlight_state.errors import BackendBusy
 
@@ -39,7 +39,7 @@ _MOST_MISSES = 5
 _PAUSE_SECONDS, _MISSED_SECONDS = 0.01, 0.001
 
 
-class Connection(door.Watched):
+class Connection(untrusted.Watched):
     """A connection to a file that nobody changes until it is closed."""
 
     descriptor: int | None = None
@@ -64,7 +64,7 @@ def opened(path: Path, connect: Callable[[], Connection], seconds: float) -> Con
     """
     end, misses = waiting.until(seconds), 0
     while True:
-        with door.directory(path) as held:
+        with untrusted.directory(path) as held:
             try:
                 return _attempt(held, path, connect)
             except _Missed:
@@ -84,8 +84,8 @@ class _Missed(Exception):
 
 
 def _attempt(held: int, path: Path, connect: Callable[[], Connection]) -> Connection | None:
-    found = door.regular(held, path.name, path)
-    connection, descriptor = door.connected((found.st_dev, found.st_ino), held, connect)
+    found = untrusted.regular(held, path.name, path)
+    connection, descriptor = untrusted.connected((found.st_dev, found.st_ino), held, connect)
     try:
         if not _is_left(held, path, _hold(connection, descriptor, found.st_size)):
             return connection
@@ -119,10 +119,10 @@ def _take(descriptor: int) -> None:
 def _is_left(held: int, path: Path, descriptor: int) -> bool:
     """Whether a journal or log lies beside the file that has to be brought into it, and nobody is about to."""
     with suppress(FileNotFoundError):
-        if door.regular(held, f"{path.name}-wal", path).st_size > 0:
+        if untrusted.regular(held, f"{path.name}-wal", path).st_size > 0:
             return True
     with suppress(FileNotFoundError):
-        journal = os.open(f"{path.name}-journal", door.TO_READ, dir_fd=held)
+        journal = os.open(f"{path.name}-journal", untrusted.TO_READ, dir_fd=held)
         try:
             if not stat.S_ISREG(os.fstat(journal).st_mode):
                 raise OSError(errno.EINVAL, f"expected a regular file: {path.name}-journal", str(path))

@@ -32,11 +32,11 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.ids import series
 from lastlight_state.journal.models import SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance import placing
+from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.backup.restoring import LINES
-from lastlight_state.maintenance.bundles import lines
+from lastlight_state.maintenance.bundles import row_lines
 from lastlight_state.maintenance.bundles.archive import damaged
-from lastlight_state.maintenance.bundles.lines import CLASS
+from lastlight_state.maintenance.bundles.row_lines import CLASS
 from lastlight_state.maintenance.bundles.selection import TABLES
 from lastlight_state.maintenance.copy.contents import shown
 from lastlight_state.maintenance.counters import COUNTERS
@@ -219,7 +219,7 @@ class Renaming:
 
     def log(self, name: str) -> str:
         """The new name of a log: the folder, or the file, that has the name of an agent's session."""
-        old = lines.session_of(name)
+        old = row_lines.session_of(name)
         if old is None:
             return name
         _, project, session, *rest = PurePosixPath(name).relative_to(LINES[0]).parts
@@ -319,7 +319,7 @@ def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
 def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) -> list[Row]:
     """Return the links but for those that orders of ``held`` lack. Raises `AlreadyExists` for one, unless ``keeps``."""
     asked = {LINKS.name: [row for row in given if row["progression_id"] in held]}
-    lacking = placing.missing(unit, asked, keeps=True).get(LINKS.name, [])
+    lacking = row_merge.missing(unit, asked, keeps=True).get(LINKS.name, [])
     if lacking and not keeps:
         raise AlreadyExists(PROGRESSIONS.name, lacking[0]["progression_id"], problem="has not this message")
     left_out = {(row["progression_id"], row["ord"]) for row in lacking}

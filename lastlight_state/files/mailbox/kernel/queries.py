@@ -22,7 +22,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import Routing, StalePolicy
-from lastlight_state.files.mailbox.shown import RoutingColumns
+from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.settings import Settings
 
 # What a side notes about its own file: ``mailbox_meta``.

@@ -228,7 +228,7 @@ def _is_same(stored: Fire, outcome: Values) -> bool:
 #
 # Each fire is changed in a transaction of its own, by a compare-and-set on its epoch: of several takers one gets it.
 
-#: One of a repository's ways of running a work (`db.scope`).
+#: One of a repository's ways of running a work (`db.units.scope`).
 Run = Callable[[Callable[[Unit], Any]], Any]
 
 

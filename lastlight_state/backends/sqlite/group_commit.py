@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 
 from lastlight_state.backends.base import Checkout
-from lastlight_state.backends.fifo import Group, Line, Parted, Turn
+from lastlight_state.backends.fair_lock import Group, Line, Parted, Turn
 from lastlight_state.errors import BackendUnavailable, StateError
 
 #: A group ends when nobody waits any more, with so many units, or so many seconds after it began.

@@ -15,13 +15,13 @@ from lastlight_state.db.rows.statements import Family, bind, constant, number, p
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, NotFound
 from lastlight_state.files.mailbox import models
-from lastlight_state.files.mailbox.kernel import messages, readings
+from lastlight_state.files.mailbox.kernel import messages, queries
 from lastlight_state.files.mailbox.kernel.pair import Pair, Room
 from lastlight_state.files.mailbox.models import STATE
+from lastlight_state.files.mailbox.projections import HeadRow, OutSummaryRow
 from lastlight_state.files.mailbox.records import StateEntry
 from lastlight_state.files.mailbox.reports import StartReport
 from lastlight_state.files.mailbox.rows import AcksRow, MessagesOutRow, SessionStateRow
-from lastlight_state.files.mailbox.shown import HeadRow, OutSummaryRow
 from lastlight_state.ids import new_id
 
 # Removes acknowledgements of messages that the host has settled or removed, so that they follow the live work.
@@ -194,9 +194,9 @@ def start(pair: Pair) -> StartReport:
     """Begin a new life. All later writes of earlier ones are refused."""
 
     def work(unit: Unit) -> tuple[str, int]:
-        lives = _number(readings.find(unit, pair.declared, _INSTANCE)) + 1
+        lives = _number(queries.find(unit, pair.declared, _INSTANCE)) + 1
         instance = f"{lives}-{new_id()}"
-        readings.put(unit, pair.declared, _INSTANCE, instance)
+        queries.put(unit, pair.declared, _INSTANCE, instance)
         return instance, unit.change(_FREE)
 
     pair.instance = None
@@ -228,7 +228,7 @@ def _admit(unit: Unit, pair: Pair) -> None:
     """Refuse a write of an agent that another has replaced. Raises `ClaimLost`."""
     if pair.instance is None:
         return
-    stored = readings.find(unit, pair.declared, _INSTANCE)
+    stored = queries.find(unit, pair.declared, _INSTANCE)
     if stored != pair.instance:
         raise ClaimLost(
             pair.place.key,

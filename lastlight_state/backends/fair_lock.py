@@ -38,7 +38,7 @@ class Turn(Held):
     #: Where its thread waits, if it had to.
     gate: threading.Lock | None = None
     thread: int = 0
-    #: Whether the one that has the place may do what this one waits for (`lastlight_state.backends.sqlite.sharing`).
+    #: Whether the one that has the place may do what this one waits for (`backends.sqlite.group_commit`).
     shares = False
     #: The context to do it in, while it waits and nobody has taken it over: who pops it does it.
     offered: list[Context] | None = None

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from lastlight_state.checkpoints import statements as sql, values
-from lastlight_state.checkpoints.shown import NamedRow
+from lastlight_state.checkpoints.projections import NamedRow
 from lastlight_state.checkpoints.statements import LineRow
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
