@@ -159,6 +159,6 @@ def _rows_of(given: int) -> int:
 
 TABLES = tuple(
     Sealed(table, names)
-    for table in METADATA.tables.values()
+    for _, table in sorted(METADATA.tables.items())
     if (names := [column.name for column in table.columns if sealing.is_sealable(column.type)])
 )
