@@ -1,5 +1,6 @@
 # make demo    a real workflow on SQLite, crash and resume included
 # make test    the whole suite on SQLite and on a real Postgres; with COVERAGE=1 also which lines it reached
+# make affected  the tests nearest to what you changed, on SQLite
 # make quick   what ARGS names, on SQLite and without coroutines, in one process: for the test that you are writing
 #
 # Either makes .venv first, with uv when it is there. Another interpreter: make test PYTHON=python3.13
@@ -35,7 +36,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: browser demo test quick server servers soak frameworks cluster lint types bench docs site record build clean
+.PHONY: demo test quick affected files browser server servers soak frameworks cluster lint types bench docs site record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -56,6 +57,15 @@ endif
 # No Postgres is started unless one of these tests has no other database.
 quick: $(VENV)/.test
 	$(BIN)/python -m pytest --quick -o lastlight_postgres_at_start=false $(ARGS)
+
+# The tests that are nearest to what differs from this commit, on SQLite: for most changes a minute or two.
+SINCE ?= origin/main
+affected: $(VENV)/.test
+	$(MAKE) quick ARGS="$$(PYTHONPATH=tests $(BIN)/python -P tests/support/affected.py $(SINCE)) --numprocesses=$(WORKERS) $(ARGS)"
+
+# The wing of files: line files, logs of agents and runs, mailboxes.
+files: $(VENV)/.test
+	$(BIN)/python $(pytest) tests/jsonl tests/agent_log tests/run_log tests/mailbox
 
 # On the server whose programs are in this folder: make server POSTGRES=/usr/lib/postgresql/15/bin
 server: $(VENV)/.test
