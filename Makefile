@@ -36,7 +36,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick affected files browser server servers soak frameworks cluster lint types bench docs site record build clean
+.PHONY: demo test quick affected files interchange browser server servers soak frameworks cluster lint types bench docs site record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -66,6 +66,10 @@ affected: $(VENV)/.test
 # The wing of files: line files, logs of agents and runs, mailboxes.
 files: $(VENV)/.test
 	$(BIN)/python $(pytest) tests/jsonl tests/agent_log tests/run_log tests/mailbox
+
+# The wing of interchange: imports of other programs' files, bundles, and the adoption of their databases.
+interchange: $(VENV)/.test
+	$(BIN)/python $(pytest) tests/maintenance/imports tests/maintenance/bundles tests/migrations/adoption
 
 # On the server whose programs are in this folder: make server POSTGRES=/usr/lib/postgresql/15/bin
 server: $(VENV)/.test
