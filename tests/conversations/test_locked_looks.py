@@ -227,6 +227,7 @@ def test_of_two_with_one_id_one_is_made(shared_postgres: Database) -> None:
     """conversations CV-10: Sessions.create, Sessions.ensure, Progressions.create, Progressions.ensure."""
     makers: list[tuple[Any, Any]] = [
         (lambda s, _: s.conversations.sessions.create(NewSession("s")), "already_exists"),
+        (lambda s, _: s.conversations.sessions.ensure(NewSession("t")), None),
         (lambda s, _: s.conversations.progressions.create("p"), "already_exists"),
         (lambda s, _: s.conversations.progressions.ensure("q"), None),
     ]

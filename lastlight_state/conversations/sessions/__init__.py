@@ -149,7 +149,12 @@ class Sessions(Repository):
                 raise AlreadyExists(words.SESSION, row["id"], problem=problem, fields=tuple(fields))
             return ConversationSession.of(stored)
 
-        return self._writing(look, repeatable=True)
+        try:
+            return self._writing(look, repeatable=True)
+        except AlreadyExists as error:
+            if error.fields:
+                raise
+            return self._writing(look, repeatable=True)  # another caller made it after the first look: it is seen now
 
     def get(self, session_id: str) -> ConversationSession:
         """Return the session. Raises `NotFound`."""
