@@ -15,10 +15,10 @@ NUMBERS = """
     MUST_BE RESTARTS_LEFT RECORDS ROWS SCORE SECONDS SECTIONS SEQ TURNS
 """.split()
 NUMBERS_HERE = {
-    "demo.report.MESSAGES ID",
+    "demo.command.MESSAGES ID",
     "views.kinds.MESSAGES ID",
-    "views.output_kinds.INPUTS REVISION",
-    "views.talk_kinds.BRANCHES AT",
+    "views.kinds.INPUTS REVISION",
+    "views.kinds.BRANCHES AT",
 }
 #: The same for ids, names that are ids, and times, of which a part is of no use.
 WHOLE = """
@@ -32,13 +32,13 @@ WHOLE_HERE = {
     "commands.run_log.FINDINGS CODE",
     "views.kinds.CRONS LAST",
     "views.kinds.CRONS NAME",
-    "views.output_kinds.CACHE STORED",
-    "views.output_kinds.OUTPUTS TABLE",
-    "views.output_kinds.ROWS NODE",
+    "views.kinds.CACHE STORED",
+    "views.kinds.OUTPUTS TABLE",
+    "views.kinds.ROWS NODE",
     "views.run_kinds.NODES NODE",
-    "views.talk_kinds.TRANSITIONS BRANCH",
+    "views.kinds.TRANSITIONS BRANCH",
 }
-CUT_HERE = {"views.talk_kinds.BRANCHES AT"}
+CUT_HERE = {"views.kinds.BRANCHES AT"}
 
 
 def _columns() -> Iterator[tuple[str, Column]]:

@@ -152,7 +152,7 @@ class Sessions(Repository):
         try:
             return self._writing(look, repeatable=True)
         except AlreadyExists as error:
-            if error.fields:
+            if error.details.get("fields"):
                 raise
             return self._writing(look, repeatable=True)  # another caller made it after the first look: it is seen now
 
