@@ -27,8 +27,10 @@ NAMES = frozenset(
 )
 #: The fields that hold what a person wrote, or was asked.
 WRITINGS = frozenset(
-    "answer body cancel_reason content context error error_detail input messages metadata output payload prompt reason "
-    "request response scratch snippet summary text title tree xml".split()
+    "answer arguments artifact_contract artifact_verification body cancel_reason content context error "
+    "error_detail extra first_prompt hold_reason input input_preview last_assistant_text messages metadata "
+    "node_metadata note output payload prompt raw reason reasoning request response scratch script snippet "
+    "summary text title tree xml".split()
 )
 PERSONAL = NAMES | WRITINGS
 #: Characters of an id that a list shows.

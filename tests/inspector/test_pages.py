@@ -28,6 +28,7 @@ ADDRESSES = {
     "/inbox": ["/inbox", "/inbox?run=run-0&order=newest", "/inbox?limit=1"],
     "/inbox/gates/{id}": ["/inbox/gates/open-0", "/inbox/gates/ap-0", "/inbox/gates/done-0"],
     "/inbox/requests/{id}": ["/inbox/requests/open-0", "/inbox/requests/hr-0"],
+    "/mailboxes": ["/mailboxes", "/mailboxes?group=crew&limit=1"],
     "/runs": [
         "/runs",
         "/runs?status=running&status=paused&workflow=home&repo=o/r&since=7d&limit=2",
@@ -36,10 +37,20 @@ ADDRESSES = {
     "/runs/{run_id}": ["/runs/home", "/runs/run-0", "/runs/queued-1"],
     "/runs/{run_id}/timeline": ["/runs/home/timeline"],
     "/runs/{run_id}/executions/{execution_id}": ["/runs/home/executions/ex-0"],
+    "/schedules": ["/schedules", "/schedules?enabled=on&origin=database&retired=all&days=3&limit=1"],
+    "/schedules/crons/{name}": ["/schedules/crons/cron-0", "/schedules/crons/cron-1?status=running&source=manual"],
+    "/schedules/fires": ["/schedules/fires", "/schedules/fires?cron=fired-0&status=running&status=ok&since=7d"],
     "/runs/{run_id}/frames/{frame_no}": ["/runs/home/frames/0", "/runs/home/frames/1"],
 }
 #: What is tried in a file of its own: tables as CSV, and records that the scene has none of.
-ELSEWHERE = {"/cost/daily.csv", "/cost/groups.csv", "/health/receipts/{id}"}
+ELSEWHERE = {
+    "/cost/daily.csv",
+    "/cost/groups.csv",
+    "/health/receipts/{id}",
+    "/schedules/fires/{id}",
+    "/mailboxes/{group}/{session}",
+    "/mailboxes/{group}/{session}/messages/{id}",
+}
 HOSTILE = "<script>alert(1)</script>'\"`&<img src=x onerror=alert(1)>\u202e\x1b[31m\x7f{{7*7}}"
 
 

@@ -1,0 +1,139 @@
+"""Schedules: crons with their next instants and overrides, fires by outcome, and days on which something was missed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from lastlight_state import View as Moment, cron
+from lastlight_state.errors import StateError
+from lastlight_state.inspector.page import MOST_ROWS, Ask, Page, View
+from lastlight_state.schedules import CronSummary, FireSummary
+from lastlight_state.schedules.models import FIRE_SOURCES, FIRE_STATUSES, ORIGINS
+
+page = Page("schedules", "Schedules", "/schedules", "s")
+
+#: How many instants ahead are shown, how many days a calendar has unless it is asked for more, and the most of them.
+AHEAD, DAYS, MOST_DAYS = 5, 14, 92
+#: How many fires a calendar counts, the newest first. What is missed is listed apart, so that it is never among those
+#: that are not counted.
+MOST_COUNTED = 4 * MOST_ROWS
+SWITCHES = {"on": True, "off": False}
+RETIRED = {"retired": True, "all": None}
+
+
+@page.look(live=True)
+def listed(ask: Ask) -> View:
+    """Show a page of crons with how their last fires ended, and what was missed of all crons."""
+    enabled, retired = SWITCHES.get(ask.text("enabled") or ""), RETIRED.get(ask.text("retired") or "", False)
+    origin: Any = ask.text("origin")  # another word is refused by the library
+    since = _since(ask)
+    with ask.store.view() as moment:
+        crons = moment.schedules.crons.list(enabled=enabled, origin=origin, retired=retired, **ask.part)
+        data = {
+            "crons": crons,
+            "health": moment.schedules.fires.health([one.name for one in crons.items]),
+            "next_due_at": moment.schedules.crons.next_due_at(),
+            **_missed(ask, moment, since),
+            "calendar": _calendar(ask, moment, since),
+        }
+    return View("schedules.html", data, "Schedules", {"origins": sorted(ORIGINS)})
+
+
+@page.look("/crons/{name}", live=True)
+def one(ask: Ask) -> View:
+    """Show a cron with its override, its next instants and its fires."""
+    name, since = ask.path["name"], _since(ask)
+    with ask.store.view() as moment:
+        found = moment.schedules.crons.get(name)
+        data = {
+            "cron": found,
+            "override": moment.schedules.overrides.find(name),
+            "health": moment.schedules.fires.health([name])[name],
+            "fires": _fires(ask, moment, name),
+            **_ahead(ask, found),
+            **_missed(ask, moment, since, name),
+            "calendar": _calendar(ask, moment, since, name),
+        }
+    return View("cron.html", data, f"Cron {name}", _words())
+
+
+@page.look("/fires")
+def fires(ask: Ask) -> View:
+    """Show a page of fires, also of crons that are not defined any more."""
+    with ask.store.view() as moment:
+        data = {"fires": _fires(ask, moment, ask.text("cron"))}
+    return View("fires.html", data, "Fires", _words())
+
+
+@page.look("/fires/{id}")
+def fire(ask: Ask) -> View:
+    """Show a fire with its payload and its error."""
+    found = ask.store.schedules.fires.get(ask.path["id"])
+    return View("fire.html", {"fire": found}, f"Fire of {found.cron_name}")
+
+
+def _fires(ask: Ask, moment: Moment, name: str | None) -> Any:
+    statuses, source = cast("Any", ask.texts("status")) or None, cast("Any", ask.text("source"))
+    since = ask.moment("since")
+    return moment.schedules.fires.list(cron_name=name, status=statuses, source=source, since=since, **ask.part)
+
+
+def _ahead(ask: Ask, found: CronSummary) -> dict[str, Any]:
+    """Return the next instants of the pattern in effect; why there are none where it cannot be read here."""
+    if not found.effective_enabled:
+        return {"ahead": [], "ahead_problem": None}
+    try:
+        instants = cron.upcoming(found.effective_pattern, found.effective_timezone, ask.clock.now(), AHEAD)
+    except StateError as error:  # the extra is not installed, or this machine does not know the zone
+        return {"ahead": [], "ahead_problem": str(error)}
+    return {"ahead": instants, "ahead_problem": None}
+
+
+def _missed(ask: Ask, moment: Moment, since: datetime, name: str | None = None) -> dict[str, Any]:
+    """Return the instants that were missed, and those that are due and were not taken yet."""
+    missed = moment.schedules.fires.list(cron_name=name, status="missed", since=since, page_token=ask.text("missed"))
+    if name is not None:
+        return {"missed": missed}
+    due = moment.schedules.crons.list(enabled=True, due_before=ask.clock.now())
+    return {"missed": missed, "overdue": due}
+
+
+def _calendar(ask: Ask, moment: Moment, since: datetime, name: str | None = None) -> dict[str, Any]:
+    """Return how many fires ended how on each day of UTC, today first; days of which not all are counted say so."""
+    counted: dict[str, Counter[str]] = {}
+    number, last = 0, None
+    for found in _newest(moment, since, name):
+        if number == MOST_COUNTED:
+            last = found.started_at.date().isoformat()
+            break
+        number += 1
+        counted.setdefault(found.started_at.date().isoformat(), Counter())[found.status] += 1
+    today = ask.clock.now().date()
+    days = [(today - timedelta(days=ago)).isoformat() for ago in range((today - since.date()).days + 1)]
+    shown = [
+        {"day": day, "counts": dict(counted.get(day, {})), "all_counted": last is None or day > last} for day in days
+    ]
+    return {"days": shown, "counted": number, "all_counted": last is None}
+
+
+def _newest(moment: Moment, since: datetime, name: str | None) -> Iterator[FireSummary]:
+    token = None
+    while True:
+        found = moment.schedules.fires.list(cron_name=name, since=since, limit=MOST_ROWS, page_token=token)
+        yield from found.items
+        token = found.next_page_token
+        if token is None:
+            return
+
+
+def _since(ask: Ask) -> datetime:
+    """Return the midnight of UTC at which the calendar begins."""
+    days = ask.number("days", DAYS, most=MOST_DAYS)
+    return ask.clock.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
+
+
+def _words() -> dict[str, Any]:
+    return {"statuses": sorted(FIRE_STATUSES), "sources": sorted(FIRE_SOURCES)}
