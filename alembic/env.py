@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Dialect
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.migrations import plain_command
-from lastlight_state.migrations.adoption.existing import spare
+from lastlight_state.migrations.adoption.existing import skip_existing
 from lastlight_state.migrations.metadata import METADATA, options
 from lastlight_state.migrations.operations import RefuseRows
 from lastlight_state.settings import DATABASE_FILE, load_settings
@@ -26,7 +26,7 @@ OPERATIONS = (RefuseRows,)  # importing them makes them known to `op`
 
 def run(connection: Connection) -> None:
     context.configure(connection=connection, target_metadata=METADATA, **options(connection.dialect))
-    spare(context.get_context(), context.config.attributes.get("present", ()))
+    skip_existing(context.get_context(), context.config.attributes.get("present", ()))
     with context.begin_transaction():
         context.run_migrations()
 

@@ -19,10 +19,10 @@ from lastlight_state.errors import MisuseError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound="Held")
+S = TypeVar("S", bound="HeldResource")
 
 
-class Held:
+class HeldResource:
     """What a ``with`` statement holds. Others may ask whether the statement is over."""
 
     #: Refers to what the statement keeps. None before the block begins, and once it has ended as it should.
@@ -63,7 +63,7 @@ class Exit:
         return getattr(block, self._name)(*raised)
 
 
-class _Running(Held):
+class _Running(HeldResource):
     """A block whose body is between the two halves of a generator."""
 
     def __init__(self, manager: Any) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from support.garbage import collect
 
-from lastlight_state.db.news.renewals import Held, Renewed
+from lastlight_state.db.news.renewals import Held, RenewalBlock
 from lastlight_state.unwinding import block
 
 
@@ -48,7 +48,7 @@ def test_a_block_that_a_stack_enters_ends_with_the_stack() -> None:
 
 def test_renewals_end_with_a_block_that_nobody_can_leave_any_more() -> None:
     """backends B-87: at once, and not at the next renewal."""
-    renewed = Renewed(Held("claim"), "run 1", timedelta(hours=1), lambda claim: claim)
+    renewed = RenewalBlock(Held("claim"), "run 1", timedelta(hours=1), lambda claim: claim)
     leave = renewed.__exit__
     renewed.__enter__()
     assert renewed._thread.is_alive()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Self
 
-from lastlight_state.aio.blocks import Left, streamed
+from lastlight_state.aio.blocks import StopEvent, streamed
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.files.agent_log import (
     AgentLog,
@@ -132,7 +132,7 @@ class AsyncReader(Face[Reader]):
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: threading.Event | None = None
     ) -> AsyncIterator[LogLine | Reset]:
         """As `Reader.follow`, until the iteration is left or its task is cancelled."""
-        left = Left(stop)
+        left = StopEvent(stop)
         return streamed(lambda: self._target.follow(session_id, after=after, poll=poll, stop=left), left)
 
 

@@ -20,7 +20,7 @@ from lastlight_state.aio.forward import Face, Runner
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.db import valid
 from lastlight_state.errors import MisuseError, NestedTransaction
-from lastlight_state.unwinding import Exit, Held
+from lastlight_state.unwinding import Exit, HeldResource
 
 # Blocks of coroutines that have a thread of their own: transactions and views.
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Tasks = MutableMapping["asyncio.Task[Any]", "Pinned"]
 
 
-class Pinned(Held):
+class Pinned(HeldResource):
     """A sync block and its thread. Left on that thread however the ``async with`` statement ends."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Pinned(Held):
 
     def _end(self, error: BaseException) -> None:
         with suppress(BaseException):
-            _pinned_raise_in(self._block, error)
+            _exit_pinned(self._block, error)
 
     def _forget(self) -> None:
         for task, block in list(self._tasks.items()):
@@ -140,7 +140,7 @@ def refuse_inside(tasks: Tasks, problem: str) -> None:
         raise NestedTransaction(problem)
 
 
-def _pinned_raise_in(block: AbstractContextManager[Any], error: BaseException) -> bool | None:
+def _exit_pinned(block: AbstractContextManager[Any], error: BaseException) -> bool | None:
     return block.__exit__(type(error), error, error.__traceback__)
 
 
@@ -149,7 +149,7 @@ def _pinned_raise_in(block: AbstractContextManager[Any], error: BaseException) -
 _END: Any = object()
 
 
-class Left(threading.Event):
+class StopEvent(threading.Event):
     """Set when the iteration was left, and while ``stop`` of the caller is set."""
 
     def __init__(self, stop: threading.Event | None) -> None:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from functools import partial
 
-from lastlight_state.aio.blocks import Left, streamed
-from lastlight_state.aio.forward import Face, Woken, reading, writing
+from lastlight_state.aio.blocks import StopEvent, streamed
+from lastlight_state.aio.forward import Face, Waker, reading, writing
 from lastlight_state.conversations import Change, Conversations, Delivery, SessionSummary
 from lastlight_state.conversations.branches import Branches
 from lastlight_state.conversations.changes import Changes
@@ -173,7 +173,7 @@ class AsyncChanges(Face[Changes]):
         found = await self._runner.read(read)
         if found.items or found.damaged or not seconds:
             return found
-        woken = Woken()
+        woken = Waker()
         with self._target._arrivals(session_id, seq, seconds, interval, woken.up) as arrivals:
             await woken.arrived(arrivals)
         return await self._runner.read(read)
@@ -188,7 +188,7 @@ class AsyncChanges(Face[Changes]):
         stop: threading.Event | None = None,
     ) -> AsyncIterator[Change]:
         """As `Changes.follow`, until the iteration is left or its task is cancelled."""
-        left = Left(stop)
+        left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow(
                 session_id, seq, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=left
@@ -205,7 +205,7 @@ class AsyncChanges(Face[Changes]):
         stop: threading.Event | None = None,
     ) -> AsyncIterator[SessionSummary]:
         """As `Changes.follow_all`, until the iteration is left or its task is cancelled."""
-        left = Left(stop)
+        left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow_all(since, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=left),
             left,
@@ -247,7 +247,7 @@ class AsyncExchange(Face[Exchange]):
         found = await self._runner.read(read)
         if found.items or found.damaged or not seconds:
             return found
-        woken = Woken()
+        woken = Waker()
         with self._target._arrivals(owner, after_ord, seconds, interval, woken.up) as arrivals:
             await woken.arrived(arrivals)
         return await self._runner.read(read)

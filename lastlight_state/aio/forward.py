@@ -22,7 +22,7 @@ from lastlight_state.db.news.watch import Arrivals
 # Waiting in a coroutine for what a thread of the store looks for: no thread is held, and no time is lost.
 
 
-class Woken:
+class Waker:
     """Wakes the task that made it, from any thread: ``woken.up`` is what that thread calls."""
 
     def __init__(self) -> None:

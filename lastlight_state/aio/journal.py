@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, overload
 
-from lastlight_state.aio.blocks import Left, streamed
-from lastlight_state.aio.forward import Face, Woken, reading, writing
+from lastlight_state.aio.blocks import StopEvent, streamed
+from lastlight_state.aio.forward import Face, Waker, reading, writing
 from lastlight_state.aio.journal_writer import AsyncWriter
 from lastlight_state.db import valid
 from lastlight_state.db.news.watch import refuse_in_transaction
@@ -128,7 +128,7 @@ class AsyncEvents(Face[Events]):
         stop: threading.Event | None = None,
     ) -> AsyncIterator[Any]:
         """As `Events.follow_many`, until the iteration is left or its task is cancelled."""
-        left = Left(stop)
+        left = StopEvent(stop)
         follow: Any = self._target.follow_many
         started = partial(
             follow,
@@ -182,7 +182,7 @@ class AsyncSignals(Face[Signals]):
         taken = await self._runner.write(take)
         if taken is not None or not seconds:
             return taken
-        woken = Woken()
+        woken = Waker()
         with self._target._arrivals(run_id, seconds, poll_interval, woken.up) as arrivals:
             while taken is None and await woken.arrived(arrivals):
                 taken = await self._runner.write(take)

@@ -126,7 +126,7 @@ def _settle(outcome: Outcome, result: Any, error: BaseException | None) -> None:
         outcome.set_exception(error)
 
 
-class Waiting(Generic[T]):
+class WorkQueue(Generic[T]):
     """A queue of items. Of the threads that wait for one, the one that came last gets it: its data is still at hand.
 
     To wake a thread costs more than most calls do. So no other thread is woken where one has said `soon`.
@@ -178,7 +178,7 @@ class _Calls:
     """The calls of a lane and its threads. Threads refer to this alone, so that an unused `Lane` can be collected."""
 
     def __init__(self) -> None:
-        self.queue: Waiting[tuple[Outcome, Completions] | Call | None] = Waiting()
+        self.queue: WorkQueue[tuple[Outcome, Completions] | Call | None] = WorkQueue()
         self.outstanding: set[Outcome] = set()
         self.threads: list[threading.Thread] = []
         #: For a lane of one block: ends it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 
-from lastlight_state.aio.blocks import Left, streamed
+from lastlight_state.aio.blocks import StopEvent, streamed
 from lastlight_state.aio.forward import Face, reading, writing
 from lastlight_state.lazy import Part
 from lastlight_state.maintenance import (
@@ -124,7 +124,7 @@ class AsyncTimeline(Face[Timeline]):
         stop: threading.Event | None = None,
     ) -> AsyncIterator[FollowedEntry]:
         """As `Timeline.follow`, until the iteration is left or its task is cancelled."""
-        left = Left(stop)
+        left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow(
                 run_id,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from lastlight_state.aio.blocks import block, entered
-from lastlight_state.aio.forward import Face, Runner, Woken, reading, writing
+from lastlight_state.aio.forward import Face, Runner, Waker, reading, writing
 from lastlight_state.lazy import Part
 from lastlight_state.workflows import Claim, WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
@@ -15,7 +15,7 @@ from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
 from lastlight_state.workflows.health import Health
 from lastlight_state.workflows.human_requests import HumanRequests
-from lastlight_state.workflows.kernel.overdue import Awaited
+from lastlight_state.workflows.kernel.overdue import WorkWait
 from lastlight_state.workflows.lookups import Lookups
 from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.nodes import Nodes
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from lastlight_state.workflows.claims.driving import DrivenRun
 
 
-async def _waited(runner: Runner, awaited: Awaited) -> bool:
+async def _waited(runner: Runner, awaited: WorkWait) -> bool:
     if await runner.read(awaited.look):
         return True
-    woken = Woken()
+    woken = Waker()
     with awaited.arrivals(woken.up) as arrivals:
         return await woken.arrived(arrivals)
 

@@ -22,17 +22,17 @@ from typing import Literal
 
 from lastlight_state.backends import waiting
 from lastlight_state.errors import BackendBusy, NestedTransaction
-from lastlight_state.unwinding import Held
+from lastlight_state.unwinding import HeldResource
 
 #: How often those who wait look whether those in front are still there.
 LOOK_SECONDS = 0.05
 
 
-class Parted(BackendBusy):
+class GroupFailed(BackendBusy):
     """Turns that one of them did together were undone: each is done again, alone."""
 
 
-class Turn(Held):
+class Turn(HeldResource):
     """A caller that waits in a line."""
 
     #: Where its thread waits, if it had to.
@@ -63,7 +63,7 @@ class Group:
     state: Literal["open", "committing", "committed"] = "open"
 
 
-class Line:
+class FairLock:
     """First come, first served, between threads of one process."""
 
     def __init__(self, places: int = 1) -> None:

@@ -14,7 +14,7 @@ Done = Answered | AnsweredRequest
 Flag = Literal["--approve", "--reject", "--reply", "--value"]
 
 
-class Given(NamedTuple):
+class AnswerFlag(NamedTuple):
     """The one flag that was given, and its value."""
 
     flag: str
@@ -22,7 +22,7 @@ class Given(NamedTuple):
 
 
 def answer(
-    store: StateStore, question_id: str, given: Given, *, digest: str | None, by: str, reason: str | None = None
+    store: StateStore, question_id: str, given: AnswerFlag, *, digest: str | None, by: str, reason: str | None = None
 ) -> Done:
     """Answer a question. Raises as the library, and names who was first, and the options of a request."""
     try:
@@ -45,7 +45,7 @@ def line_of(done: Done) -> str:
 
 
 def _approval(
-    store: StateStore, approval_id: str, given: Given, reason: str | None, digest: str | None, by: str
+    store: StateStore, approval_id: str, given: AnswerFlag, reason: str | None, digest: str | None, by: str
 ) -> Answered:
     approvals = store.workflows.approvals
     if given.flag == "--value":
@@ -59,7 +59,7 @@ def _approval(
     return approvals.answer(approval_id, "approved", by=by, response=reason, digest=digest)
 
 
-def _response(given: Given, request: HumanRequest) -> Any:
+def _response(given: AnswerFlag, request: HumanRequest) -> Any:
     """Return what is answered to a request. An option that is a text may be given without quotes."""
     options = request.options if isinstance(request.options, list) else []
     if given.flag != "--value":

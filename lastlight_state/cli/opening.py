@@ -38,14 +38,14 @@ _MOST = 5
 _END = "\U0010ffff"
 
 
-class Named(NamedTuple):
+class RecordId(NamedTuple):
     """A record: its kind, as `show` takes it, and its whole id."""
 
     kind: str
     id: str
 
 
-def resolve(store: StateStore, text: str, kinds: Collection[str] = tuple(_KEYS)) -> Named:
+def resolve(store: StateStore, text: str, kinds: Collection[str] = tuple(_KEYS)) -> RecordId:
     """Return the record of one of these kinds that a person means.
 
     An id that is whole is that record, whatever else begins with it. Raises `NotFound`, and `Conflict`
@@ -54,7 +54,7 @@ def resolve(store: StateStore, text: str, kinds: Collection[str] = tuple(_KEYS))
     known = [kind for kind in _KEYS if kind in kinds]
     if text == LAST:
         return _newest(store, known)
-    found = [Named(*row) for row in _beginning(store, text, known)]
+    found = [RecordId(*row) for row in _beginning(store, text, known)]
     whole = [one for one in found if one.id == text]
     if len(whole or found) == 1:
         return (whole or found)[0]
@@ -87,7 +87,7 @@ def _beginning(store: StateStore, text: str, kinds: Collection[str]) -> Collecti
     return [(str(kind), str(key)) for kind, key in found.rows]
 
 
-def _newest(store: StateStore, kinds: Collection[str]) -> Named:
+def _newest(store: StateStore, kinds: Collection[str]) -> RecordId:
     """Return the newest of a kind; of several kinds, the newest run."""
     kind = "run" if "run" in kinds else next(iter(kinds))
     lists = {
@@ -103,13 +103,13 @@ def _newest(store: StateStore, kinds: Collection[str]) -> Named:
     items = lists[kind](limit=1).items if kind in lists else ()  # type: ignore[operator]
     if not items:
         raise NotFound(kind, LAST)
-    return Named(kind, items[0].id)
+    return RecordId(kind, items[0].id)
 
 
 T = TypeVar("T")
 
 
-def look(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) -> T:
+def read_once(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) -> T:
     """Return the result of ``work``, which only reads, on a read-only store.
 
     A SQLite file that no process uses is read without locks and side files; if a process wrote to it meanwhile,
@@ -129,7 +129,7 @@ def look(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) 
 
 
 @contextmanager
-def watching(call: Call) -> Iterator[StateStore]:
+def open_readonly(call: Call) -> Iterator[StateStore]:
     """Open a read-only store on a database that exists and is current, for as long as the block lasts."""
     with _looking(call, settings_of(call, read_only=True), verified=True, glance=False) as store:
         yield store
@@ -137,7 +137,7 @@ def watching(call: Call) -> Iterator[StateStore]:
 
 @contextmanager
 def working(call: Call) -> Iterator[StateStore]:
-    """Open a store for work on a database that exists and is current. Raises as `look`."""
+    """Open a store for work on a database that exists and is current. Raises as `read_once`."""
     settings = settings_of(call)
     with closing(connected(call, settings)) as backend:
         verify(existing(backend))

@@ -77,7 +77,7 @@ COMMANDS = {
 CONTEXT: dict[str, Any] = {"show_default": True, "help_option_names": ["-h", "--help"]}
 
 
-class Answered(Exception):
+class AnsweredByFlag(Exception):
     """A flag has answered by itself, without a command."""
 
     def __init__(self, answer: Answer) -> None:
@@ -107,7 +107,7 @@ def parse(words: Sequence[str], call: Call) -> Answer:
     try:
         with group.make_context(PROGRAM, list(words), obj=call, **CONTEXT) as context:
             return cast(Answer, group.invoke(context))
-    except Answered as answered:
+    except AnsweredByFlag as answered:
         return answered.answer
     except click.exceptions.Exit:  # help was printed
         return Answer()
@@ -140,7 +140,7 @@ def command(name: str) -> click.Command:
 
 def _answer_version(_: click.Context, __: click.Parameter, value: Any) -> None:
     if value:
-        raise Answered(Answer({"version": __version__}, lambda _screen: [f"{PROGRAM} {__version__}"]))
+        raise AnsweredByFlag(Answer({"version": __version__}, lambda _screen: [f"{PROGRAM} {__version__}"]))
 
 
 #: The variable by which a shell asks for completions; its value says what for.

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.kernel import deleting, orders, sessions, storing
-from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.kernel.feeds import entry_parameters
 from lastlight_state.conversations.kernel.orders import OrderMessage
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.projections import LinkRow, PlaceRow
@@ -85,7 +85,7 @@ class Progressions(Repository):
         """Make an order of at most 1,000 stored messages; more are appended. Raises `AlreadyExists`, `NotFound`."""
         row = self._row(progression_id, name, created_at, node_metadata)
         ids = checks.message_ids("message_ids", message_ids, words.BATCH)
-        return storing.settled(lambda: self._writing(lambda unit: self._created(unit, row, ids)))
+        return storing.retry_storing(lambda: self._writing(lambda unit: self._created(unit, row, ids)))
 
     def ensure(self, progression_id: str, message_ids: Sequence[str] = ()) -> Progression:
         """Return the order of this id, made unless it is there. An existing one with another order is `AlreadyExists`.
@@ -103,7 +103,7 @@ class Progressions(Repository):
                 raise AlreadyExists(words.PROGRESSION, row["id"], problem="already exists with another order")
             return found
 
-        return storing.settled(lambda: self._writing(look, repeatable=True))
+        return storing.retry_storing(lambda: self._writing(look, repeatable=True))
 
     def get(self, progression_id: str) -> Progression:
         """Return the order, without its links. Raises `NotFound`."""
@@ -163,12 +163,14 @@ class Progressions(Repository):
             held = orders.held(unit, {found: order[found]["next_ord"]}, sorted(there)) if skips else {}
             new = orders.unheld(ids, held.get(found, set())) if skips else ids
             shared = orders.extend(unit, order, {found: new}, owners[0] if owners else "")
-            told = news("messages.appended", progression_id=found, first=order[found]["next_ord"], count=len(new))
+            told = entry_parameters(
+                "messages.appended", progression_id=found, first=order[found]["next_ord"], count=len(new)
+            )
             if shared or (new and owners):
-                sessions.tell_all(unit, self._listeners, found, now, told, locks=locks)
+                sessions.record_for_owners(unit, self._listeners, found, now, told, locks=locks)
             return orders.appended(order[found], new, ids)
 
-        return storing.settled(lambda: self._writing(append, repeatable=skips))
+        return storing.retry_storing(lambda: self._writing(append, repeatable=skips))
 
     def replace(self, progression_id: str, message_ids: Sequence[str], *, expect_version: int) -> Progression:
         """Put at most 10,000 stored messages in place of an order's own links, if it still has this version.
@@ -186,7 +188,7 @@ class Progressions(Repository):
             order = _locked(unit, locks, found, version)
             return replaced(unit, self._listeners, order, ids, now, locks=locks)
 
-        return storing.settled(lambda: self._writing(replace))
+        return storing.retry_storing(lambda: self._writing(replace))
 
     def pop(self, progression_id: str, count: int = 1, *, expect_version: int | None = None) -> list[Link]:
         """Take the last 1 to 10,000 messages off the end, and return which they were, in their order.
@@ -208,7 +210,7 @@ class Progressions(Repository):
             deleting.cut(unit, self._listeners, order, first, now, locks=locks)
             return taken
 
-        return storing.settled(lambda: self._writing(pop))
+        return storing.retry_storing(lambda: self._writing(pop))
 
     def truncate(self, progression_id: str, from_ord: int, *, expect_version: int | None = None) -> Progression:
         """Take all messages from a position on off the end, however many; nothing where the order ends before it.
@@ -226,7 +228,7 @@ class Progressions(Repository):
             deleting.cut(unit, self._listeners, order, first, now, locks=locks)
             return _stored(unit, found)
 
-        return storing.settled(lambda: self._writing(truncate))
+        return storing.retry_storing(lambda: self._writing(truncate))
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
         """Return a page of the orders that hold a message, and where. An unknown message is in none."""
@@ -280,8 +282,8 @@ def replaced(
     storing.refuse_unknown(unit, ids[kept:])
     deleting.drop(unit, progression_id, first)
     orders.link(unit, {progression_id: (first, ids[kept:])})
-    told = news("progression.replaced", progression_id=progression_id)
-    sessions.tell_all(unit, listeners, progression_id, now, told, locks=locks)
+    told = entry_parameters("progression.replaced", progression_id=progression_id)
+    sessions.record_for_owners(unit, listeners, progression_id, now, told, locks=locks)
     values = {"progression_id": progression_id, "next_ord": order["start_ord"] + len(ids)}
     [changed] = unit.all(Progression.of, REPLACE, values)
     return changed

@@ -16,7 +16,7 @@ from lastlight_state.db.rows.statements import Row, bind, constant, number, prep
 from lastlight_state.db.rows.writes import Chain, as_list, from_head, inserted, listed
 from lastlight_state.db.runs import of_known_run, refuse_unknown_run
 from lastlight_state.db.schema.indexes import AmongFew
-from lastlight_state.db.units.scope import Scope, TransactionScope, Way
+from lastlight_state.db.units.scope import Scope, TransactionScope, WriteRunner
 from lastlight_state.db.units.unit import Unit, Work
 from lastlight_state.errors import Conflict, CorruptData
 from lastlight_state.journal.models import SEQUENCES
@@ -172,7 +172,7 @@ class Numbered(Repository):
 
     _stream: Stream
 
-    def _append(self, run_id: str, run: Way, work: Work[T], *, repeatable: bool = False) -> T:
+    def _append(self, run_id: str, run: WriteRunner, work: Work[T], *, repeatable: bool = False) -> T:
         """Return what the work returns, run by ``self._writing`` or another way. Raises `NotFound` for an unknown run.
 
         A counter behind its table, which somebody has edited, is raised and the write repeated. Inside a caller's

@@ -98,7 +98,7 @@ class ThreadRow(TypedDict):
 KNOWN = Family("trigger", _known, ThreadRow)
 
 
-def chat_thread_known(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadRow]:
+def known_threads(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadRow]:
     """Return the columns of `KNOWN` by trigger, for at most 500 triggers; those without turns are absent."""
     statement, values = KNOWN.of(triggers)
     return {row["trigger_id"]: row for row in unit.rows(statement, values)}
@@ -220,7 +220,7 @@ class Chats(Repository):
         """These threads as records, with one more statement for all of them."""
         if not threads:
             return ()
-        known = self._reading(lambda unit: chat_thread_known(unit, [thread.trigger_id for thread in threads]))
+        known = self._reading(lambda unit: known_threads(unit, [thread.trigger_id for thread in threads]))
         return tuple(ChatThread.joined(one, known[one.trigger_id]) for one in threads if one.trigger_id in known)
 
     def _log_of(self, thread: ChatThread) -> SessionFile | None:

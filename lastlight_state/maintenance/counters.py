@@ -41,7 +41,7 @@ from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 LOOK = 500
 
 
-class Counted(TypedDict):
+class CounterRow(TypedDict):
     """A counter, and the value that it must have at least; None where no row is numbered."""
 
     key: str
@@ -87,11 +87,11 @@ class Counter:
         return self.column < self.needed
 
     @cached_property
-    def look(self) -> Statement[Counted]:
+    def look(self) -> Statement[CounterRow]:
         """Return the next counters after a key, each with the value that it must have at least."""
         found = sa.select(self.key.label("key"), self.column.label("value"), self.needed.label("needed"))
         return prepared(
-            found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), Counted
+            found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), CounterRow
         )
 
     @cached_property

@@ -126,7 +126,7 @@ _FORGET_BRANCHES = family(
 )
 
 
-class Found(NamedTuple):
+class PersonRows(NamedTuple):
     """What belongs to a person: ids of rows. ``free`` are those of the sessions that are not held."""
 
     messages: set[str]
@@ -194,13 +194,13 @@ def _batch(unit: Unit, receipt: Receipt, job: Job, at: datetime) -> Receipt:
     return steps.step(unit, receipt, counts=dict(sorted(counts.items())), cursor=(receipt.cursor or 0) + 1, at=at)
 
 
-def _found(unit: Unit, person: str) -> Found:
+def _found(unit: Unit, person: str) -> PersonRows:
     values = {"person": person}
     owned, chats = unit.rows(_OWNED, values), unit.rows(_CHATTED, values)
     free, sessions = [row for row in owned if not row["held"]], [row["key"] for row in owned]
-    places: list[references.Behind] = [*chats, *free]
+    places: list[references.AgentSessionRef] = [*chats, *free]
     behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
-    return Found(
+    return PersonRows(
         _of_sessions(unit, sessions)
         | {row["key"] for sql in (_SENT, _RECEIVED, personal_rows.DELIVERED) for row in unit.rows(sql, values)},
         sessions,
@@ -208,8 +208,8 @@ def _found(unit: Unit, person: str) -> Found:
         [row["key"] for row in unit.rows(_BRANCHED, values) if not row["held"]],
         [row["key"] for row in chats],
         sorted(behind),
-        personal_rows.transition_of(unit, person),
-        personal_rows.of(unit, person),
+        personal_rows.transitions_of(unit, person),
+        personal_rows.threads_of(unit, person),
         personal_rows.states_of(unit, person),
     )
 
@@ -248,9 +248,11 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
     found = _found(unit, person)
     counts = Counter(sessions=len(found.free), branches=len(found.branches), messaging_sessions=len(found.chats))
     counts.update(session_transitions=len(found.transitions), states=len(found.states))
-    counts["progressions"] = personal_rows.order_counted(unit, person)
-    counts += personal_rows.inbox_counted(unit, person) + personal_rows.thread_counted(unit, found.threads)
-    counts["executions"] = personal_rows.counted(unit, personal_rows.own(unit, found.agent_sessions, person))
+    counts["progressions"] = personal_rows.count_orders(unit, person)
+    counts += personal_rows.count_inboxes(unit, person) + personal_rows.count_threads(unit, found.threads)
+    counts["executions"] = personal_rows.count_executions(
+        unit, personal_rows.own_executions(unit, found.agent_sessions, person)
+    )
     counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
     counts["messaging_messages"] = sum(row["rows"] for row in rows(unit, _SAID, found.chats))
     protected: Counter[str] = Counter()
@@ -269,16 +271,16 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
     )
 
 
-def _jobs(found: Found, person: str) -> Iterator[Job]:
+def _jobs(found: PersonRows, person: str) -> Iterator[Job]:
     """Return the work in transactions. Sessions come after the messages, and are looked at again under their locks."""
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
     yield from (partial(_transitions, ids) for ids in chunks(found.transitions))
-    yield lambda unit, _receipt, _at: personal_rows.forget(unit, person)
+    yield lambda unit, _receipt, _at: personal_rows.forget_in_inboxes(unit, person)
     yield from (partial(_branches, person, ids) for ids in chunks(found.branches))
     for first in range(0, len(found.chats), CHATS_AT_ONCE):
         yield partial(_chats, person, found.chats[first : first + CHATS_AT_ONCE])
-    yield from (partial(personal_rows.remove, person, key) for key in found.threads)
+    yield from (partial(personal_rows.remove_threads, person, key) for key in found.threads)
     yield from (partial(personal_rows.remove_states, person, ids) for ids in chunks(found.states))
 
 
@@ -300,8 +302,8 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
     counts = _empty(person, late, unit, receipt, at)
     counts += Counter(vectors=texts.remove(unit, texts.places(unit, [key])))
     counts += _executions(unit, person, locked)
-    counts["session_transitions"] += personal_rows.empty_of(unit, [key])
-    counts["progressions"] += personal_rows.empty_of_sessions(unit, [key], person)
+    counts["session_transitions"] += personal_rows.empty_transitions_of(unit, [key])
+    counts["progressions"] += personal_rows.empty_session_orders(unit, [key], person)
     statement, keys = _FORGET_BRANCHES_OF.of([key])
     counts["branches"] += unit.change(statement, {**keys, "person": person})
     statement, keys = _FORGET_SESSIONS.of([key])
@@ -309,22 +311,22 @@ def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) 
 
 
 def _transitions(ids: Collection[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
-    return Counter(session_transitions=personal_rows.transition_empty(unit, ids))
+    return Counter(session_transitions=personal_rows.empty_transitions(unit, ids))
 
 
 def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
     """Forget whose these branches were, but for those of sessions that are held by now."""
     list(rows(unit, _LOCK_PLACES, ids))
     removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
-    counts = Counter(vectors=removed, progressions=personal_rows.empty_of_branches(unit, ids, person))
+    counts = Counter(vectors=removed, progressions=personal_rows.empty_branch_orders(unit, ids, person))
     statement, keys = _FORGET_BRANCHES.of(ids)
     return counts + Counter(branches=unit.change(statement, {**keys, "person": person}))
 
 
-def _executions(unit: Unit, person: str, places: Iterable[references.Behind]) -> Counter[str]:
+def _executions(unit: Unit, person: str, places: Iterable[references.AgentSessionRef]) -> Counter[str]:
     """Empty the executions of the agent sessions behind these chats or sessions."""
     behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
-    return Counter(executions=personal_rows.empty(unit, personal_rows.own(unit, behind, person)))
+    return Counter(executions=personal_rows.empty_executions(unit, personal_rows.own_executions(unit, behind, person)))
 
 
 def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:

@@ -38,7 +38,7 @@ _TOGETHER = 200
 _NO_LIMIT = 2**40
 
 
-def missing(view: Unit, given: Given, *, keeps: bool = False) -> dict[str, list[Row]]:
+def missing_rows(view: Unit, given: Given, *, keeps: bool = False) -> dict[str, list[Row]]:
     """Those of these rows that are not stored, by table, in the order in which they can be inserted.
 
     Raises `AlreadyExists` with the table and the key of the first row that is stored with another value in a given
@@ -49,21 +49,21 @@ def missing(view: Unit, given: Given, *, keeps: bool = False) -> dict[str, list[
     return {name: rows for name, rows in found.items() if rows}
 
 
-def place(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[str]:
-    """Insert those of these rows that are `missing`; how many, by table."""
-    new = missing(unit, given, keeps=keeps)
+def insert_missing(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[str]:
+    """Insert those of these rows that are `missing_rows`; how many, by table."""
+    new = missing_rows(unit, given, keeps=keeps)
     for subject in _ordered(unit, new):
         _insert(unit, subject, new[subject.name])
     return Counter({name: len(rows) for name, rows in new.items()})
 
 
-def rehearse(view: Unit, table: sa.Table, rows: Sequence[Row]) -> None:
-    """Do with these rows what `place` does, up to the write. Raises `InvalidValue` for a value that no column takes."""
+def check_insert(view: Unit, table: sa.Table, rows: Sequence[Row]) -> None:
+    """Do with these rows what `insert_missing` does, up to the write. Raises `InvalidValue` for a bad value."""
     if rows:
         view.rehearse(*_written(Subject(table), rows))
 
 
-def beside(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]:
+def stored_pairs(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]:
     """Those of these rows that are stored: the table, the row as given, and as it is stored."""
     for subject in _ordered(view, given):
         by_key = _by_key(subject, given[subject.name])

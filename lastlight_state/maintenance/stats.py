@@ -108,14 +108,14 @@ def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
     return {row["name"]: row["rows"] for row in found}
 
 
-def table_count_statuses(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
+def status_counts(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
     """For each table with a status, how many rows have which."""
     return {
         table: tuple(unit.all(StatusCount.of, statement)) for table, statement in _STATUSES.items() if table in present
     }
 
 
-def table_count_messages(unit: Unit, present: Collection[str], now: datetime) -> MessageCounts:
+def message_counts(unit: Unit, present: Collection[str], now: datetime) -> MessageCounts:
     """Chat messages by role and by age, ages counted back from ``now``."""
     if MESSAGES.name not in present:
         return NO_MESSAGES
@@ -184,8 +184,8 @@ class Statistics(Repository):
     def _counted(self, unit: Unit, exact: bool) -> tuple[Measures, Row]:
         measures = unit.backend.measures(unit.checkout, TABLES)
         present = frozenset(measures.tables)
-        messages: MessageCounts = table_count_messages(unit, present, self._now())
-        statuses: Mapping[str, tuple[StatusCount, ...]] = table_count_statuses(unit, present)
+        messages: MessageCounts = message_counts(unit, present, self._now())
+        statuses: Mapping[str, tuple[StatusCount, ...]] = status_counts(unit, present)
         return measures, {
             "tables": _tables(unit, measures.tables, exact),
             "statuses": statuses,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.pages import Placed, Row, parted, window
+from lastlight_state.db.lists.pages import KeyedRows, Row, split_damaged, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.units.unit import Unit
@@ -33,7 +33,7 @@ Place: TypeAlias = "tuple[Any, int, Any]"
 _START: Place = (datetime.min.replace(tzinfo=UTC), -1, "")
 
 
-class Told(NamedTuple):
+class TimelinePosition(NamedTuple):
     """How far a timeline is told: the place of its last fact, and the last number of each list that has numbers."""
 
     place: Place = _START
@@ -61,7 +61,7 @@ class Timeline(Repository):
             found = window(lambda size: _next(unit, run_id, told, size), limit)
             if not found.rows and unit.row(EXISTS, {"run_id": run_id}) is None:
                 raise valid.not_found("workflow_run", run_id)
-            items, damaged = parted(found.rows, lambda row: FACTS[row["rank"]].entry(row, row["told_at"]))
+            items, damaged = split_damaged(found.rows, lambda row: FACTS[row["rank"]].entry(row, row["told_at"]))
             token = None if found.last is None else pages.encode_token(asked, found.last)
             return Page(items=items, next_page_token=token, damaged=damaged)
 
@@ -94,7 +94,7 @@ class Timeline(Repository):
         return follower.entries(timeout, interval, valid.stop(stop))
 
 
-def _next(unit: Unit, run_id: str, told: Told, limit: int) -> Placed:
+def _next(unit: Unit, run_id: str, told: TimelinePosition, limit: int) -> KeyedRows:
     """The next facts of all lists. One whose place cannot be read stands behind the fact before it in its list."""
     facts: list[_Placed] = []
     for rank, fact in enumerate(FACTS):
@@ -112,7 +112,7 @@ def _next(unit: Unit, run_id: str, told: Told, limit: int) -> Placed:
         last = facts[index]
         return [*last.place, *_numbers(told, facts[: index + 1])] if last.is_own else None
 
-    return Placed([fact.row for fact in facts[:limit]], key_at)
+    return KeyedRows([fact.row for fact in facts[:limit]], key_at)
 
 
 def _later(before: Place, row: Row, column: str) -> datetime:
@@ -121,14 +121,14 @@ def _later(before: Place, row: Row, column: str) -> datetime:
     return latest if isinstance(row, CorruptData) else max(latest, row[column])
 
 
-def _numbers(told: Told, facts: list[_Placed]) -> list[int]:
+def _numbers(told: TimelinePosition, facts: list[_Placed]) -> list[int]:
     """The last number of each list that has numbers, after these facts."""
     last = dict(zip(NUMBERED, told.numbers, strict=True))
     last.update({fact.place[1]: fact.place[2] for fact in facts if fact.place[1] in last})
     return [last[rank] for rank in NUMBERED]
 
 
-def _after(rank: int, told: Told) -> list[Any] | None:
+def _after(rank: int, told: TimelinePosition) -> list[Any] | None:
     """The key after which a list of facts continues."""
     if told.place == _START:
         return None
@@ -141,10 +141,10 @@ def _after(rank: int, told: Told) -> list[Any] | None:
     return [at, before if rank > last_rank else behind]
 
 
-def _told(asked: list[str], page_token: str | None) -> Told:
+def _told(asked: list[str], page_token: str | None) -> TimelinePosition:
     found = pages.key(asked, page_token, (datetime, range(len(FACTS)), str | int, *(int for _ in NUMBERED)))
     if found is None:
-        return Told()
+        return TimelinePosition()
     at, rank, key, *numbers = found
     [checked] = pages.checked([key], [type(FACTS[rank].bounds[0])])
-    return Told((at, rank, checked), tuple(numbers))
+    return TimelinePosition((at, rank, checked), tuple(numbers))

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.covering import Covering, Narrow
+from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Row, constant
 from lastlight_state.journal.models import EVENTS, SIGNALS
@@ -169,7 +169,7 @@ def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
 _GATES = Covering(
     "ix_approvals_summary",
     ("created_at", "id"),
-    {"": Narrow("ix_approvals_run", ("workflow_run_id",), ordered=False)},
+    {"": NarrowIndex("ix_approvals_run", ("workflow_run_id",), ordered=False)},
 )
 _REQUESTS = "ix_human_requests_summary"
 _EXECUTIONS = covered(BY_RUN)

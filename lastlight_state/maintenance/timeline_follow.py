@@ -102,7 +102,7 @@ _streams = sa.select(sa.func.sum(SEQUENCES.c.next_seq)).where(
 _inputs = sa.select(sa.func.count()).select_from(INPUTS).where(INPUTS.c.run_id == RUNS.c.id)
 
 
-class ToldOfRun(TypedDict):
+class FollowPosition(TypedDict):
     """A run, and how much was ever told of it."""
 
     id: str
@@ -120,7 +120,7 @@ TOLD = prepared(
             RUNS.c.transition_seq.type,
         ).label("told"),
     ).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id")))),
-    ToldOfRun,
+    FollowPosition,
 )
 STATUS = prepared(sa.select(RUNS.c.status).where(RUNS.c.id == sa.bindparam("run_id")))
 

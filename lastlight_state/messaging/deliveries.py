@@ -60,7 +60,7 @@ def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
     )
 
 
-def _delivery_statement_insert_and_count(positions: Sequence[sa.BindParameter[Any]]) -> Any:
+def _insert_and_count_statement(positions: Sequence[sa.BindParameter[Any]]) -> Any:
     """The INSERT together with the UPDATE that counts, for databases that allow both in one statement."""
     made = _insert_unless_there(positions).cte("made")
     many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
@@ -69,7 +69,7 @@ def _delivery_statement_insert_and_count(positions: Sequence[sa.BindParameter[An
 
 
 _INSERT = Family("position", _insert_unless_there, MessagingMessageRow)
-_INSERT_AND_COUNT = Family("position", _delivery_statement_insert_and_count, MessagingMessageRow)
+_INSERT_AND_COUNT = Family("position", _insert_and_count_statement, MessagingMessageRow)
 
 
 def insert_unless_there(

@@ -13,7 +13,7 @@ from typing import cast
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.pages import parted, placed, window
+from lastlight_state.db.lists.pages import keyed_rows, split_damaged, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Statement, Values
@@ -132,9 +132,9 @@ class Messages(Repository):
 
         def read(unit: Unit) -> Page[MessagingMessageSummary]:
             shown = window(
-                lambda size: placed(unit.readable(sql.SUMMARIES_BEFORE, {**values, "limit": size}), ["id"]), limit
+                lambda size: keyed_rows(unit.readable(sql.SUMMARIES_BEFORE, {**values, "limit": size}), ["id"]), limit
             )
-            items, damaged = parted(shown.rows, MessagingMessageSummary.of)
+            items, damaged = split_damaged(shown.rows, MessagingMessageSummary.of)
             token = None if shown.last is None else pages.encode_token(asked, shown.last)
             return Page(items=items, next_page_token=token, damaged=damaged)
 

@@ -21,7 +21,7 @@ _THERE = {
 }
 
 
-def found(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
+def colliding_tables(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
     """The tables that an upgrade to ``target`` would make, and that are there already, sorted."""
     after = state.revision or ""
     made = drift.promised(backend.name).items()
@@ -42,14 +42,14 @@ def lines(tables: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def named(backend: Backend, state: SchemaState, target: str) -> Iterator[None]:
+def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iterator[None]:
     """A block that upgrades from ``state``. If it fails because of such tables, all of them are named."""
     try:
         yield
     except SchemaMismatch:
         raise
     except StateError as error:
-        tables = found(backend, state, target) if read_state(backend).revision == state.revision else ()
+        tables = colliding_tables(backend, state, target) if read_state(backend).revision == state.revision else ()
         if tables:
             raise refusal(lines(tables)) from error
         raise

@@ -25,7 +25,7 @@ ANY = "-"
 _SERVERS_OWN = ("index", "trigger", "function", "constraint", "view", "enum")
 
 
-class Made(NamedTuple):
+class SchemaEntry(NamedTuple):
     """How one thing of the newest revision is defined, and the first revision that has it."""
 
     digest: str
@@ -61,13 +61,13 @@ def _shape(backend: Backend) -> Catalogue:
             backend.rollback(checkout)
 
 
-def promised(product: str) -> Mapping[Entry, Made]:
+def promised(product: str) -> Mapping[Entry, SchemaEntry]:
     """Everything that the newest revision has on this product. Empty for unknown products."""
     return _listed(scripts.folder() / "shapes" / f"{product}.txt", scripts.head())
 
 
 @cache
-def _listed(file: Path, newest: str) -> Mapping[Entry, Made]:
+def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
     """What the file says, if it is about the newest revision."""
     if not file.is_file():
         return {}
@@ -75,7 +75,7 @@ def _listed(file: Path, newest: str) -> Mapping[Entry, Made]:
     if revision != newest:
         return {}
     parts = [line.split("\t") for line in lines]
-    return {(kind, table, name): Made(digest, since) for kind, table, name, digest, since in parts}
+    return {(kind, table, name): SchemaEntry(digest, since) for kind, table, name, digest, since in parts}
 
 
 def words_for(entry: Entry) -> str:
@@ -97,7 +97,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _compared(found: Catalogue, expected: Mapping[Entry, Made]) -> Iterator[str]:
+def _compared(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterator[str]:
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     for entry, made in sorted(expected.items()):
         kind, table, _ = entry

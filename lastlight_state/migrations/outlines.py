@@ -24,12 +24,12 @@ class Outline(NamedTuple):
     entries: frozenset[Entry]
 
 
-def asked(product: str, version: str) -> str:
+def outline_expression(product: str, version: str) -> str:
     """The outline of our tables as an expression, in a SELECT from the version table named ``version``."""
     return expressions.outline(product, _promised(product).tables, version)
 
 
-def lacking(product: str, found: str | None) -> tuple[str, ...]:
+def missing_entries(product: str, found: str | None) -> tuple[str, ...]:
     """One line for each table, column and guard of the newest revision that is not in the outline found."""
     promised = _promised(product)
     absent = promised.entries - expressions.entries(found)

@@ -29,7 +29,7 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
         return _of_original(backend, state, target)
     if state.state not in ("empty", "behind"):
         return Plan(state, (), backend.migration_lock, differences=lacks)
-    in_the_way = collisions.lines(collisions.found(backend, state, target))
+    in_the_way = collisions.lines(collisions.colliding_tables(backend, state, target))
     pending = () if in_the_way else _planned(backend, state.revision or "", target)
     return Plan(state, pending, backend.migration_lock, differences=in_the_way)
 
@@ -38,7 +38,7 @@ def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
     """Imported here because it needs Alembic, and most plans are of databases that are current."""
     from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
 
-    found = survey.look(backend)
+    found = survey.read_survey(backend)
     if found is None or found.differences:
         return Plan(state, (), backend.migration_lock, differences=found.differences if found else ())
     return Plan(state, _planned(backend, survey.FIRST, target), backend.migration_lock, found.adoption)

@@ -39,7 +39,7 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
     if state.revision is not None:
         refuse_wrong(backend, state)
     with (
-        collisions.named(backend, state, target),
+        collisions.naming_collisions(backend, state, target),
         translated(backend),
         backend.migration(lock_timeout) as connection,
     ):
@@ -61,7 +61,7 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
         return None
     if state.revision is not None:
         refuse_wrong(backend, state)
-    in_the_way = collisions.found(backend, state, target)
+    in_the_way = collisions.colliding_tables(backend, state, target)
     if in_the_way:
         raise collisions.refusal(collisions.lines(in_the_way))
     from lastlight_state.migrations import offline  # noqa: PLC0415

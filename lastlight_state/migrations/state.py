@@ -41,7 +41,7 @@ def read_state(backend: Backend) -> SchemaState:
     """The state of a database's schema; the database may not exist. Creates nothing."""
     version = qualified(backend, VERSION_TABLE)
     copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
-    outline = outlines.asked(backend.name, "found")
+    outline = outlines.outline_expression(backend.name, "found")
     rows = backend.peek(f"SELECT version_num, EXISTS ({copying}), {outline} FROM {version} AS found")
     if rows is None:  # older than the receipts, or not there at all
         rows = backend.peek(f"SELECT version_num, 0, {outline} FROM {version} AS found")
@@ -78,7 +78,7 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
     word = word_for(revision)
     if word == "ahead":
         return _ahead(backend, revision, copying)
-    lacking = outlines.lacking(backend.name, rows[0][2]) if word == "current" else ()
+    lacking = outlines.missing_entries(backend.name, rows[0][2]) if word == "current" else ()
     return SchemaState(word, revision, head, None, copying, lacking)
 
 

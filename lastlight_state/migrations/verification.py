@@ -88,7 +88,7 @@ def refuse_foreign(backend: Backend) -> None:
     error = lost(backend)
     if error is not None:
         raise error
-    found = survey.look(backend)
+    found = survey.read_survey(backend)
     if found is None or found.differences:
         raise adoption.refusal(found)
 

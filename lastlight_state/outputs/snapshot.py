@@ -28,7 +28,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, CorruptData, InvalidValue, LostRace, PayloadTooLarge
 from lastlight_state.outputs import inputs, models, results
 from lastlight_state.outputs.catalog import definitions
-from lastlight_state.outputs.catalog.definitions import Definitions, Registered, Targeted, gone
+from lastlight_state.outputs.catalog.definitions import Definitions, Registered, Targeted, missing_table
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.outputs.projections import PackRow
 from lastlight_state.outputs.records import Output, RunInput, RunSnapshot
@@ -43,7 +43,7 @@ STAMP = ("key", "table_name", "kind", "signature", "model_digest", "created_at",
 _TIMES = ("created_at", "updated_at")
 
 
-class Seen:
+class RegistrySnapshot:
     """The registry as this store has last seen it, and the statements that were made for it, by the keys asked for."""
 
     def __init__(self, stamps: tuple[Any, ...] = ()) -> None:
@@ -54,11 +54,11 @@ class Seen:
         self.statements: dict[frozenset[str] | None, Statement[PackRow]] = {}
 
 
-class Known:
+class RegistryCache:
     """What a store last saw of the registry, and the untyped handles that it made, each with its registry row."""
 
     def __init__(self) -> None:
-        self.latest = Seen()
+        self.latest = RegistrySnapshot()
         self._untyped: dict[str, tuple[Registered, OutputTable[Any]]] = {}
 
     def handle(self, found: Registered) -> OutputTable[Any]:
@@ -119,7 +119,7 @@ def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
     return sa.select(packs.c.source, sa.case((few, packs.c.data)).label("data"), packs.c.size)
 
 
-def sizes_of(packs: Sequence[PackRow], seen: Seen) -> dict[str, int]:
+def sizes_of(packs: Sequence[PackRow], seen: RegistrySnapshot) -> dict[str, int]:
     sizes: Counter[str] = Counter()
     for pack in packs:
         if pack["source"] >= 0:
@@ -178,7 +178,7 @@ class Snapshot(Targeted):
     def _at_once(
         self, run_id: str, wanted: frozenset[str] | None, limit: int
     ) -> tuple[RunInput | None, list[OutputTable[Any]], Found]:
-        known = self._remember(Known)
+        known = self._remember(RegistryCache)
         for _ in range(_ATTEMPTS):
             seen = known.latest
             statement = seen.statements.get(wanted) or self._statement(seen, wanted)
@@ -186,13 +186,13 @@ class Snapshot(Targeted):
             stamps = tuple(tuple(pack["data"]) for pack in packs if pack["source"] == REGISTRY_ROWS)
             if stamps == seen.stamps:
                 return self._unpacked(packs, seen, wanted, limit)
-            known.latest = Seen(stamps)
+            known.latest = RegistrySnapshot(stamps)
         raise LostRace(f"output tables were registered {_ATTEMPTS} times while the snapshot was read")
 
     def _packs(self, statement: Statement[PackRow], run_id: str, limit: int) -> list[PackRow]:
         return self._reading(lambda unit: unit.rows(statement, {"run_id": run_id, "max_bytes": limit}))
 
-    def _statement(self, seen: Seen, wanted: frozenset[str] | None) -> Statement[PackRow]:
+    def _statement(self, seen: RegistrySnapshot, wanted: frozenset[str] | None) -> Statement[PackRow]:
         current = inputs.CURRENT.element.subquery()  # type: ignore[attr-defined]
         parts = [
             self._packed(REGISTRY_ROWS, [REGISTRY.c[name] for name in STAMP]),
@@ -214,7 +214,7 @@ class Snapshot(Targeted):
         return sa.select(of, packed.label("data"), self._backend.packed_size(packed).label("size"))
 
     def _unpacked(
-        self, packs: Sequence[PackRow], seen: Seen, wanted: frozenset[str] | None, limit: int
+        self, packs: Sequence[PackRow], seen: RegistrySnapshot, wanted: frozenset[str] | None, limit: int
     ) -> tuple[RunInput | None, list[OutputTable[Any]], Found]:
         _refuse_large(limit, sizes_of(packs, seen))
         given = next((input_of(pack["data"]) for pack in packs if pack["source"] == INPUT_ROWS), None)
@@ -230,7 +230,7 @@ class Snapshot(Targeted):
 
     def _handles(self, registered: Sequence[Registered], wanted: frozenset[str] | None) -> list[OutputTable[Any]]:
         """The handles that this store has defined, and untyped ones for the other registered keys."""
-        definitions, known = self._remember(Definitions), self._remember(Known)
+        definitions, known = self._remember(Definitions), self._remember(RegistryCache)
         return [
             definitions.of_key(found.key) or known.handle(found)
             for found in registered
@@ -249,7 +249,7 @@ class Snapshot(Targeted):
             missing = next((table for table in tables if table.table_name not in there), None)
             if missing is None:
                 raise
-            raise gone(missing.key, missing.table_name) from error
+            raise missing_table(missing.key, missing.table_name) from error
 
 
 def _several(targets: Any) -> Iterable[Any]:

@@ -169,6 +169,6 @@ FINISHED_RECEIPTS = declare(
     ]
 )
 
-GUARD_TOMBSTONES = declare(
+TOMBSTONE_GUARDS = declare(
     [*append_only("tombstones", permit="reset"), *no_replacement("tombstones", Key(("kind", "id")))]
 )

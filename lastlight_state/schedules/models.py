@@ -19,8 +19,8 @@ from lastlight_state.db.schema.guards import (
     Reaction,
     append_only,
     declare,
+    declare_reaction,
     no_replacement,
-    reaction_declare,
 )
 from lastlight_state.db.schema.indexes import through, where
 from lastlight_state.db.valid import words
@@ -178,7 +178,7 @@ UNPLANNED = "unplanned"
 _OVERRIDE = "FROM cron_overrides AS o WHERE o.name = cron_schedules.name"
 _ENABLED = f"(SELECT CASE WHEN o.enabled AND o.inherits_enabled THEN NULL ELSE o.enabled END {_OVERRIDE})"
 
-UNPLAN = reaction_declare(
+UNPLAN = declare_reaction(
     Reaction(
         "cron_overrides_unplan",
         "cron_overrides",
@@ -278,7 +278,7 @@ RUNS_LIVE = sa.exists(
 
 CRONS = declare([*append_only("cron_schedules"), *no_replacement("cron_schedules", Key(("name",)))])
 
-GUARD_FIRES = declare(
+FIRE_GUARDS = declare(
     [
         *append_only("cron_fires"),
         *no_replacement("cron_fires", Key(("id",)), Key(("cron_name", "scheduled_for"))),

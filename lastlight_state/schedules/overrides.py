@@ -32,7 +32,7 @@ from lastlight_state.schedules.rows import CronOverrideRow
 
 # Checks of what callers say about overrides, and configured crons combined with their overrides.
 
-_CHECK_MOST = limits_of(SCHEDULES)
+_LIMITS = limits_of(SCHEDULES)
 
 
 class Change(TypedDict):
@@ -81,8 +81,8 @@ def check_defaults(given: Any) -> dict[str, CronSpec]:
     for name, spec in given.items():
         where = f"defaults[{shared.name('name', name)!r}]"
         valid.group(where, spec, CronSpec)
-        valid.content(f"{where}.pattern", spec.pattern, _CHECK_MOST.pattern)
-        valid.content(f"{where}.timezone", spec.timezone, _CHECK_MOST.timezone)
+        valid.content(f"{where}.pattern", spec.pattern, _LIMITS.pattern)
+        valid.content(f"{where}.timezone", spec.timezone, _LIMITS.timezone)
         valid.flag(f"{where}.enabled", spec.enabled)
     return dict(given)
 

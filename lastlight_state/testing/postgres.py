@@ -76,7 +76,7 @@ _ATTEMPTS = 6
 #: Version 14 knows no strategies.
 _COPIES_FILES = "SELECT current_setting('fsync') = 'off' AND current_setting('server_version_num')::int >= 150000"
 
-WAYS: dict[str, Callable[[], server_sources.Served]] = {
+WAYS: dict[str, Callable[[], server_sources.RunningServer]] = {
     "url": server_sources.from_url,
     "docker": server_sources.from_docker,
     "local": server_sources.from_installed,
@@ -195,7 +195,7 @@ def _ways() -> list[str]:
     return names
 
 
-def _serve(way: str) -> tuple[server_sources.Served, str]:
+def _serve(way: str) -> tuple[server_sources.RunningServer, str]:
     served = WAYS[way]() if way in WAYS else server_sources.from_folder(Path(way))
     try:
         with connect(served.url) as connection:

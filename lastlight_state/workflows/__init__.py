@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lastlight_state.db.repository import Context, Face
 from lastlight_state.db.runs import TERMINAL_TOPIC
 from lastlight_state.lazy import Part, public
-from lastlight_state.workflows.kernel.presenting import presenting
+from lastlight_state.workflows.kernel.presenting import with_claim
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.approvals import Approvals
@@ -126,7 +126,7 @@ class Workflows(Face):
         return self._presented(super()._made(kind, name))
 
     def _presented(self, made: Any) -> Any:
-        return made if self._claim is None else presenting(made, self._claim)
+        return made if self._claim is None else with_claim(made, self._claim)
 
     #: Workflow runs.
     runs: Part[Runs] = Part("lastlight_state.workflows.runs.Runs")

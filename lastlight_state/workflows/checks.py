@@ -103,7 +103,7 @@ def list_filters(
         "since": None if since is None else aware_utc("since", since),
     }
     if repo is not None:
-        given |= repos.asked(repo)
+        given |= repos.repo_filter(repo)
     return given
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Self, TypedDict
 
-from lastlight_state.db.rows.records import Record, made
+from lastlight_state.db.rows.records import Record, make_record
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.repos import split_legacy
@@ -121,7 +121,7 @@ class RunSummary(Record):
     def of(cls, values: RunSummaryRow) -> Self:
         if values["owner"] is None:
             values["owner"], values["repo"] = split_legacy(None, values["repo"])
-        return made(cls, values)
+        return make_record(cls, values)
 
 
 class CompletedPhase(Record):
@@ -137,7 +137,7 @@ class CompletedPhase(Record):
         """The phase of a stored entry. Members of another type, in foreign rows, become None or blank."""
         entry = entry if isinstance(entry, dict) else {}
         phase, success, summary = entry.get("phase"), entry.get("success"), entry.get("summary")
-        return made(
+        return make_record(
             cls,
             {
                 "phase": phase if isinstance(phase, str) else "",

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Text, case, cast, func, literal_column
 
 from lastlight_state.backends.sql.expressions import before
 from lastlight_state.db import valid
-from lastlight_state.db.lists.filters import Several
+from lastlight_state.db.lists.filters import CompoundFilter
 from lastlight_state.db.lists.listing import MOST_VALUES
 from lastlight_state.db.rows.statements import Row, bind, number
 from lastlight_state.db.schema.declarations import limits_of
@@ -77,7 +77,7 @@ def _trimmed(where: str, value: str | None) -> str | None:
 
 
 def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
-    """The conditions on a table with the columns ``owner`` and ``repo``, under the names that `asked` returns."""
+    """The conditions on a table with the columns ``owner`` and ``repo``, under the names that `repo_filter` returns."""
     return {"owned_repo": sa.or_(*spellings(table)), "bare_repo": bare(table)}
 
 
@@ -101,22 +101,22 @@ def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool
     return sa.or_(repo == name, sa.and_(owner.is_(None), embedded == name))
 
 
-def asked(repo: str) -> dict[str, dict[str, str]]:
+def repo_filter(repo: str) -> dict[str, dict[str, str]]:
     """The condition for a filter and its parameters: ``"owner/name"``, or a bare name of any owner."""
     owner, name = _named(None, repo)
     return {"bare_repo": {"repo_name": name}} if owner is None else _owned(owner, name)
 
 
-def asked_several(given: str | Sequence[str]) -> Row:
+def repos_filter(given: str | Sequence[str]) -> Row:
     """Return the condition for a filter by one repository, or by at most 50, and its parameters.
 
     ``owned_repos`` are several with their owners, ``any_repos`` are several of which at least one is a bare name.
     """
     if isinstance(given, str) or not isinstance(given, Collection):
-        return asked(given)
+        return repo_filter(given)
     several = valid.several("repo", given)
     valid.at_most("repo", several, MOST_VALUES)
-    found = [asked(repo) for repo in several]
+    found = [repo_filter(repo) for repo in several]
     if found and all(one == found[0] for one in found[1:]):
         return found[0]
     owners = _unique(one["owned_repo"] for one in found if "owned_repo" in one)
@@ -126,14 +126,14 @@ def asked_several(given: str | Sequence[str]) -> Row:
     return {"any_repos": [*owners, *({"bare_name": one["repo_name"]} for one in names)]}
 
 
-def either_spelling(table: sa.Table) -> Several:
+def either_spelling(table: sa.Table) -> CompoundFilter:
     """The filter ``owned_repos``: each of its repositories is two ranges of an index."""
-    return Several(("repo_owner", "repo_name", "qualified"), lambda at: spellings(table, at))
+    return CompoundFilter(("repo_owner", "repo_name", "qualified"), lambda at: spellings(table, at))
 
 
-def any_spelling(table: sa.Table) -> Several:
+def any_spelling(table: sa.Table) -> CompoundFilter:
     """The filter ``any_repos``, which no index can serve because of its bare names."""
-    return Several(
+    return CompoundFilter(
         ("repo_owner", "repo_name", "qualified", "bare_name"),
         lambda at: (*spellings(table, at), bare(table, f"bare_name{at}")),
         ranges=False,

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.lists.covering import Narrow
+from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
@@ -29,7 +29,7 @@ from lastlight_state.errors import Conflict, InvalidValue, StaleVersion, StateEr
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, Wait
 from lastlight_state.workflows.kernel import questions, rows, transitions
-from lastlight_state.workflows.kernel.transitions import Why
+from lastlight_state.workflows.kernel.transitions import TransitionReason
 from lastlight_state.workflows.records import RunSummary, RunSummaryRow, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
@@ -49,7 +49,7 @@ class Pause:
     wait: Wait
 
     @property
-    def why(self) -> Why:
+    def why(self) -> TransitionReason:
         """The word for it; the first that applies."""
         if self.gates:
             return "gate"
@@ -124,7 +124,7 @@ WAITING = Listing(
     covering=replace(
         COVERED,
         found_by={
-            "": Narrow(
+            "": NarrowIndex(
                 "ix_workflow_runs_waiting",
                 ("waiting_for", "correlation_id"),
                 only=sa.and_(RUNS.c.status == constant("paused"), RUNS.c.waiting_for.is_not(None)),

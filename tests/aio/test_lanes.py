@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from lastlight_state.aio.lanes import Waiting
+from lastlight_state.aio.lanes import WorkQueue
 
 
 def test_each_item_is_got_once_and_none_is_forgotten() -> None:
     """backends B-173: by whichever thread, while several put and several get."""
-    queue: Waiting[int] = Waiting()
+    queue: WorkQueue[int] = WorkQueue()
     got: list[int] = []
 
     def get() -> None:
@@ -38,7 +38,7 @@ def test_each_item_is_got_once_and_none_is_forgotten() -> None:
 
 def test_of_the_threads_that_wait_the_one_that_came_last_is_woken() -> None:
     """backends B-173: so a task that awaits alone is served by one thread."""
-    queue: Waiting[int] = Waiting()
+    queue: WorkQueue[int] = WorkQueue()
     got: list[tuple[str, int]] = []
 
     def get() -> None:
@@ -62,7 +62,7 @@ def test_of_the_threads_that_wait_the_one_that_came_last_is_woken() -> None:
 
 def test_no_thread_is_woken_for_an_item_that_another_comes_for() -> None:
     """backends B-173."""
-    queue: Waiting[int] = Waiting()
+    queue: WorkQueue[int] = WorkQueue()
 
     def get() -> None:
         queue.soon()
@@ -82,7 +82,7 @@ def test_no_thread_is_woken_for_an_item_that_another_comes_for() -> None:
 
 def test_a_thread_waits_for_an_item_no_longer_than_it_says() -> None:
     """backends B-173."""
-    queue: Waiting[int] = Waiting()
+    queue: WorkQueue[int] = WorkQueue()
     queue.soon()
     with pytest.raises(TimeoutError):
         queue.get(0.01)
@@ -91,7 +91,7 @@ def test_a_thread_waits_for_an_item_no_longer_than_it_says() -> None:
 
 def test_a_thread_that_takes_an_item_is_not_counted_on_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-173: an item that comes in that very moment wakes a thread that sleeps."""
-    queue: Waiting[str] = Waiting()
+    queue: WorkQueue[str] = WorkQueue()
     got: list[str] = []
 
     def sleep() -> None:

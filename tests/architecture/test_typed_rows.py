@@ -16,7 +16,7 @@ from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.db.rows.writes import Chain
-from lastlight_state.files.mailbox.kernel.queries import Reading
+from lastlight_state.files.mailbox.kernel.queries import TolerantSelect
 from lastlight_state.testing import Database
 from lastlight_state.workflows.claims.lists import Ranges
 from lastlight_state.workflows.questions.inbox import Inbox
@@ -68,7 +68,7 @@ def typed() -> Iterator[tuple[str, Statement[Any]]]:
     for module in walk_packages(lastlight_state.__path__, "lastlight_state."):
         for name, found in vars(import_module(module.name)).items():
             for one in _parts(found):
-                if isinstance(one, Statement | Family | Filtered | Listing | Reading) and one.row is not None:
+                if isinstance(one, Statement | Family | Filtered | Listing | TolerantSelect) and one.row is not None:
                     yield f"{module.name}.{name}", _statement(one)
                 elif isinstance(one, Chain) and one.whole.row is not None:
                     yield f"{module.name}.{name}", one.whole
@@ -85,7 +85,9 @@ def _parts(found: object) -> Iterator[object]:
         yield from one.values() if isinstance(one, dict) else (one,)
 
 
-def _statement(one: Statement[Any] | Family[Any] | Filtered[Any] | Listing[Any] | Reading[Any]) -> Statement[Any]:
+def _statement(
+    one: Statement[Any] | Family[Any] | Filtered[Any] | Listing[Any] | TolerantSelect[Any],
+) -> Statement[Any]:
     """A statement of those that a constant makes."""
     match one:
         case Family():
@@ -96,7 +98,7 @@ def _statement(one: Statement[Any] | Family[Any] | Filtered[Any] | Listing[Any] 
             return one.of({})[0]
         case Listing():
             return one.statement({}, paged=False)
-        case Reading():
+        case TolerantSelect():
             return _statement(one._of(None))
         case Statement():
             return one

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from support.tracing import traced
 
 from lastlight_state.backends import fair_lock as module
-from lastlight_state.backends.fair_lock import Line, Turn
+from lastlight_state.backends.fair_lock import FairLock, Turn
 from lastlight_state.errors import NestedTransaction
 
 
@@ -47,7 +47,7 @@ def alarm() -> Iterator[Callable[[float], None]]:
 @given(impatient=st.lists(st.booleans(), min_size=1, max_size=8))
 def test_the_lock_is_given_in_the_order_it_was_asked_for_whoever_gives_up_meanwhile(impatient: list[bool]) -> None:
     """backends B-22: writers queue on a fair lock."""
-    line = Line()
+    line = FairLock()
     got: list[int] = []
     gave_up: list[int] = []
 
@@ -73,7 +73,7 @@ def test_the_lock_is_given_in_the_order_it_was_asked_for_whoever_gives_up_meanwh
 
 
 def test_a_place_that_is_taken_is_not_given_within_the_timeout() -> None:
-    line, first, second = Line(), Turn(), Turn()
+    line, first, second = FairLock(), Turn(), Turn()
     assert line.enter(first, 0)
     asked = time.monotonic()
     assert not elsewhere(lambda: line.enter(second, 0.05))
@@ -85,7 +85,7 @@ def test_a_place_that_is_taken_is_not_given_within_the_timeout() -> None:
 @pytest.mark.parametrize("places", [1, 3])
 def test_no_more_have_a_place_at_a_time_than_there_are_however_short_the_patience(places: int) -> None:
     """backends B-22: a place may become free in the very moment that a wait ends."""
-    line = Line(places)
+    line = FairLock(places)
     inside: list[int] = []
     crowds: list[int] = []
 
@@ -110,7 +110,7 @@ def test_no_more_have_a_place_at_a_time_than_there_are_however_short_the_patienc
 @pytest.mark.parametrize("places", [1, 3])
 def test_whoever_looks_along_the_line_is_not_disturbed_by_those_who_come_and_go(places: int) -> None:
     """backends B-22: another thread enters and leaves at each instruction of a call."""
-    line = Line(places)
+    line = FairLock(places)
     held = [Turn() for _ in range(places)]
     assert all(line.enter(turn, 0) for turn in held)
     for turn in held:
@@ -133,7 +133,7 @@ def test_whoever_looks_along_the_line_is_not_disturbed_by_those_who_come_and_go(
 
 def test_one_that_waits_and_is_interrupted_is_passed_over(alarm: Callable[[float], None]) -> None:
     """backends B-40: the next must not wait for somebody who is gone."""
-    line, first, next_one = Line(), Turn(), Turn()
+    line, first, next_one = FairLock(), Turn(), Turn()
     assert elsewhere(lambda: line.enter(first, 0))
     alarm(0.02)
     with pytest.raises(Interrupted):
@@ -144,7 +144,7 @@ def test_one_that_waits_and_is_interrupted_is_passed_over(alarm: Callable[[float
 
 def test_one_that_has_a_place_and_is_gone_is_passed_over_by_whoever_waits() -> None:
     """backends B-40."""
-    line, next_one = Line(), Turn()
+    line, next_one = FairLock(), Turn()
     gone = Turn()
     gone.handle = weakref.ref(Turn())  # of a statement that is over
     assert elsewhere(lambda: line.enter(gone, 0))
@@ -153,7 +153,7 @@ def test_one_that_has_a_place_and_is_gone_is_passed_over_by_whoever_waits() -> N
 
 def test_a_thread_may_wait_where_others_have_places_too() -> None:
     """backends B-42: one of them may go."""
-    line = Line(2)
+    line = FairLock(2)
     assert elsewhere(lambda: line.enter(Turn(), 0))
     assert line.enter(Turn(), 0)
     assert not line.enter(Turn(), 0)
@@ -161,7 +161,7 @@ def test_a_thread_may_wait_where_others_have_places_too() -> None:
 
 def test_a_thread_does_not_wait_for_itself() -> None:
     """backends B-42: in a signal's handler, in the middle of a call of the same thread."""
-    line = Line()
+    line = FairLock()
     assert line.enter(Turn(), 0)
     with pytest.raises(NestedTransaction):
         line.enter(Turn(), 10)
@@ -176,7 +176,7 @@ def elsewhere(work: Callable[[], bool]) -> bool:
     return found[0]
 
 
-def wait_in(line: Line) -> None:
+def wait_in(line: FairLock) -> None:
     """Wait as a call does, which leaves the line however it ends."""
     turn = Turn()
     try:
@@ -188,7 +188,7 @@ def wait_in(line: Line) -> None:
 def test_who_waits_is_called_when_a_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-22: and need not look for itself."""
     monkeypatch.setattr(module, "LOOK_SECONDS", 60.0)
-    line, first, next_one = Line(), Turn(), Turn()
+    line, first, next_one = FairLock(), Turn(), Turn()
     assert line.enter(first, 0)
     waiting = threading.Thread(target=line.enter, args=(next_one, 60))
     waiting.start()

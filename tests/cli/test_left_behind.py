@@ -14,7 +14,7 @@ from support.cli.calls import call_on, lastlight_state
 from support.maintenance.left_behind import DEATHS, killed, looks_of
 
 from lastlight_state.backends.sqlite import files
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.store import StateStore
 from lastlight_state.testing.clock import FrozenClock
 from lastlight_state.testing.databases import Database, SqliteTemplate
@@ -72,7 +72,7 @@ def test_a_command_that_looks_beside_what_a_killed_writer_left_changes_no_byte(
 
 def test_what_a_killed_writer_had_committed_is_seen_and_the_rest_is_not(database: Database, left: Path) -> None:
     """maintenance OP-2, OP-16, case 56."""
-    assert look(call_on(database.url), said_of) == ["left"]
+    assert read_once(call_on(database.url), said_of) == ["left"]
     asked = lastlight_state("query", "SELECT name FROM workflow_overrides", "--url", database.url, "--json")
     assert asked.data["rows"] == [["left"]]
 
@@ -87,7 +87,7 @@ def test_doctor_names_what_a_killed_writer_left_and_makes_all_its_checks(databas
     assert finding["remedy"] == "lastlight-state checkpoint"
     assert lastlight_state("checkpoint", *place).code == 0
     assert lastlight_state("doctor", *place).data["findings"] == []
-    assert look(call_on(database.url), said_of) == ["left"]
+    assert read_once(call_on(database.url), said_of) == ["left"]
 
 
 def test_a_log_that_a_process_uses_is_no_finding(database: Database) -> None:
@@ -96,7 +96,7 @@ def test_a_log_that_a_process_uses_is_no_finding(database: Database) -> None:
     assert Path(f"{database.url}-wal").stat().st_size > 0
     said = lastlight_state("doctor", "--url", database.url, "--json")
     assert said.data["findings"] == []
-    assert look(call_on(database.url), said_of) == ["used"]
+    assert read_once(call_on(database.url), said_of) == ["used"]
 
 
 def test_a_journal_that_a_writer_is_at_is_no_finding(database: Database) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from support.cli.calls import call_on, files_of
 
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.errors import CorruptData
 from lastlight_state.store import StateStore
 from lastlight_state.testing.clock import FrozenClock
@@ -31,7 +31,7 @@ def test_a_look_is_repeated_when_somebody_wrote_meanwhile(
             looks.append(switches(store))
             return looks[-1]
 
-        assert look(call_on(database.url), work) == 1
+        assert read_once(call_on(database.url), work) == 1
         assert looks == [0, 1]
 
 
@@ -50,7 +50,7 @@ def test_what_a_disturbed_look_fails_on_counts_for_nothing(
                 raise CorruptData("workflow_runs", "r", "context")
             return "read"
 
-        assert look(call_on(database.url), work) == "read"
+        assert read_once(call_on(database.url), work) == "read"
 
 
 def test_a_look_beside_a_live_writer_sees_what_it_committed(
@@ -61,7 +61,7 @@ def test_a_look_beside_a_live_writer_sees_what_it_committed(
         writer = database.raw()
         for name in ("one", "two"):
             writer.execute(SWITCH_OFF, (name,))
-        assert look(call_on(database.url), switches) == 2
+        assert read_once(call_on(database.url), switches) == 2
 
 
 def test_a_look_at_a_file_at_rest_leaves_nothing_beside_it(
@@ -70,5 +70,5 @@ def test_a_look_at_a_file_at_rest_leaves_nothing_beside_it(
     """maintenance OP-2, case 27."""
     with sqlite_template.fresh(tmp_path, frozen_clock) as database:
         before = files_of(tmp_path)
-        assert look(call_on(database.url), switches) == 0
+        assert read_once(call_on(database.url), switches) == 0
         assert files_of(tmp_path) == before

@@ -12,7 +12,7 @@ from support.conversations.talk import begun, said
 from support.workflows.steps import undone
 
 from lastlight_state import AsyncStateStore, Conflict, InvalidValue, MisuseError, NotFound, StateStore, iterate
-from lastlight_state.aio.forward import Woken
+from lastlight_state.aio.forward import Waker
 from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMessage, NewSession, SessionPatch
 from lastlight_state.conversations.kernel.feeds import watch_for
 from lastlight_state.db import valid
@@ -382,7 +382,7 @@ def test_a_change_that_comes_after_the_first_look_ends_a_waiting_coroutine(
 
     assert asyncio.run(wait(2, 0.01)) == []
     lifecycle = every_backend.conversations.lifecycle
-    happened = before(monkeypatch, Woken, "arrived", lambda: lifecycle.transition(session_id, "running"))
+    happened = before(monkeypatch, Waker, "arrived", lambda: lifecycle.transition(session_id, "running"))
     assert asyncio.run(wait(2, LONG)) == [3]
     assert happened
 

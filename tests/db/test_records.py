@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 import lastlight_state
 from lastlight_state import StateStore
-from lastlight_state.db.rows.records import DamagedRow, Page, Record, made
+from lastlight_state.db.rows.records import DamagedRow, Page, Record, make_record
 from lastlight_state.workflows import Trigger
 
 
@@ -160,10 +160,10 @@ def test_every_record_has_a_hash_whatever_it_holds() -> None:
     for kind in kinds:
         values: dict[str, Any] = {name: {"holds": [name]} for name in kind.model_fields}
         other = dict(reversed(values.items()))
-        assert {made(kind, values), made(kind, other)} == {made(kind, values)}
+        assert {make_record(kind, values), make_record(kind, other)} == {make_record(kind, values)}
         first = next(iter(values), None)
         if first is not None:
-            assert hash(made(kind, {**values, first: "a"})) != hash(made(kind, {**values, first: "b"}))
+            assert hash(make_record(kind, {**values, first: "a"})) != hash(make_record(kind, {**values, first: "b"}))
 
 
 def test_a_record_with_contents_stands_in_sets(every_backend: StateStore) -> None:

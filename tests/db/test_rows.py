@@ -65,7 +65,7 @@ def test_what_a_converter_raises_is_raised() -> None:
 def test_as_many_combinations_of_types_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """house H-52: others are looked at again, and let through as before."""
     monkeypatch.setattr(parameters, "_MOST_KINDS", 2)
-    sound = parameters.Sound([None, (str,)])
+    sound = parameters.KnownTypes([None, (str,)])
     for kind in (int, str, float, bytes, int):
         assert sound((kind, str))
         assert (kind, str) in sound.known

@@ -19,7 +19,7 @@ from lastlight_state.backends.sqlite import locked_reads
 from lastlight_state.errors import BackendBusy, BackendUnavailable, CorruptData, StateError
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
 from lastlight_state.files.mailbox.kernel.pair import _MESSAGES
-from lastlight_state.files.mailbox.kernel.queries import Look
+from lastlight_state.files.mailbox.kernel.queries import OtherSide
 from lastlight_state.settings import Settings
 
 ENDLESS = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x)"
@@ -184,7 +184,7 @@ def test_a_reader_holds_the_other_sides_file_and_lets_it_go(host: HostMailbox, a
     """mailbox MB-107: while it looks no writer commits, also of this process, and afterwards one does."""
     writer = sqlite3.connect(outbound(host), isolation_level=None, timeout=0)
 
-    def write(look: Look) -> int:
+    def write(look: OtherSide) -> int:
         before = look.rows(_MESSAGES[1])
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("DELETE FROM messages_out")

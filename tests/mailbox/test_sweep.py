@@ -284,7 +284,7 @@ def test_an_agent_is_judged_by_its_last_sign_of_life(signs: dict[str, object], r
 
     given = {name: value if name == "tool_timeout" else placed(value) for name, value in signs.items()}
     known = sweep.Signs(**{"started_at": NOON - 600 * MINUTE, **given})  # type: ignore[arg-type]
-    verdict = sweep.stale_verdict(known, NOON, StalePolicy())
+    verdict = sweep.judge_stale(known, NOON, StalePolicy())
     assert (verdict and verdict[0]) == reason
 
 

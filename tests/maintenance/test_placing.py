@@ -17,7 +17,7 @@ from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.maintenance.copy.contents import content
 from lastlight_state.maintenance.copy.tables import Subject, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
-from lastlight_state.maintenance.row_merge import missing, place
+from lastlight_state.maintenance.row_merge import insert_missing, missing_rows
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database
@@ -50,8 +50,8 @@ def test_rows_of_all_tables_arrive_by_value(sqlite_database: Database, target: S
     contents = [_contents(store) for store in (source, target)]
     assert contents[0] == contents[1]
     assert sum(added.values()) > 100
-    assert _in(target, lambda unit: place(unit, rows)) == {}
-    assert _in(target, lambda unit: missing(unit, rows)) == {}
+    assert _in(target, lambda unit: insert_missing(unit, rows)) == {}
+    assert _in(target, lambda unit: missing_rows(unit, rows)) == {}
 
 
 def test_a_row_that_is_stored_otherwise_is_named_and_nothing_is_added(every_backend: StateStore) -> None:
@@ -61,9 +61,9 @@ def test_a_row_that_is_stored_otherwise_is_named_and_nothing_is_added(every_back
     new = {**row, "id": "b", "trigger_id": "other"}
     given = {"workflow_runs": [{**row, "scratch": {"other": 1}}, new]}
     with pytest.raises(AlreadyExists, match="workflow_runs 'a' is stored with other values"):
-        _in(every_backend, lambda unit: place(unit, given))
-    assert _in(every_backend, lambda unit: missing(unit, given, keeps=True)) == {"workflow_runs": [new]}
-    assert _in(every_backend, lambda unit: place(unit, given, keeps=True)) == {"workflow_runs": 1}
+        _in(every_backend, lambda unit: insert_missing(unit, given))
+    assert _in(every_backend, lambda unit: missing_rows(unit, given, keeps=True)) == {"workflow_runs": [new]}
+    assert _in(every_backend, lambda unit: insert_missing(unit, given, keeps=True)) == {"workflow_runs": 1}
     assert every_backend.workflows.runs.get("a").scratch == row["scratch"]
 
 
@@ -71,8 +71,8 @@ def test_columns_that_are_left_out_get_their_defaults_and_are_not_compared(datab
     """maintenance OP-62."""
     store = database.open()
     given = {"cron_overrides": [{"name": "c", "enabled": True, "updated_at": database.clock.now()}]}
-    assert _in(store, lambda unit: place(unit, given)) == {"cron_overrides": 1}
-    assert _in(store, lambda unit: missing(unit, given)) == {}
+    assert _in(store, lambda unit: insert_missing(unit, given)) == {"cron_overrides": 1}
+    assert _in(store, lambda unit: missing_rows(unit, given)) == {}
 
 
 def test_numbers_that_are_given_next_follow_those_that_arrived(every_backend: StateStore) -> None:
@@ -80,7 +80,7 @@ def test_numbers_that_are_given_next_follow_those_that_arrived(every_backend: St
     session, messages = every_backend.messaging.sessions.resume(KEY).session, every_backend.messaging.messages
     messages.append(session.id, role="user", content="hello")
     (row,) = _in(every_backend, lambda unit: _all(unit, Subject(METADATA.tables["messaging_messages"])))
-    _in(every_backend, lambda unit: place(unit, {"messaging_messages": [{**row, "id": 900}]}))
+    _in(every_backend, lambda unit: insert_missing(unit, {"messaging_messages": [{**row, "id": 900}]}))
     assert messages.append(session.id, role="user", content="again").message.id > 900
 
 
@@ -99,7 +99,7 @@ def test_numbers_that_are_given_next_follow_those_that_arrived(every_backend: St
 def test_rows_that_cannot_be_compared_are_refused(database: Database, rows: Any, problem: str) -> None:
     """maintenance OP-62."""
     with pytest.raises(InvalidValue, match=problem):
-        _in(database.open(), lambda unit: missing(unit, rows))
+        _in(database.open(), lambda unit: missing_rows(unit, rows))
 
 
 def _in(store: StateStore, work: Callable[[Unit], Any]) -> Any:
@@ -115,9 +115,9 @@ def _all(view: Unit, subject: Subject) -> list[dict[str, Any]]:
 
 
 def _placed(unit: Unit, rows: Rows, tables: list[sa.Table]) -> Counter[str]:
-    first = place(unit, {"output_tables": rows["output_tables"]})
+    first = insert_missing(unit, {"output_tables": rows["output_tables"]})
     make_tables(unit, tables)
-    return first + place(unit, rows)
+    return first + insert_missing(unit, rows)
 
 
 def _contents(store: StateStore) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import check, migrate, script, scripts
-from lastlight_state.migrations.collisions import named
+from lastlight_state.migrations.collisions import naming_collisions
 from lastlight_state.migrations.state import read_state
 from lastlight_state.testing import Database
 
@@ -100,7 +100,7 @@ def test_another_failure_is_told_as_it_is(place: Place) -> None:
 def test_another_difference_is_told_as_it_is(crowded: Backend) -> None:
     """migrations MG-70: what the migration itself has found out about the schema."""
     found = SchemaMismatch("changed by hand", code="drift")
-    with pytest.raises(SchemaMismatch) as caught, named(crowded, read_state(crowded), scripts.head()):
+    with pytest.raises(SchemaMismatch) as caught, naming_collisions(crowded, read_state(crowded), scripts.head()):
         raise found
     assert caught.value is found
 

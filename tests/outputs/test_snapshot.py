@@ -17,7 +17,7 @@ from lastlight_state import StateStore
 from lastlight_state.db.rows.statements import Compiled
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, InvalidValue, LostRace, NotFound, PayloadTooLarge, SchemaMismatch
-from lastlight_state.outputs.snapshot import Known
+from lastlight_state.outputs.snapshot import RegistryCache
 from lastlight_state.testing import Database, racing
 
 
@@ -195,7 +195,7 @@ def test_statements_for_some_targets_alone_are_kept_in_bounds(postgres_database:
     store.outputs.catalog.define_all(dict.fromkeys(keys, list[str]))
     for wanted in [some for size in range(1, 7) for some in combinations(keys, size)][:40]:
         assert set(store.outputs.snapshot.load("nobody", targets=wanted).outputs) == set(wanted)
-    assert len(store.outputs.snapshot._remember(Known).latest.statements) <= 32
+    assert len(store.outputs.snapshot._remember(RegistryCache).latest.statements) <= 32
 
 
 @pytest.mark.parametrize("keys", [1, 50])

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from lastlight_state import StateStore
-from lastlight_state.backends.fair_lock import Line
+from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.sqlite import group_commit
 
 
-def line_of(store: StateStore) -> Line:
+def line_of(store: StateStore) -> FairLock:
     """Return the line of those who want to write."""
     backend: Any = store.backend
-    found: Line = backend._connections.line
+    found: FairLock = backend._connections.line
     return found
 
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lastlight_state import metrics
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.fair_lock import Line
+from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.errors import BackendUnavailable
 
@@ -97,7 +97,7 @@ class Pool:
         self._engine = engine
         self._timeout = options.pool_timeout
         self._statement_seconds = options.statement_timeout
-        self._line = Line(options.pool_size)
+        self._line = FairLock(options.pool_size)
         self._all: list[Pooled] = []
         self._lent: dict[Pooled, Checkout] = {}
         self._closed = False

@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 _WORDS = frozenset("autoincrement check collate conflict generated strict without".split())
 
 _TABLES = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite#_%' ESCAPE '#'"
-_SHAPE_COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid'
+_COLUMN_FACTS = 'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid'
 _KEY = "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk"
 _INDEXES = "SELECT name, origin FROM pragma_index_list(?)"
 _INDEX_COLUMNS = "SELECT name FROM pragma_index_info(?) ORDER BY name"
@@ -66,7 +66,7 @@ def _tokens(sql: str) -> Iterator[str]:
 
 
 def _columns(driver: Any, table: str) -> Iterator[tuple[Entry, str]]:
-    for name, kind, needed, default, key, hidden in driver.execute(_SHAPE_COLUMNS, (table,)).fetchall():
+    for name, kind, needed, default, key, hidden in driver.execute(_COLUMN_FACTS, (table,)).fetchall():
         parts = [str(kind).upper()]
         if needed or key:  # a key that may be NULL is an oversight that the original shares with SQLite itself
             parts.append("NOT NULL")

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.fair_lock import Line
+from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.sqlite import files, group_commit, host_connections
 from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
@@ -38,7 +38,7 @@ class Connections(ABC):
     def __init__(self, options: Options) -> None:
         self._options = options
         #: Those who want to write.
-        self.line = Line()
+        self.line = FairLock()
         #: Who has the writer's connection, from before it is lent until nothing is left to undo on it.
         self._user: Checkout | None = None
         #: The writer's connection, where one is kept between units and lent as it is.
@@ -176,9 +176,9 @@ class EngineConnections(Connections):
         path = _file_of(engine)
         self._in_memory = path is None
         carrier = None if path is None else files.file_system(path)
-        self._settings = host_connections.needed(pragmas(options, carrier))
+        self._settings = host_connections.settings_of_connection(pragmas(options, carrier))
         #: The file's journal mode, which stays, is set once.
-        self._once: tuple[str, ...] | None = host_connections.once(pragmas(options, carrier))
+        self._once: tuple[str, ...] | None = host_connections.settings_of_file(pragmas(options, carrier))
 
     def recover(self, checkout: Checkout) -> None:
         if self._in_memory:
@@ -206,7 +206,7 @@ class EngineConnections(Connections):
         driver: Any = owner.dbapi_connection
         checkout.lend(driver, owner=owner)
         try:
-            checkout.before = host_connections.Habits(driver)
+            checkout.before = host_connections.BorrowedSettings(driver)
             checkout.before.leave_transactions_to_us(driver)
             if self._once is not None:
                 self._set_up_once(driver, checkout.before)
@@ -236,12 +236,12 @@ class EngineConnections(Connections):
             cut_off.owner.invalidate()
             cut_off.owner = None
 
-    def _set_up_once(self, driver: Any, habits: host_connections.Habits) -> None:
+    def _set_up_once(self, driver: Any, habits: host_connections.BorrowedSettings) -> None:
         """Set what stays with the file, and tell the caller of it and of what is missing."""
         before = host_connections.journal_mode(driver)
         set_up(driver, self._once or (), self._options, writes=False)
         self._once = None
-        host_connections.tell(habits, before, host_connections.journal_mode(driver))
+        host_connections.warn_of_changes(habits, before, host_connections.journal_mode(driver))
 
     def _checkout(self) -> Any:
         try:

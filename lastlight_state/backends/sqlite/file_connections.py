@@ -15,7 +15,7 @@ from urllib.parse import quote
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.sqlite import files, locked_reads, untrusted
 from lastlight_state.backends.sqlite.connections import Connections, undo
-from lastlight_state.backends.sqlite.locked_reads import Abandoned, Glance
+from lastlight_state.backends.sqlite.locked_reads import FileReader, Probe
 from lastlight_state.backends.sqlite.pragmas import SYNCED, pragmas, set_up
 from lastlight_state.errors import MisuseError
 
@@ -95,10 +95,10 @@ class FileConnections(Connections):
         self.shares = self._keeps and not options.foreign
         if self.shares and SYNCED in self._settings:
             self.writers = SHARING_WRITERS
-        self._abandoned = Abandoned(path, copied)
+        self._abandoned = FileReader(path, copied)
         self._glance = None
         if options.glance:
-            self._glance = Glance(path, self._glanced, is_ours=not (options.foreign or options.across_mounts))
+            self._glance = Probe(path, self._glanced, is_ours=not (options.foreign or options.across_mounts))
 
     @property
     def disturbed(self) -> bool:
@@ -240,7 +240,7 @@ class FileConnections(Connections):
 
     def _held(self) -> sqlite3.Connection | None:
         """Return a connection to a file of another party that is not written meanwhile; None where its writer died."""
-        unchanging = partial(_opened, self._path, _UNCHANGING, locked_reads.Connection)
+        unchanging = partial(_opened, self._path, _UNCHANGING, locked_reads.LockedConnection)
         connection = locked_reads.opened(self._path, unchanging, self._options.busy_timeout)
         return None if connection is None else self._set_up(connection, writes=False)
 

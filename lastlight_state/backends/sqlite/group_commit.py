@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 
 from lastlight_state.backends.base import Checkout
-from lastlight_state.backends.fair_lock import Group, Line, Parted, Turn
+from lastlight_state.backends.fair_lock import FairLock, Group, GroupFailed, Turn
 from lastlight_state.errors import BackendUnavailable, StateError
 
 #: A group ends when nobody waits any more, with so many units, or so many seconds after it began.
@@ -32,8 +32,8 @@ def leads(checkout: Checkout) -> bool:
     return checkout.thread != threading.main_thread().ident
 
 
-def commit(line: Line, leader: Checkout, commit_alone: Callable[[], object]) -> None:
-    """Commit a unit, with all that could be taken along. Raises `Parted` where only the group failed."""
+def commit(line: FairLock, leader: Checkout, commit_alone: Callable[[], object]) -> None:
+    """Commit a unit, with all that could be taken along. Raises `GroupFailed` where only the group failed."""
     shared = _Shared(line, leader)
     try:
         if leader.driver.in_transaction:  # else a savepoint would be a transaction, and its RELEASE a commit
@@ -44,7 +44,7 @@ def commit(line: Line, leader: Checkout, commit_alone: Callable[[], object]) -> 
     except StateError as error:
         shared.part()
         if shared.members:
-            raise Parted("what was committed together was undone") from error
+            raise GroupFailed("what was committed together was undone") from error
         raise
     except BaseException:
         if shared.group.state == "open":
@@ -67,7 +67,7 @@ def refuse_unknown(checkout: Checkout) -> None:
 class _Shared:
     """The units that one unit takes along."""
 
-    def __init__(self, line: Line, leader: Checkout) -> None:
+    def __init__(self, line: FairLock, leader: Checkout) -> None:
         self.group = Group()
         self.members: list[Turn] = []
         self._line = line
@@ -123,8 +123,8 @@ class _Shared:
         self._execute("RELEASE")
 
     def _execute(self, verb: str) -> None:
-        """Execute a statement about the savepoint. Raises `Parted` if the transaction has ended, as by a full disk."""
+        """Execute a statement on the savepoint. Raises `GroupFailed` if a full disk ended the transaction."""
         try:
             self._leader.driver.execute(f"{verb} {_SAVEPOINT}")
         except sqlite3.Error as error:
-            raise Parted("a unit that was to be committed together ended the transaction") from error
+            raise GroupFailed("a unit that was to be committed together ended the transaction") from error

@@ -105,12 +105,12 @@ SWITCHES_INSIDE = hasattr(sqlite3.Connection, "setconfig")
 LISTENER = 'sqlalchemy.event.listen(engine, "connect", lambda driver, _: driver.execute("PRAGMA foreign_keys = ON"))'
 
 
-def needed(settings: Iterable[str]) -> tuple[str, ...]:
+def settings_of_connection(settings: Iterable[str]) -> tuple[str, ...]:
     """Return those of our settings that a unit has on a caller's connection too."""
     return tuple(setting for setting in settings if _name(setting) in _DIFFERS)
 
 
-def once(settings: Iterable[str]) -> tuple[str, ...]:
+def settings_of_file(settings: Iterable[str]) -> tuple[str, ...]:
     """Return those of our settings that stay with the file."""
     return tuple(setting for setting in settings if _name(setting) == "journal_mode")
 
@@ -121,7 +121,7 @@ def journal_mode(driver: Any) -> str | None:
     return _asked(driver, "journal_mode") if has_tables else None
 
 
-def tell(habits: Habits, before: str | None, after: str | None) -> None:
+def warn_of_changes(habits: BorrowedSettings, before: str | None, after: str | None) -> None:
     """Tell a caller whose engine a store is opened with what it cannot know, or must do."""
     if before != after:
         _log.warning(
@@ -137,7 +137,7 @@ def tell(habits: Habits, before: str | None, after: str | None) -> None:
         )
 
 
-class Habits:
+class BorrowedSettings:
     """What a caller's connection is like when a unit borrows it."""
 
     def __init__(self, driver: Any) -> None:
@@ -174,7 +174,7 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)
-    checkout = Checkout.of(driver, Mode.WRITE, owner=Guarded(connection, driver))
+    checkout = Checkout.of(driver, Mode.WRITE, owner=GuardSettings(connection, driver))
     checkout.is_awaited = connection.dialect.is_async
     checkout.before = driver.cursor()
     checkout.execute = logged(checkout.before.execute, backend)
@@ -195,7 +195,7 @@ def leave(checkout: Checkout) -> None:
         checkout.owner.put_back()
 
 
-class Guarded:
+class GuardSettings:
     """The settings that our guards rest on, on a connection whose transaction a block has joined.
 
     What is off is switched on. Raises `MisuseError` where it is too late for that; then nothing is changed.

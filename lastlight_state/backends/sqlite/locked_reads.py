@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.sqlite import files, private_copies, untrusted
-from lastlight_state.backends.sqlite.private_copies import PrivateCopy, standing_of
+from lastlight_state.backends.sqlite.private_copies import PrivateCopy, state_of
 from lastlight_state.errors import BackendBusy
 
 #: Where SQLite's ``os.h`` puts its locks.
@@ -39,7 +39,7 @@ _MOST_MISSES = 5
 _PAUSE_SECONDS, _MISSED_SECONDS = 0.01, 0.001
 
 
-class Connection(untrusted.Watched):
+class LockedConnection(untrusted.Watched):
     """A connection to a file that nobody changes until it is closed."""
 
     descriptor: int | None = None
@@ -52,15 +52,15 @@ class Connection(untrusted.Watched):
         super().close()
 
 
-class NotPossible(Exception):
+class LockUnavailable(Exception):
     """The file cannot be held: its file system has no such locks, or it is not told which descriptor SQLite has."""
 
 
-def opened(path: Path, connect: Callable[[], Connection], seconds: float) -> Connection | None:
+def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) -> LockedConnection | None:
     """A connection that reads the regular file at an absolute path; None where a writer that died left a journal.
 
     ``connect`` opens the file as unchanging. Raises OSError for a link or anything else in the place of the file or its
-    journal, `BackendBusy` for one that is locked for so many seconds, and `NotPossible`.
+    journal, `BackendBusy` for one that is locked for so many seconds, and `LockUnavailable`.
     """
     end, misses = waiting.until(seconds), 0
     while True:
@@ -70,7 +70,7 @@ def opened(path: Path, connect: Callable[[], Connection], seconds: float) -> Con
             except _Missed:
                 misses += 1
                 if misses == _MOST_MISSES:
-                    raise NotPossible from None
+                    raise LockUnavailable from None
                 pause = _MISSED_SECONDS
             except BlockingIOError:
                 pause = _PAUSE_SECONDS
@@ -83,7 +83,7 @@ class _Missed(Exception):
     """Another file was opened, or the file grew meanwhile."""
 
 
-def _attempt(held: int, path: Path, connect: Callable[[], Connection]) -> Connection | None:
+def _attempt(held: int, path: Path, connect: Callable[[], LockedConnection]) -> LockedConnection | None:
     found = untrusted.regular(held, path.name, path)
     connection, descriptor = untrusted.connected((found.st_dev, found.st_ino), held, connect)
     try:
@@ -96,7 +96,7 @@ def _attempt(held: int, path: Path, connect: Callable[[], Connection]) -> Connec
     return None
 
 
-def _hold(connection: Connection, descriptor: int | None, size: int) -> int:
+def _hold(connection: LockedConnection, descriptor: int | None, size: int) -> int:
     """Lock what the connection has opened, if it still has the size by which SQLite has counted its pages."""
     if descriptor is None:
         raise _Missed
@@ -144,7 +144,7 @@ def _set(descriptor: int, kind: int, begin: int, length: int) -> None:
     except OSError as error:
         if error.errno in _IS_TAKEN:
             raise BlockingIOError(error.errno, error.strerror) from error
-        raise NotPossible from error
+        raise LockUnavailable from error
 
 
 # Reading a file whose writer died inside a transaction, without writing the file or its journal.
@@ -157,7 +157,7 @@ _Connect: TypeAlias = Callable[[Path], sqlite3.Connection]
 _Hold: TypeAlias = "Callable[[], sqlite3.Connection | None]"
 
 
-class Abandoned:
+class FileReader:
     """Connects to one file for reading: to the file itself, or to a copy if its writer died.
 
     ``copied`` is called after a copy was made.
@@ -174,7 +174,7 @@ class Abandoned:
         ``hold`` connects to the file, or gives None if its writer died; where that is not possible ``connect`` does.
         """
         copy = self._copy
-        if copy is not None and copy.mark == private_copies.mark_of(self._path):
+        if copy is not None and copy.mark == private_copies.stamps_of(self._path):
             return connect(copy.path)
         found = self._connected(hold, connect)
         if found is not None:
@@ -185,7 +185,7 @@ class Abandoned:
 
     def _connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection | None:
         if IS_POSSIBLE:
-            with suppress(NotPossible):
+            with suppress(LockUnavailable):
                 return hold()
         try:
             return _probed(connect(self._path))
@@ -197,7 +197,7 @@ class Abandoned:
     def _needs_recovery(self, error: sqlite3.Error) -> bool:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-            return any(mark is not None for mark in private_copies.mark_of(self._path)[1:])
+            return any(mark is not None for mark in private_copies.stamps_of(self._path)[1:])
         return False
 
 
@@ -219,13 +219,13 @@ def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
 # or journal was left by a process that died would be recovered, which writes beside it: a private copy is read
 # instead. Only a file that somebody uses is read in the ordinary way.
 
-Sight: TypeAlias = "tuple[int, int, int]"
+FileStamp: TypeAlias = "tuple[int, int, int]"
 
 _FORMAT_AT, _WAL_FORMAT = 18, b"\2\2"
 _READS, _AS_UNCHANGING = "mode=ro", "mode=ro&immutable=1"
 
 
-class Glance:
+class Probe:
     """One look at a file. ``connect`` opens a file with the access that it is given, in the words of SQLite's URIs.
 
     A file that is not ``is_ours`` is not looked for behind a link. ``journal_mode`` is ``"wal"`` where the file says
@@ -265,7 +265,7 @@ class Glance:
 
 def _copied(path: Path) -> PrivateCopy | None:
     """A copy of a file whose writer died; None for one that is used, or is missing."""
-    standing = standing_of(path) if path.exists() else None
+    standing = state_of(path) if path.exists() else None
     if standing is None or not standing.left:
         return None
     try:
@@ -274,7 +274,7 @@ def _copied(path: Path) -> PrivateCopy | None:
         return None
 
 
-def _sight(path: Path) -> Sight | None:
+def _sight(path: Path) -> FileStamp | None:
     """Identity, size and time of change of a file that nobody uses; None for one in use, a missing one, a folder."""
     try:
         if any(_holds(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal")):

@@ -33,7 +33,7 @@ PREFIX = "lastlight-copy-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def make(place: str) -> tuple[Path, int]:
+def make_folder(place: str) -> tuple[Path, int]:
     """A new folder, and the descriptor that holds its lock. Raises OSError.
 
     Where a file system has no locks, the folder keeps a name under which nobody looks for what was left.
@@ -117,7 +117,7 @@ print(os.read(held, 20)[18:].hex() or "-", *sorted({*left()} & {*left()}))
 
 
 @dataclass(frozen=True)
-class Standing:
+class FileState:
     """How a file stands. ``in_wal_mode`` is what its header says, None for one that is empty.
 
     ``left`` are the endings of the files beside it that a writer left who died.
@@ -127,7 +127,7 @@ class Standing:
     left: tuple[str, ...]
 
 
-def standing_of(path: Path) -> Standing | None:
+def state_of(path: Path) -> FileState | None:
     """Return how a file stands that is no link; None where that cannot be told."""
     command = [sys.executable, "-I", "-S", "-c", _LOOK, str(path)]
     try:
@@ -137,13 +137,13 @@ def standing_of(path: Path) -> Standing | None:
     except (OSError, subprocess.SubprocessError):
         return None
     mode, *left = done.stdout.split()
-    return Standing(None if mode == "-" else mode == _WAL_MODE, tuple(left))
+    return FileState(None if mode == "-" else mode == _WAL_MODE, tuple(left))
 
 
 def place_of(path: Path) -> Place | None:
     """Return where a file lies, and what lies beside it that should not; None for a file that cannot be looked at."""
     path = files.real(path)
-    standing = standing_of(path)
+    standing = state_of(path)
     if standing is None:
         return None
     name = files.file_system(path)
@@ -160,7 +160,7 @@ def place_of(path: Path) -> Place | None:
 
 
 #: What changes when somebody writes the file, its journal or its log: identity, size and time of each.
-Mark: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
+FileStamps: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
 
 #: How long it may take to copy a file, and as long again to bring it to its last commit.
 MOST_SECONDS = 600.0
@@ -183,14 +183,14 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
 class PrivateCopy:
     """A private copy, removed when nobody refers to it any more. ``mark`` is what its original was like."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: FileStamps) -> None:
         self.mark = mark
         folder, held = _private_folder(mark)
         self.path = folder / "copy.db"
         weakref.finalize(self, remove, folder, held, os.getpid())
 
 
-def mark_of(path: Path) -> Mark:
+def stamps_of(path: Path) -> FileStamps:
     """Return what a file and those beside it are like."""
     return tuple(_mark(f"{path}{suffix}") for suffix in _SUFFIXES)
 
@@ -203,13 +203,13 @@ def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> Privat
     """
     end = waiting.until(seconds)
     for _ in range(_TRIES):
-        before = mark_of(path)
+        before = stamps_of(path)
         copy = PrivateCopy(before)
         suffixes = [suffix for suffix, mark in zip(_SUFFIXES, before, strict=True) if mark is not None]
         pairs = [part for suffix in suffixes for part in (f"{path}{suffix}", f"{copy.path}{suffix}")]
         command = [sys.executable, "-I", "-c", _COPY, *pairs]
         done = _copied(command, end - time.monotonic())
-        if before == mark_of(path):
+        if before == stamps_of(path):
             _refuse_failed(done)
             _recover(copy.path, checked=checked, seconds=end - time.monotonic())
             return copy
@@ -232,7 +232,7 @@ def _refuse_failed(done: subprocess.CompletedProcess[bytes]) -> None:
         raise BackendUnavailable(f"a writer died, and its file cannot be copied to be read: {told:.200}")
 
 
-def _private_folder(mark: Mark) -> tuple[Path, int]:
+def _private_folder(mark: FileStamps) -> tuple[Path, int]:
     """A new folder with room for what the mark describes, and for its log once more, which recovery brings in.
 
     What killed processes left among the temporary files is removed before.
@@ -244,7 +244,7 @@ def _private_folder(mark: Mark) -> tuple[Path, int]:
         remove_left(place)
         free = shutil.disk_usage(place).free
         if needed <= free:
-            return make(place)
+            return make_folder(place)
     except OSError as error:
         raise BackendUnavailable(
             f"a writer died, and its file cannot be copied to be read: {error.strerror}: check TMPDIR", reason="no_room"

@@ -8,7 +8,7 @@ import click
 
 from lastlight_state import codec
 from lastlight_state.cli import answers, opening
-from lastlight_state.cli.answers import Given
+from lastlight_state.cli.answers import AnswerFlag
 from lastlight_state.cli.arguments import BY, YES, acting, ask
 from lastlight_state.cli.opening import working
 from lastlight_state.cli.output import Answer, Call, command
@@ -50,9 +50,9 @@ def run(
     return Answer(data, lambda _: [answers.line_of(done)])
 
 
-def _given(approve: bool, reject: bool, reply: str | None, value: str | None) -> Given:
+def _given(approve: bool, reject: bool, reply: str | None, value: str | None) -> AnswerFlag:
     values = (approve or None, reject or None, reply, value)
-    found = [Given(flag, given) for flag, given in zip(_FLAGS, values, strict=True) if given is not None]
+    found = [AnswerFlag(flag, given) for flag, given in zip(_FLAGS, values, strict=True) if given is not None]
     if len(found) != 1:
         raise InvalidValue("answer", f"expected one of {', '.join(_FLAGS)}, got {len(found)}")
     return found[0]

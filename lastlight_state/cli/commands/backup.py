@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import existing, look
+from lastlight_state.cli.opening import existing, read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
@@ -42,7 +42,7 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
         existing(store.backend)
         return store.maintenance.backup.create(folder, with_logs=not no_logs)
 
-    manifest = look(call, work, verified=False)
+    manifest = read_once(call, work, verified=False)
     left, failure = len(manifest.left_out), None
     if left:
         text = f"{left} damaged or unreadable files are no part of the backup"

@@ -8,7 +8,7 @@ import click
 
 from lastlight_state.cli import exits
 from lastlight_state.cli.exits import Failure
-from lastlight_state.cli.opening import existing, look
+from lastlight_state.cli.opening import existing, read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
@@ -68,7 +68,7 @@ def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str, bool, str
     while True:
         over = time.monotonic() + PAUSE > ends
         try:
-            plan, mending, lost, server = look(call, lambda store: _examined(store, quick), verified=False)
+            plan, mending, lost, server = read_once(call, lambda store: _examined(store, quick), verified=False)
             if over or plan.actual or _EXITS.get(plan.state.state) != exits.BEHIND:
                 return plan, mending, lost, server
         except BackendError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lastlight_state.cli.opening import existing, look
+from lastlight_state.cli.opening import existing, read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.migrations import SchemaState, read_state
 from lastlight_state.store import StateStore
@@ -11,7 +11,7 @@ from lastlight_state.store import StateStore
 @command("current")
 def run(call: Call) -> Answer:
     """Print the revision that the database is at, and how it stands to the newest that this version knows."""
-    state = look(call, _state, verified=False)
+    state = read_once(call, _state, verified=False)
     data = {"state": state.state, "from": state.revision, "to": state.head}
     return Answer(data, lambda _: [f"{state.revision or '-'}  {state.state}  (newest: {state.head})"])
 

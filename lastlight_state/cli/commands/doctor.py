@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli.exits import NO, STOPPED, Failure
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.maintenance import Finding, Report
@@ -35,7 +35,7 @@ def run(
     Works on a database in any state, and without one. Errors are exit code 1, with --strict warnings are, too. What
     stands behind each check is in docs/operations.md.
     """
-    report = look(
+    report = read_once(
         call,
         lambda store: store.maintenance.doctor.examine(deep=deep, only=only or None, skip=skip, time_limit=time_limit),
         verified=False,

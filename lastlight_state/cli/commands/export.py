@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views.maintenance import shown
 from lastlight_state.errors import InvalidValue
@@ -32,5 +32,5 @@ def run(call: Call, kind: Any, key: str, *, out: Path | None, no_logs: bool, red
     if unknown := [name for name in redact if name not in REDACTIONS]:
         raise InvalidValue("--redact", f"{unknown[0]!r:.80} is unknown", permitted=tuple(REDACTIONS))
     terms: dict[str, Any] = {"with_logs": not no_logs, "redact": redact}
-    bundle = look(call, lambda store: store.maintenance.bundles.export(kind, key, out, **terms))
+    bundle = read_once(call, lambda store: store.maintenance.bundles.export(kind, key, out, **terms))
     return Answer({"file": str(out), "bundle": bundle}, lambda screen: shown(bundle, screen))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lastlight_state import migrations
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 
 
@@ -16,6 +16,6 @@ def run(call: Call, role: str) -> Answer:
 
     The owner of the tables executes it, and again after a migration that brings tables. Postgres only.
     """
-    statements = look(call, lambda store: migrations.grants(store.backend, role), verified=False)
+    statements = read_once(call, lambda store: migrations.grants(store.backend, role), verified=False)
     sql = "".join(f"{statement};\n" for statement in statements)
     return Answer({"role": role, "sql": sql}, lambda _: sql.splitlines())

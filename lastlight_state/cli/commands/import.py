@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.opening import read_once, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.cli.views import maintenance
@@ -55,7 +55,7 @@ def run(call: Call, path: str, kind: Any, *, dry_run: bool, **terms: Any) -> Ans
         return maintenance.loaded(call, Path(path), ours, dry_run=dry_run)
     terms["kind"] = kind
     if dry_run:
-        report = look(call, lambda store: store.maintenance.imports.plan(path, **terms))
+        report = read_once(call, lambda store: store.maintenance.imports.plan(path, **terms))
     else:
         with working(call) as store:
             report = store.maintenance.imports.run(path, **terms)

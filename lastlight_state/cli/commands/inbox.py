@@ -11,7 +11,7 @@ import click
 from lastlight_state import codec
 from lastlight_state.cli import answers, opening
 from lastlight_state.cli.arguments import BY, acting, since
-from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.opening import read_once, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import pending
@@ -37,7 +37,7 @@ def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
     At a terminal you are then asked which to answer, by its number. A pipe and --json only get the list.
     """
     valid.page_limit(limit)
-    found = look(call, lambda store: _waiting(store, limit, run_id))
+    found = read_once(call, lambda store: _waiting(store, limit, run_id))
     if call.flags.json or not (sys.stdin.isatty() and sys.stdout.isatty()) or not found:
         return Answer({"items": found}, lambda screen: _lines(found, screen))
     for line in _lines(found, call.output.screen):
@@ -100,25 +100,25 @@ def _converse(call: Call, store: StateStore, found: Sequence[Waiting], by: str) 
             call.output.note(str(error))
 
 
-def _answer_of(one: Waiting) -> answers.Given | None:
+def _answer_of(one: Waiting) -> answers.AnswerFlag | None:
     """Return what the person says to one, or None for nothing."""
     if isinstance(one, PendingApproval):
         if one.kind == "reply":
             text = _asked("Reply (empty: none):")
-            return answers.Given("--reply", text) if text else None
+            return answers.AnswerFlag("--reply", text) if text else None
         return _yes_or_no("Approve? [y/n, empty: neither]")
     if one.kind == "confirm":
         return _yes_or_no("Yes? [y/n, empty: neither]")
     if one.kind == "text":
         text = _asked("Answer (empty: none):")
-        return answers.Given("--reply", text) if text else None
+        return answers.AnswerFlag("--reply", text) if text else None
     if isinstance(one.options, list):
         text = _asked(f"Which option, 1 to {len(one.options)} (empty: none)?")
         if not text.isdecimal() or not 1 <= int(text) <= len(one.options):
             return None
-        return answers.Given("--value", codec.encode_sound(plain(one.options[int(text) - 1])).decode())
+        return answers.AnswerFlag("--value", codec.encode_sound(plain(one.options[int(text) - 1])).decode())
     text = _asked("Answer as JSON (empty: none):")
-    return answers.Given("--value", text) if text else None
+    return answers.AnswerFlag("--value", text) if text else None
 
 
 def _digest(one: Waiting) -> str | None:
@@ -126,10 +126,10 @@ def _digest(one: Waiting) -> str | None:
     return one.action_digest if isinstance(one, PendingApproval) else None
 
 
-def _yes_or_no(question: str) -> answers.Given | None:
+def _yes_or_no(question: str) -> answers.AnswerFlag | None:
     text = _asked(question).lower()
     flags = {"y": "--approve", "yes": "--approve", "n": "--reject", "no": "--reject"}
-    return answers.Given(flags[text], True) if text in flags else None
+    return answers.AnswerFlag(flags[text], True) if text in flags else None
 
 
 def _asked(question: str) -> str:

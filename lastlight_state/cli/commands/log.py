@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from lastlight_state.cli import opening
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views import logs
 from lastlight_state.cli.views.logs import Source, source_of
@@ -42,7 +42,7 @@ def run(call: Call, key: str, events: bool, follow: bool, limit: int | None, raw
     if events:
         if raw:
             raise InvalidValue("--raw", "must not be given with --events: they are no lines of a file")
-        key = look(call, lambda store: opening.whole(store, key, "run"))
+        key = read_once(call, lambda store: opening.whole(store, key, "run"))
         return _print_events(call, logs.Events(call, key, types), last=limit, follow=follow)
     printer = _Printer(call, raw=raw, types=frozenset(types) if types else None)
     source = source_of(call, key)
@@ -59,7 +59,7 @@ def _print_events(call: Call, events: logs.Events, *, last: int | None, follow: 
     output, count = call.output, 0
     for event in events.read(last=last, follow=follow):
         count += 1
-        output.line({"event": event} if call.flags.json else logs.event_line_text_of(event, output.screen))
+        output.line({"event": event} if call.flags.json else logs.event_text(event, output.screen))
     if events.damaged:
         output.note(f"{events.damaged} events could not be read")
     if call.flags.json:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli import arguments, opening
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views import attention, kind as views_kind
 from lastlight_state.cli.views.kind import Filters
@@ -56,7 +56,7 @@ def run(
     """
     if kind is None and not any((status, since, run_id, page_token, *narrower.values())):
         most = valid.page_limit(limit)
-        found = look(call, lambda store: attention.look(store, most))
+        found = read_once(call, lambda store: attention.read_attention(store, most))
         return Answer(found.data, lambda screen: attention.lines(found, screen))
     kind = FILTERED if kind is None else kind
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
@@ -70,7 +70,7 @@ def run(
             return chosen.page(store, filters)
         return chosen.page(store, replace(filters, run_id=opening.whole(store, run_id, "run")))
 
-    return views_kind.answer(chosen, look(call, page_of))
+    return views_kind.answer(chosen, read_once(call, page_of))
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -38,7 +38,7 @@ SIDES = ("host", "agent")
 _MOST_DAYS = 100_000
 
 
-class Asked:
+class Arguments:
     """What the command line says."""
 
     def __init__(self, call: Call, key: str | None, message_id: str | None, options: dict[str, Any]) -> None:
@@ -89,41 +89,41 @@ def run(call: Call, action: str, key: str | None, message_id: str | None, **opti
     the file of one side, or with --whole the folder of the session; nothing else writes.
     """
     work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
-    return work(Asked(call, key, message_id, options))
+    return work(Arguments(call, key, message_id, options))
 
 
-def _ls(asked: Asked) -> Answer:
+def _ls(asked: Arguments) -> Answer:
     page = asked.mailboxes().list(limit=asked.options["limit"], page_token=asked.options["page_token"])
     data = {"items": [found.model_dump() for found in page], "next_page_token": page.next_page_token}
     return Answer(data, lambda screen: _page(page, screen))
 
 
-def _show(asked: Asked) -> Answer:
+def _show(asked: Arguments) -> Answer:
     host = asked.host()
     status = host.status().model_dump()
     data = {"mailbox": str(host.folder), "status": status}
     return Answer(data, lambda screen: screen.fields({"mailbox": host.folder, **status}))
 
 
-def _verify(asked: Asked) -> Answer:
+def _verify(asked: Arguments) -> Answer:
     found = asked.host().verify()
     failure = Failure(NO, "damaged", f"{len(found)} findings", {}) if found else None
     data = {"findings": [finding.model_dump() for finding in found]}
     return Answer(data, lambda screen: _findings(found, screen), failure)
 
 
-def _sweep(asked: Asked) -> Answer:
+def _sweep(asked: Arguments) -> Answer:
     sweep = asked.host(read_only=False).sweep
     done = {"sync": sweep.sync().model_dump(), "advance": sweep.advance().model_dump()}
     return Answer(done, lambda screen: screen.fields(done))
 
 
-def _requeue(asked: Asked) -> Answer:
+def _requeue(asked: Arguments) -> Answer:
     asked.host(read_only=False).outbox.requeue(asked.message_id)
     return Answer({"requeued": asked.message_id}, lambda _: ["is due again"])
 
 
-def _prune(asked: Asked) -> Answer:
+def _prune(asked: Arguments) -> Answer:
     prune = _whole(asked) if asked.options["whole"] else _settled(asked)
     report = prune(dry_run=True)
     if (asked.options["whole"] or report.messages or report.receipts) and not asked.options["dry_run"]:
@@ -133,12 +133,12 @@ def _prune(asked: Asked) -> Answer:
     return Answer({"pruned": report.model_dump()}, lambda _: [f"{done} {_removed(report)}"])
 
 
-def _whole(asked: Asked) -> Callable[..., PruneReport]:
+def _whole(asked: Arguments) -> Callable[..., PruneReport]:
     host = asked.host()
     return partial(asked.mailboxes(read_only=False).prune, host.group, host.session)
 
 
-def _settled(asked: Asked) -> Callable[..., PruneReport]:
+def _settled(asked: Arguments) -> Callable[..., PruneReport]:
     days = valid.number("--keep-days", asked.options["keep_days"], most=_MOST_DAYS)
     before = SYSTEM_CLOCK.now() - timedelta(days=days)
     side = valid.word("--side", asked.options["side"], SIDES)
@@ -150,7 +150,7 @@ def _removed(report: PruneReport) -> str:
     return f"{report.messages} messages of {report.size_bytes} bytes, and {report.receipts} receipts"
 
 
-ACTIONS: dict[str, Callable[[Asked], Answer]] = {
+ACTIONS: dict[str, Callable[[Arguments], Answer]] = {
     "ls": _ls,
     "show": _show,
     "verify": _verify,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lastlight_state import migrations
-from lastlight_state.cli.opening import connected, look, settings_of
+from lastlight_state.cli.opening import connected, read_once, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
@@ -34,9 +34,9 @@ def run(call: Call, to: str, sql: bool, dry_run: bool, lock_timeout: float) -> A
     if not 0 <= lock_timeout <= 86_400:
         raise InvalidValue("--lock-timeout", "not between 0 and 86400 seconds")
     if sql:
-        return look(call, lambda store: _script(store, to, lock_timeout), verified=False)
+        return read_once(call, lambda store: _script(store, to, lock_timeout), verified=False)
     if dry_run:
-        return look(call, lambda store: _plan(store, to), verified=False)
+        return read_once(call, lambda store: _plan(store, to), verified=False)
     with closing(connected(call, settings_of(call))) as backend:
         call.output.note(f"migrating {backend.location}")
         result = migrations.migrate(backend, to, lock_timeout)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import connected, existing, look, settings_of
+from lastlight_state.cli.opening import connected, existing, read_once, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations.verification import verify
@@ -35,7 +35,7 @@ def run(call: Call, action: str, definitions: str) -> Answer:
         raise InvalidValue("action", f"{action!r} is not known", permitted=ACTIONS)
     models = models_of(definitions)
     if action == "plan":
-        plans = look(call, lambda store: [store.outputs.catalog.plan(key, model) for key, model in models.items()])
+        plans = read_once(call, lambda store: [store.outputs.catalog.plan(key, model) for key, model in models.items()])
         missing = [plan for plan in plans if plan.sql or plan.differences]
         failure = Failure(NO, "differences", "output tables differ from their definitions") if missing else None
         return Answer(_data(plans), lambda _: _lines(plans), failure=failure)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli.arguments import BY, acting
-from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.opening import read_once, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import attention
@@ -50,13 +50,13 @@ def run(
     if target is None:
         if not says_nothing or reason is not None:
             raise click.UsageError("Missing argument 'workflow|cron': which one?")
-        found = look(call, lambda store: attention.switches(store, _MOST))
+        found = read_once(call, lambda store: attention.switches(store, _MOST))
         return Answer({"overrides": [one._asdict() for one in found]}, lambda screen: _list(found, screen))
     valid.word("workflow|cron", target, _TARGETS)
     if name is None:
         raise click.UsageError(f"Missing argument 'NAME': which {target}?")
     if says_nothing and reason is None:
-        return _answer(target, name, look(call, lambda store: _in_effect(store, target, name)))
+        return _answer(target, name, read_once(call, lambda store: _in_effect(store, target, name)))
     if clear is not (is_on is None and schedule is None):
         raise InvalidValue("override", "expected --on, --off or --schedule, or else --clear")
     switched = UNSET if is_on is None else is_on

@@ -9,7 +9,7 @@ import click
 
 from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import STOPPED, Failure
-from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.opening import read_once, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
@@ -54,7 +54,7 @@ def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None,
         arguments.ask(f"Go on with the prune of receipt {resume}?", yes=yes)
         return _done(call, lambda store: store.maintenance.prune.resume(resume, time_limit=time_limit))
     asked = _policy(**policy, time_limit=time_limit)
-    plan = look(call, lambda store: store.maintenance.prune.plan(asked))
+    plan = read_once(call, lambda store: store.maintenance.prune.plan(asked))
     if dry_run:
         data = {"dry_run": True, **plan.model_dump(), "receipt": None}
         return Answer(data, lambda screen: _planned(plan, screen))

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from lastlight_state import codec
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
@@ -52,7 +52,7 @@ def run(
             return store.outputs.query.explain(sql, values, timeout=timeout)
         return store.outputs.query.rows(sql, values, limit=limit, timeout=timeout)
 
-    found = look(call, ask, verified=False)
+    found = read_once(call, ask, verified=False)
     if found.truncated:
         call.output.warn(f"only the first {len(found.rows)} rows")
     data = {"columns": found.columns, "rows": found.rows, "truncated": found.truncated}

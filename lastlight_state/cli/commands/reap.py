@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli import arguments
-from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.opening import read_once, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
@@ -37,7 +37,7 @@ def run(call: Call, older_than: str, end: Any, dry_run: bool) -> Answer:
         raise InvalidValue("--older-than", f"{older_than!r:.80} is not an age", permitted=("90m", "24h", "7d"))
     if end not in ENDS:
         raise InvalidValue("--to", f"{end!r:.80} is not an end", permitted=ENDS)
-    plan = look(call, lambda store: store.maintenance.reap.plan(older_than=age))
+    plan = read_once(call, lambda store: store.maintenance.reap.plan(older_than=age))
     data: dict[str, Any] = {"dry_run": dry_run, **plan.model_dump(), "skipped": 0, "receipt": None}
     if dry_run:
         return Answer(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views import kind
 from lastlight_state.cli.views.kind import Filters
@@ -26,8 +26,8 @@ def run(call: Call, receipt_id: str | None, limit: int, status: Sequence[str], p
     """List the receipts of maintenance, newest first, or show the one with this id whole."""
     if receipt_id is None:
         filters = Filters(kind.words(status), None, valid.page_limit(limit), page_token)
-        return kind.answer(_LISTED, look(call, lambda store: _LISTED.page(store, filters)))
+        return kind.answer(_LISTED, read_once(call, lambda store: _LISTED.page(store, filters)))
     if status or page_token is not None:
         raise InvalidValue("ID", "given together with flags of a list")
-    found = look(call, lambda store: store.receipts.get(receipt_id))
+    found = read_once(call, lambda store: store.receipts.get(receipt_id))
     return Answer({"record": found}, lambda screen: kind.lines(found, screen, full=True, more={}))

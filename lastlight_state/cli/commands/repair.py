@@ -36,7 +36,7 @@ CLASSES = (
 
 
 @dataclass
-class Found:
+class ScanResult:
     """What all files consist of, the damaged ones among them, and what was written."""
 
     scanned: int = 0
@@ -103,7 +103,7 @@ def run(
             raise InvalidValue("PATH", "must not be given with --counters: those are in the database")
         return raised(call, dry_run=dry_run)
     roots = settings_of(call).line_directories if path is None else (path,)
-    found = Found()
+    found = ScanResult()
     for scan in scans_below(roots):
         found.add(scan)
     acts = found.damaged and not dry_run and (seal or out is not None or replace)
@@ -127,7 +127,7 @@ def run(
     return Answer(data, lambda screen: _lines(found, screen), failure)
 
 
-def _mend(call: Call, found: Found, roots: Sequence[Path], *, seal: bool, out: Path | None, replace: bool) -> None:
+def _mend(call: Call, found: ScanResult, roots: Sequence[Path], *, seal: bool, out: Path | None, replace: bool) -> None:
     """Do to each damaged file what was asked. What is written is told at once, and stays when a later file fails."""
     with _receipts(call, replace) as receipts:
         repair = Repair(roots, SYSTEM_CLOCK, receipts)
@@ -172,7 +172,7 @@ def _files(damaged: Sequence[LineFileScan]) -> str:
     return "1 file" if len(damaged) == 1 else f"{len(damaged)} files"
 
 
-def _lines(found: Found, screen: Screen) -> Iterator[Any]:
+def _lines(found: ScanResult, screen: Screen) -> Iterator[Any]:
     yield f"{found.scanned} scanned, {len(found.damaged)} damaged"
     for scan in found.unread:
         yield f"not read: {scan.path}: {scan.problem}"

@@ -10,7 +10,7 @@ import click
 from lastlight_state.backends import urls
 from lastlight_state.cli import arguments
 from lastlight_state.cli.commands.backup import lines
-from lastlight_state.cli.opening import look, other_url
+from lastlight_state.cli.opening import other_url, read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import Manifest
@@ -56,5 +56,5 @@ def run(
         call.location = urls.redacted(url)  # nothing else is connected
         return store.maintenance.backup.restore(folder, url, **given)
 
-    manifest = look(call, restored, verified=False)
+    manifest = read_once(call, restored, verified=False)
     return Answer({"manifest": manifest}, lambda screen: lines(manifest, screen))

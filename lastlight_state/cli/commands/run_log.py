@@ -44,7 +44,7 @@ FINDINGS = (
 )
 
 
-class Asked:
+class Arguments:
     """What the command line says, and the run log that it is about."""
 
     def __init__(self, call: Call, log: RunLog, key: str | None, options: dict[str, Any]) -> None:
@@ -81,17 +81,17 @@ def run(call: Call, action: str, key: str | None, **options: Any) -> Answer:
     removes logs that ended long ago; nothing else changes a log.
     """
     work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
-    return work(Asked(call, RunLog(settings_of(call).anchored().run_logs), key, options))
+    return work(Arguments(call, RunLog(settings_of(call).anchored().run_logs), key, options))
 
 
-def _ls(asked: Asked) -> Answer:
+def _ls(asked: Arguments) -> Answer:
     names = {"session": "session_id", "state": "state", "limit": "limit", "page_token": "page_token"}
     page = asked.log.runs.list(**{names[name]: value for name, value in asked.options.items() if name in names})
     data = {"items": page.items, "next_page_token": page.next_page_token, "skipped": page.skipped}
     return Answer(data, lambda screen: _page(page, screen))
 
 
-def _show(asked: Asked) -> Answer:
+def _show(asked: Arguments) -> Answer:
     digest = asked.log.replay.summarise(asked.run_id)
     shown = {name: getattr(digest, name) for name in type(digest).model_fields if name not in ("header", "damage")}
     usage = {model: totals.model_dump() for model, totals in digest.usage.items()}
@@ -101,7 +101,7 @@ def _show(asked: Asked) -> Answer:
     )
 
 
-def _tail(asked: Asked) -> Answer:
+def _tail(asked: Arguments) -> Answer:
     records, cursor = 0, None
     while True:
         chunk = asked.log.runs.tail(asked.run_id, after=cursor)
@@ -116,7 +116,7 @@ def _tail(asked: Asked) -> Answer:
     return _counted(asked, "records", records)
 
 
-def _replay(asked: Asked) -> Answer:
+def _replay(asked: Arguments) -> Answer:
     prompts = 0
     for turn in asked.log.replay.prompts(asked.run_id):
         prompts += 1
@@ -125,14 +125,14 @@ def _replay(asked: Asked) -> Answer:
     return _counted(asked, "prompts", prompts)
 
 
-def _validate(asked: Asked) -> Answer:
+def _validate(asked: Arguments) -> Answer:
     report = asked.log.checks.validate(asked.run_id)
     errors = sum(finding.severity == "error" for finding in report.findings)
     failure = None if report.ok else Failure(NO, "damaged", f"{errors} errors in run {report.run_id}", {})
     return Answer({"report": report.model_dump()}, lambda screen: _findings(report, screen), failure)
 
 
-def _salvage(asked: Asked) -> Answer:
+def _salvage(asked: Arguments) -> Answer:
     if asked.options["to"] is None:
         raise InvalidValue("--to", "must be given: the file for the clean copy")
     done = asked.log.checks.salvage(asked.run_id, to=asked.options["to"])
@@ -140,13 +140,13 @@ def _salvage(asked: Asked) -> Answer:
     return Answer({"salvaged": done.model_dump()}, lambda _: lines or ["sound: nothing to do"])
 
 
-def _pack(asked: Asked) -> Answer:
+def _pack(asked: Arguments) -> Answer:
     packed = asked.log.runs.pack(asked.run_id)
     path = asked.log.runs.path(asked.run_id)
     return Answer({"packed": packed, "path": path}, lambda _: [f"wrote {path}" if packed else "is packed already"])
 
 
-def _prune(asked: Asked) -> Answer:
+def _prune(asked: Arguments) -> Answer:
     days = valid.number("--keep-days", asked.options["keep_days"], most=_MOST_DAYS)
     given = {"ended_before": SYSTEM_CLOCK.now() - timedelta(days=days), "session_id": asked.options["session"]}
     report = asked.log.runs.prune(**given)
@@ -163,7 +163,7 @@ def _pruned(report: PruneReport) -> Iterator[str]:
         yield f"{report.skipped} could not be read, or are being written"
 
 
-ACTIONS: dict[str, Callable[[Asked], Answer]] = {
+ACTIONS: dict[str, Callable[[Arguments], Answer]] = {
     "ls": _ls,
     "show": _show,
     "tail": _tail,
@@ -175,7 +175,7 @@ ACTIONS: dict[str, Callable[[Asked], Answer]] = {
 }
 
 
-def _counted(asked: Asked, what: str, count: int) -> Answer:
+def _counted(asked: Arguments, what: str, count: int) -> Answer:
     if asked.call.flags.json:
         asked.call.output.line({what: count, "path": str(asked.log.runs.path(asked.run_id))})
     return Answer()

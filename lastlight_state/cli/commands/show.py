@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lastlight_state.cli import opening
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import kind, maintenance
@@ -24,7 +24,7 @@ from lastlight_state.store import StateStore
 
 
 @dataclass(frozen=True)
-class Found:
+class ShownRecord:
     """A record, its children, the text it produced (executions), and what happened to it (runs)."""
 
     kind: Kind
@@ -54,7 +54,7 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
         raise click.UsageError(f"Missing argument 'ID': which {kind}?")
     if key is not None:
         _refuse_flags(BY_NAME[valid.word("KIND", kind, BY_NAME)], run_id, history)
-    found = look(call, lambda store: _found(store, kind, key, run_id, history))
+    found = read_once(call, lambda store: _found(store, kind, key, run_id, history))
     data: dict[str, Any] = {"record": found.record, "children": found.children}
     if found.kind.name == "execution":
         data["output_text"] = found.output_text
@@ -63,7 +63,7 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
     return Answer(data, lambda screen: _lines(found, screen, full))
 
 
-def _found(store: StateStore, word: str, key: str | None, run_id: str | None, history: bool) -> Found:
+def _found(store: StateStore, word: str, key: str | None, run_id: str | None, history: bool) -> ShownRecord:
     if key is None:
         word, key = opening.resolve(store, word)
     else:
@@ -76,7 +76,7 @@ def _found(store: StateStore, word: str, key: str | None, run_id: str | None, hi
         record = _record(view, kind, key, run_id)
         children = kind.children(view, record)
         output = view.workflows.executions.find_output(key) if kind.name == "execution" else None
-    return Found(kind, record, children, output, maintenance.whole(store, key) if history else None)
+    return ShownRecord(kind, record, children, output, maintenance.whole(store, key) if history else None)
 
 
 def _refuse_flags(kind: Kind, run_id: str | None, history: bool) -> None:
@@ -92,7 +92,7 @@ def _record(view: View, kind: Kind, key: str, run_id: str | None) -> Any:
     return kind.get(view, key) if kind.get is not None else None
 
 
-def _lines(found: Found, screen: Screen, full: bool) -> Iterator[Any]:
+def _lines(found: ShownRecord, screen: Screen, full: bool) -> Iterator[Any]:
     more = {} if found.output_text is None else {"output_text": found.output_text}
     yield from kind.lines(found.record, screen, full=full, more=more)
     for name, page in found.children.items():

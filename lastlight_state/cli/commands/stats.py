@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.maintenance import Stats
@@ -35,7 +35,7 @@ def run(call: Call, estimate: bool) -> Answer:
 
     Works on a database in any state of its schema. Without a database it says so, and all sizes are 0.
     """
-    stats = look(call, lambda store: store.maintenance.stats.collect(exact=not estimate), verified=False)
+    stats = read_once(call, lambda store: store.maintenance.stats.collect(exact=not estimate), verified=False)
     return Answer(plain(stats), lambda screen: _lines(stats, screen))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lastlight_state.cli import opening
-from lastlight_state.cli.opening import look
+from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views import maintenance
 from lastlight_state.maintenance import TimelineEntry
@@ -21,12 +21,12 @@ def run(call: Call, run_id: str, follow: bool) -> Answer:
     With --follow each entry is a line of its own, with --json an object; executions are told without it alone.
     """
     if follow:
-        return look(call, lambda store: _followed(call, store, run_id))
+        return read_once(call, lambda store: _followed(call, store, run_id))
 
     def entries(store: StateStore) -> tuple[TimelineEntry, ...]:
         return maintenance.whole(store, opening.whole(store, run_id, "run"))
 
-    found = look(call, entries)
+    found = read_once(call, entries)
     return Answer({"items": found}, lambda screen: maintenance.lines(found, screen))
 
 

@@ -62,7 +62,7 @@ SWITCHES = (
 )
 
 
-def look(store: StateStore, limit: int) -> Attention:
+def read_attention(store: StateStore, limit: int) -> Attention:
     """Return what needs attention."""
     off = [switch for switch in switches(store, _MOST_SWITCHES) if switch.enabled is False]
     unhealthy = _first(store.workflows.health.list_unhealthy, limit)

@@ -67,7 +67,7 @@ def _of_input(store: Store, found: Any) -> Mapping[str, Page[Any]]:
 
 
 #: By the word that ``ls`` takes.
-OUTPUT_KIND_KINDS = {
+OUTPUT_KINDS = {
     "outputs": Kind(
         "output",
         OUTPUTS,
@@ -83,12 +83,12 @@ OUTPUT_KIND_KINDS = {
 }
 
 #: The columns of children, by their name in ``Kind.children``.
-OUTPUT_KIND_COLUMNS = {"rows": ROWS, "revisions": INPUTS}
+OUTPUT_COLUMNS = {"rows": ROWS, "revisions": INPUTS}
 
 
 # The kinds of record of conversations: sessions, with their branches.
 
-TALK_KIND_SESSIONS = (
+CONVERSATIONS = (
     column("ID", is_id=True),
     column("NAME"),
     column("STATUS"),
@@ -117,32 +117,32 @@ TRANSITIONS = (
 )
 
 
-def _talk_kind_sessions(store: Store, filters: Filters) -> Page[Any]:
+def _conversations(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("sessions", "run")
     where = SessionFilter(statuses=filters.statuses, updated_since=filters.since, project=filters.project)
     return store.conversations.sessions.list(where=where, **filters.paging)
 
 
-def _talk_kind_of_session(store: Store, session: Any) -> Mapping[str, Page[Any]]:
+def _of_conversation(store: Store, session: Any) -> Mapping[str, Page[Any]]:
     talks = store.conversations
     return {"branches": talks.branches.list(session.id), "transitions": talks.lifecycle.history(session.id)}
 
 
 #: By the word that ``ls`` takes.
-TALK_KIND_KINDS = {
+CONVERSATION_KINDS = {
     "sessions": Kind(
         "session",
-        TALK_KIND_SESSIONS,
-        _talk_kind_sessions,
+        CONVERSATIONS,
+        _conversations,
         "(no sessions)",
         lambda store, key: store.conversations.sessions.get(key),
-        children=_talk_kind_of_session,
+        children=_of_conversation,
         by=("project",),
     ),
 }
 
 #: The columns of children, by their name in ``Kind.children``.
-TALK_KIND_COLUMNS = {"branches": BRANCHES, "transitions": TRANSITIONS}
+CONVERSATION_COLUMNS = {"branches": BRANCHES, "transitions": TRANSITIONS}
 
 
 SESSIONS = (
@@ -292,7 +292,7 @@ def _of_thread(store: Store, thread: Any) -> Mapping[str, Page[Any]]:
 
 #: By the word that ``ls`` takes.
 KINDS = {
-    **TALK_KIND_KINDS,
+    **CONVERSATION_KINDS,
     **run_kinds.KINDS,
     "messaging": Kind(
         "messaging",
@@ -311,7 +311,7 @@ KINDS = {
     "mailboxes": Kind("mailbox", MAILBOXES, _mailboxes, "(no mailboxes)"),
     "receipts": Kind("receipt", RECEIPTS, _receipts, "(no receipts)", lambda store, key: store.receipts.get(key)),
     **journal_kinds.KINDS,
-    **OUTPUT_KIND_KINDS,
+    **OUTPUT_KINDS,
 }
 
 #: The columns of children, by their name in ``Kind.children``.
@@ -319,9 +319,9 @@ COLUMNS = {
     "messages": MESSAGES,
     "fires": FIRES,
     "checkpoints": CHECKPOINTS,
-    **OUTPUT_KIND_COLUMNS,
+    **OUTPUT_COLUMNS,
     **run_kinds.COLUMNS,
-    **TALK_KIND_COLUMNS,
+    **CONVERSATION_COLUMNS,
 }
 
 #: By the word that ``show`` takes.

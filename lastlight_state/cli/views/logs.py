@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lastlight_state import codec
 from lastlight_state.cli import opening
-from lastlight_state.cli.opening import look, settings_of
+from lastlight_state.cli.opening import read_once, settings_of
 from lastlight_state.cli.output import Call
 from lastlight_state.cli.screen import GAP, Screen
 from lastlight_state.db.lists.pages import pages_of
@@ -127,7 +127,7 @@ class _Database(Source):
 
     def look(self) -> None:
         """Ask the database again. Raises `NotFound` for an id that it does not know."""
-        self.known, self.ended = look(self._call, self._found)
+        self.known, self.ended = read_once(self._call, self._found)
 
     def sessions(self, *, wait: bool) -> Iterator[str]:
         given = 0
@@ -258,17 +258,17 @@ class Events:
         def work(store: StateStore) -> Page[Event]:
             return store.journal.events.list(self._run_id, where=self._where, **given)
 
-        found = look(self._call, work)
+        found = read_once(self._call, work)
         self.damaged += len(found.damaged)
         read = [event.seq for event in found.items] + [row.key[-1] for row in found.damaged]
         self._last = max([self._last, *read])
         return found
 
     def _has_ended(self) -> bool:
-        return look(self._call, lambda store: store.workflows.runs.get(self._run_id).status in TERMINAL)
+        return read_once(self._call, lambda store: store.workflows.runs.get(self._run_id).status in TERMINAL)
 
 
-def event_line_text_of(event: Event, screen: Screen) -> Text:
+def event_text(event: Event, screen: Screen) -> Text:
     """Return the line of an event."""
     payload = screen.shown(event.payload) if event.payload else ""
     shown = payload if len(payload) <= SHORT else f"{payload[:SHORT]}… [{len(payload):,} characters]"

@@ -8,7 +8,7 @@ from typing import Any
 
 from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import NO, Failure
-from lastlight_state.cli.opening import look, working
+from lastlight_state.cli.opening import read_once, working
 from lastlight_state.cli.output import Answer, Call
 from lastlight_state.cli.screen import GAP, Column, Screen
 from lastlight_state.db.lists.pages import pages_of
@@ -31,7 +31,7 @@ SAMPLES = (
 
 def raised(call: Call, *, dry_run: bool) -> Answer:
     """Raise the counters that are behind, or only say which; then they are exit code 1."""
-    plan = look(call, lambda store: store.maintenance.counters.plan())
+    plan = read_once(call, lambda store: store.maintenance.counters.plan())
     data: dict[str, Any] = {"dry_run": dry_run, **plan.model_dump(), "receipt": None}
     if dry_run:
         failure = Failure(NO, "behind", f"{_amount(plan.counts)} behind", {"counts": plan.counts})
@@ -57,7 +57,7 @@ def _amount(counts: Mapping[str, int]) -> str:
 
 # What ``redact`` and ``erase`` have in common: the plan, the question, the work and its receipt.
 
-EMPTYING_COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
+ROWS_BY_TABLE = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("MESSAGES", lambda row: row[1], right=True))
 
 
@@ -70,7 +70,7 @@ def emptied(
     yes: bool,
 ) -> Answer:
     """Say what would be done, or ask and do it."""
-    planned = look(call, plan)
+    planned = read_once(call, plan)
     data = {"dry_run": dry_run, **planned.model_dump(), "receipt": None}
     if dry_run:
         return Answer(data, lambda screen: _planned(planned, screen))
@@ -84,13 +84,13 @@ def emptied(
 
 def _planned(plan: RedactPlan, screen: Screen) -> Iterator[Any]:
     yield f"would change {sum(plan.counts.values())} rows, and empty {plan.bytes} bytes"
-    yield from _table(screen, EMPTYING_COUNTS, plan.counts)
+    yield from _table(screen, ROWS_BY_TABLE, plan.counts)
     yield from _stays(plan, screen)
 
 
 def _done(receipt: Receipt, plan: RedactPlan, screen: Screen) -> Iterator[Any]:
     yield f"receipt {receipt.id}: {receipt.state}"
-    yield from _table(screen, EMPTYING_COUNTS, receipt.counts)
+    yield from _table(screen, ROWS_BY_TABLE, receipt.counts)
     yield from _stays(plan, screen)
 
 
@@ -159,7 +159,7 @@ def loaded(call: Call, path: Path, terms: dict[str, Any], *, dry_run: bool) -> A
     if (on_conflict := terms["on_conflict"]) not in ON_CONFLICT:
         raise InvalidValue("--on-conflict", f"{on_conflict!r:.80} is unknown", permitted=tuple(ON_CONFLICT))
     if dry_run:
-        found = look(call, lambda store: store.maintenance.bundles.plan(path, **terms))
+        found = read_once(call, lambda store: store.maintenance.bundles.plan(path, **terms))
     else:
         with working(call) as store:
             found = store.maintenance.bundles.load(path, **terms)

@@ -14,7 +14,7 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewMessage
 from lastlight_state.conversations.branches import statements, statements as sql
 from lastlight_state.conversations.kernel import branching, deleting, sessions, storing
-from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.kernel.feeds import entry_parameters
 from lastlight_state.conversations.kernel.sessions import merged, refuse_fork_keys
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.projections import BranchMessageRow
@@ -29,7 +29,7 @@ from lastlight_state.conversations.records import (
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.pages import parted
+from lastlight_state.db.lists.pages import split_damaged
 from lastlight_state.db.repository import UNSET, Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, RowT, Statement, Values
@@ -58,7 +58,7 @@ class Branches(Repository):
         now = self._now()
         row, system = statements.row_of(session_id, branch, now)
         known, locks = self._remember(KnownClasses), sessions.Locks()
-        return storing.settled(
+        return storing.retry_storing(
             lambda: self._writing(
                 lambda unit: statements.created(unit, self._listeners, known, row, system, now, locks=locks)
             )
@@ -82,7 +82,7 @@ class Branches(Repository):
                 raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
             return found
 
-        return storing.settled(lambda: self._writing(look, repeatable=True))
+        return storing.retry_storing(lambda: self._writing(look, repeatable=True))
 
     def get(self, branch_id: str) -> Branch:
         """Return the branch. Raises `NotFound`."""
@@ -134,7 +134,7 @@ class Branches(Repository):
         def append(unit: Unit) -> Appended:
             return statements.append(unit, self._listeners, known, found, given, skips=skips, now=now, locks=locks)
 
-        return storing.settled(lambda: self._writing(append, repeatable=skips))
+        return storing.retry_storing(lambda: self._writing(append, repeatable=skips))
 
     def pop(self, branch_id: str, count: int = 1) -> builtins.list[BranchMessage]:
         """Take the last 1 to 500 messages off the history, and return them, in their order.
@@ -158,7 +158,7 @@ class Branches(Repository):
             deleting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
             return [_message(row) for row in rows]
 
-        return storing.settled(lambda: self._writing(pop))
+        return storing.retry_storing(lambda: self._writing(pop))
 
     def truncate(self, branch_id: str, from_ord: int) -> Branch:
         """Take all messages from a position on off the history, however many; nothing where it ends before it.
@@ -175,7 +175,7 @@ class Branches(Repository):
             deleting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
             return branching.get(unit, found)
 
-        return storing.settled(lambda: self._writing(truncate))
+        return storing.retry_storing(lambda: self._writing(truncate))
 
     def delete(self, branch_id: str) -> bool:
         """Delete a branch, and its order unless another branch or a session has it, for good.
@@ -200,7 +200,7 @@ class Branches(Repository):
         def replace(unit: Unit) -> Branch:
             return statements.system_replaced(unit, self._listeners, known, found, given, now, locks=locks)
 
-        return storing.settled(lambda: self._writing(replace))
+        return storing.retry_storing(lambda: self._writing(replace))
 
     def history(
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
@@ -252,7 +252,7 @@ class Branches(Repository):
             wanted = branching.positions(line, first, until)
             rows = unit.readable(statement, branching.placed(wanted)).rows if wanted else list[RowT | CorruptData]()
             branching.refuse_gaps(found, wanted, len(rows))
-            items, damaged = parted(rows, make)
+            items, damaged = split_damaged(rows, make)
             token = pages.encode_token(asked, [until]) if until < branching.length_of(line) else None
             return Page(items=items, next_page_token=token, damaged=damaged)
 
@@ -269,7 +269,9 @@ class Branches(Repository):
             changes = changed(None if stored is None else stored["node_metadata"])
             if changes:
                 unit.row(sql.update(frozenset(changes)), {**changes, "branch_id": branch_id})
-                sessions.move(unit, self._listeners, session_id, now, news("branch.updated", branch_id=branch_id))
+                sessions.record_change(
+                    unit, self._listeners, session_id, now, entry_parameters("branch.updated", branch_id=branch_id)
+                )
             return branching.get(unit, branch_id)
 
         return self._writing(change, repeatable=True)

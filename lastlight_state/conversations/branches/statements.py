@@ -13,7 +13,7 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewBranch
 from lastlight_state.conversations.kernel import branching, orders, sessions, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft, ForkDraft
-from lastlight_state.conversations.kernel.feeds import Told, news
+from lastlight_state.conversations.kernel.feeds import EntryParameters, entry_parameters
 from lastlight_state.conversations.kernel.sessions import FORK_KEYS
 from lastlight_state.conversations.kernel.storing import COLUMNS as MESSAGE_COLUMNS, KnownClasses
 from lastlight_state.conversations.projections import BranchMessageRow, BranchSummaryRow, LinkRow, MessageDraft
@@ -150,14 +150,16 @@ def append(
     shared = orders.extend(unit, locked, added, branch["session_id"])
     if new:
         first = locked[own]["next_ord"]
-        told = news("messages.appended", branch_id=branch_id, progression_id=own, first=first, count=len(new))
-        sessions.move_on(unit, listeners, branch["session_id"], now, told)
+        told = entry_parameters(
+            "messages.appended", branch_id=branch_id, progression_id=own, first=first, count=len(new)
+        )
+        sessions.record_append(unit, listeners, branch["session_id"], now, told)
 
-        def elsewhere(order: str) -> Told:
+        def elsewhere(order: str) -> EntryParameters:
             first, count = locked[order]["next_ord"], len(added[order])
-            return news("messages.appended", progression_id=order, first=first, count=count)
+            return entry_parameters("messages.appended", progression_id=order, first=first, count=count)
 
-        sessions.tell_others(unit, listeners, shared, branch["session_id"], now, elsewhere, locks=locks)
+        sessions.record_for_others(unit, listeners, shared, branch["session_id"], now, elsewhere, locks=locks)
     return orders.appended(locked[own], new, ids)
 
 
@@ -270,12 +272,14 @@ def system_replaced(
             raise Conflict(f"branch {branch_id!r}: {problem}", code=words.FORK_PREFIX, ord=own["start_ord"])
         unit.change(RELINK, {**at, "message_id": new})
         unit.change(orders.CHANGED, at)
-        replaced = news("progression.replaced", progression_id=own["id"])
-        sessions.tell_others(unit, listeners, [own["id"]], branch["session_id"], now, lambda _: replaced, locks=locks)
+        replaced = entry_parameters("progression.replaced", progression_id=own["id"])
+        sessions.record_for_others(
+            unit, listeners, [own["id"]], branch["session_id"], now, lambda _: replaced, locks=locks
+        )
     sessions.pool_messages(unit, listeners, branch["session_id"], branch["pool"], [new], now, locks=locks)
     unit.value(SYSTEM, {"branch_id": branch_id, "message_id": new})
-    told = news("branch.updated", branch_id=branch_id, message_id=new)
-    sessions.move(unit, listeners, branch["session_id"], now, told)
+    told = entry_parameters("branch.updated", branch_id=branch_id, message_id=new)
+    sessions.record_change(unit, listeners, branch["session_id"], now, told)
     return branching.get(unit, branch_id)
 
 

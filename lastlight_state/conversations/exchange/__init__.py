@@ -38,7 +38,7 @@ _LEASE = timedelta(seconds=60)
 _LEAST, _MOST = timedelta(milliseconds=1), timedelta(days=30)
 
 
-class These(TypedDict):
+class DeliveryKeys(TypedDict):
     """Some deliveries of an inbox, and who says something of them."""
 
     owner: str
@@ -63,7 +63,7 @@ class Exchange(Repository):
         def send(unit: Unit) -> Sent:
             return statements.delivered(unit, statements.stored(unit, known, body), given, now)
 
-        return storing.settled(lambda: self._writing(send, repeatable=True))
+        return storing.retry_storing(lambda: self._writing(send, repeatable=True))
 
     def publish(self, message: NewMessage, *, channel: str) -> Sent:
         """Store a message and deliver it to all who are members of the channel now, but for its sender.
@@ -79,7 +79,7 @@ class Exchange(Repository):
             stored = statements.stored(unit, known, body)
             return statements.delivered(unit, stored, statements.members(unit, name, but=stored["sender"]), now)
 
-        return storing.settled(lambda: self._writing(publish, repeatable=True))
+        return storing.retry_storing(lambda: self._writing(publish, repeatable=True))
 
     def inbox(
         self,
@@ -209,11 +209,11 @@ class Exchange(Repository):
         given = {"channel": valid.sought("channel", channel)}
         return self._page(sql.MEMBER_LIST, Member.of, given, limit, page_token)
 
-    def _named(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[These, list[int]]:
+    def _named(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[DeliveryKeys, list[int]]:
         named = [ords] if isinstance(ords, int) else valid.several("ords", ords)
         valid.at_most("ords", named, valid.PAGE_LIMIT)
         found = [valid.number("ords", one) for one in dict.fromkeys(named)]
-        given: These = {
+        given: DeliveryKeys = {
             "owner": valid.sought("owner", owner),
             "reader": valid.identifier("reader", reader, _DELIVERY.taken_by),
             "ords": _listed(found),

@@ -14,7 +14,7 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.kernel import orders, sessions
-from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.kernel.feeds import entry_parameters
 from lastlight_state.conversations.kernel.orders import OrderMessage
 from lastlight_state.conversations.kernel.sessions import FORK_KEYS
 from lastlight_state.conversations.projections import BranchLinkRow, WholeBranchRow
@@ -36,7 +36,7 @@ from lastlight_state.ids import new_id
 # ancestor contributes its own positions below the smallest fork point on the way to it, and a position is a place in
 # the whole history.
 
-_lineage_b, _lineage_p, _l = BRANCHES.c, PROGRESSIONS.c, LINKS.c
+_branch_columns, _order_columns, _l = BRANCHES.c, PROGRESSIONS.c, LINKS.c
 
 
 class LineRow(TypedDict):
@@ -74,17 +74,17 @@ def _line() -> Any:
     """
     start = (
         sa.select(
-            *(_lineage_b[name] for name in ("id", "progression_id", "parent_branch_id", "forked_at_ord")),
-            _lineage_p.next_ord.label("until"),
-            _lineage_b.fork_depth.label("room"),
+            *(_branch_columns[name] for name in ("id", "progression_id", "parent_branch_id", "forked_at_ord")),
+            _order_columns.next_ord.label("until"),
+            _branch_columns.fork_depth.label("room"),
         )
-        .select_from(BRANCHES.join(PROGRESSIONS, _lineage_p.id == _lineage_b.progression_id))
-        .where(_lineage_b.id == bind("branch_id", _lineage_b.id))
+        .select_from(BRANCHES.join(PROGRESSIONS, _order_columns.id == _branch_columns.progression_id))
+        .where(_branch_columns.id == bind("branch_id", _branch_columns.id))
         .cte("line", recursive=True)
     )
     parent = BRANCHES.alias("parent")
     inherited = sa.case((start.c.until < start.c.forked_at_ord, start.c.until), else_=start.c.forked_at_ord)
-    from_ord = bind("from_ord", _lineage_p.next_ord)
+    from_ord = bind("from_ord", _order_columns.next_ord)
     up = (
         sa.select(
             *(parent.c[name] for name in ("id", "progression_id", "parent_branch_id", "forked_at_ord")),
@@ -276,8 +276,8 @@ def insert_branch(unit: Unit, listeners: Listeners, row: BranchRow, now: datetim
         stored = get(unit, row["id"])
         raise AlreadyExists(words.BRANCH, row["id"], session_id=stored.session_id)
     kind: words.ChangeKind = "branch.created" if row["parent_branch_id"] is None else "branch.forked"
-    told = news(kind, branch_id=row["id"], first=row["forked_at_ord"])
-    sessions.move(unit, listeners, row["session_id"], now, told)
+    told = entry_parameters(kind, branch_id=row["id"], first=row["forked_at_ord"])
+    sessions.record_change(unit, listeners, row["session_id"], now, told)
     return get(unit, row["id"])
 
 

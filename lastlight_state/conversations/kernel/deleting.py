@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel import orders, sessions
-from lastlight_state.conversations.kernel.feeds import news
-from lastlight_state.conversations.kernel.threads import Held, Threads
+from lastlight_state.conversations.kernel.feeds import entry_parameters
+from lastlight_state.conversations.kernel.threads import OrdersAndMessages, Threads
 from lastlight_state.conversations.tables import BRANCHES, CHANGES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.rows.statements import bind, number, prepared
@@ -87,12 +87,14 @@ def cut(
     refuse_inherited(unit, order, from_ord)
     drop(unit, order["id"], from_ord)
     unit.change(_SHORTEN, {"progression_id": order["id"], "from_ord": from_ord})
-    told = news("progression.truncated", branch_id=branch_id, progression_id=order["id"], first=from_ord, count=count)
-    sessions.tell_all(unit, listeners, order["id"], now, told, locks=locks)
+    told = entry_parameters(
+        "progression.truncated", branch_id=branch_id, progression_id=order["id"], first=from_ord, count=count
+    )
+    sessions.record_for_owners(unit, listeners, order["id"], now, told, locks=locks)
     return count
 
 
-class Standing(TypedDict):
+class DeletionBlockers(TypedDict):
     """What may keep a session or a branch."""
 
     status: str | None
@@ -118,11 +120,11 @@ _s, _b = SESSIONS.c, BRANCHES.c
 _IT = _s.id == bind("session_id", _s.id)
 _BRANCH = _b.id == bind("branch_id", _b.id)
 
-_LOCK = prepared(sa.select(_s.status, _s.hold_reason).where(_IT).with_for_update(), Standing)
+_LOCK = prepared(sa.select(_s.status, _s.hold_reason).where(_IT).with_for_update(), DeletionBlockers)
 _PARTS = prepared(sa.select(_b.session_id, _b.progression_id, _b.system_msg_id).where(_BRANCH), BranchParts)
 _STANDING = prepared(
     sa.select(_b.status, _s.hold_reason).select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id)).where(_BRANCH),
-    Standing,
+    DeletionBlockers,
 )
 _FORK = prepared(sa.select(_b.id).where(_b.parent_branch_id == bind("branch_id", _b.id)).limit(number(1)), Key)
 _REMOVALS = [
@@ -169,12 +171,14 @@ def branch(unit: Unit, listeners: Listeners, branch_id: str, now: datetime) -> b
     pointed = {one for one in (found["system_msg_id"],) if one is not None}
     with permitted(unit):
         unit.change(_REMOVE_BRANCH, {"branch_id": branch_id})
-        _THREADS.release(unit, Held({found["progression_id"]}, pointed))
-    sessions.move(unit, listeners, found["session_id"], now, news("branch.deleted", branch_id=branch_id))
+        _THREADS.release(unit, OrdersAndMessages({found["progression_id"]}, pointed))
+    sessions.record_change(
+        unit, listeners, found["session_id"], now, entry_parameters("branch.deleted", branch_id=branch_id)
+    )
     return True
 
 
-def _refuse_kept(kind: str, key: str, stored: Standing) -> None:
+def _refuse_kept(kind: str, key: str, stored: DeletionBlockers) -> None:
     if stored["status"] in ("running", "pending"):
         raise Conflict(f"{kind} {key!r} is {stored['status']}: end it first", code=words.NOT_ENDED)
     if stored["hold_reason"] is not None:

@@ -61,8 +61,8 @@ def watch_for(scope: Scope) -> Watch[str]:
 _MOST = limits_of(CHANGES)
 
 
-class Told(TypedDict):
-    """What an entry of a feed says: the parameters of `fed`."""
+class EntryParameters(TypedDict):
+    """What an entry of a feed says: the parameters of `feed_chain`."""
 
     told_kind: words.ChangeKind
     told_branch_id: str | None
@@ -80,7 +80,7 @@ _c = CHANGES.c
 _ABOUT = ("branch_id", "progression_id", "message_id", "ord", "count")
 
 
-def fed(head: Any) -> Chain:
+def feed_chain(head: Any) -> Chain:
     """The chain of ``head``, which changes a session and returns its id and ``change_seq``, and of the entry."""
     told = ("kind", *_ABOUT, "details")
     values: dict[str, sa.ColumnElement[Any]] = {name: bind(f"told_{name}", _c[name]) for name in told}
@@ -88,7 +88,7 @@ def fed(head: Any) -> Chain:
     return Chain(head, into=CHANGES, values={**sessions, **values, "at": bind("at", _c.at)}, returning=tuple(_c))
 
 
-def news(
+def entry_parameters(
     kind: words.ChangeKind,
     *,
     branch_id: str | None = None,
@@ -97,7 +97,7 @@ def news(
     first: int | None = None,
     count: int | None = None,
     details: Mapping[str, Any] | None = None,
-) -> Told:
+) -> EntryParameters:
     """Return what an entry says. ``first`` is the position that it is about, or from which on."""
     return {
         "told_kind": kind,
@@ -110,7 +110,7 @@ def news(
     }
 
 
-def feed(unit: Unit, listeners: Listeners, change: Chain, values: Values, told: Told) -> Row | None:
+def write_entry(unit: Unit, listeners: Listeners, change: Chain, values: Values, told: EntryParameters) -> Row | None:
     """Run the chain; what its head returned. Those who subscribed are told after the commit."""
     head = unit.chain(change, {**values, **told})
     if head is None:

@@ -46,7 +46,7 @@ class NewOrder(TypedDict):
     next_ord: int
 
 
-class Grown(TypedDict):
+class ExtendedOrder(TypedDict):
     """An order that has grown, and whether another session has it as well."""
 
     id: str
@@ -93,7 +93,7 @@ _EXTEND = prepared(
             sa.exists().where(_b.progression_id == _grown, _b.session_id != _known),
         ).label("shared"),
     ),
-    Grown,
+    ExtendedOrder,
 )
 #: Says that an order changed that is as long as before.
 CHANGED = prepared(

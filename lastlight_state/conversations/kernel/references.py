@@ -52,21 +52,21 @@ class HeldKey(KeyRow):
     held: bool
 
 
-class Behind(TypedDict):
+class AgentSessionRef(TypedDict):
     """The agent session that stands behind a chat or a session."""
 
     agent_session_id: str | None
 
 
-class ChatOf(KeyRow, Behind):
+class ChatOf(KeyRow, AgentSessionRef):
     """A chat of the person."""
 
 
-class SessionOf(HeldKey, Behind):
+class SessionOf(HeldKey, AgentSessionRef):
     """A session of the person."""
 
 
-class LockedPlace(IdRow, Behind):
+class LockedPlace(IdRow, AgentSessionRef):
     """A chat that is locked."""
 
 

@@ -11,13 +11,13 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.similarity import Best, Candidate, Query
 from lastlight_state.db import valid
-from lastlight_state.db.lists.pages import Placed, placed, window
+from lastlight_state.db.lists.pages import KeyedRows, keyed_rows, window
 from lastlight_state.db.rows.statements import RowT, Statement, Values
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 
 
-class Compared(TypedDict):
+class ComparedRow(TypedDict):
     """What a search compares of a row. ``norm`` is stored with some vectors."""
 
     id: str
@@ -25,13 +25,13 @@ class Compared(TypedDict):
     norm: NotRequired[float]
 
 
-C = TypeVar("C", bound=Compared)
+C = TypeVar("C", bound=ComparedRow)
 
 #: Of the embeddings of one batch.
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
-class Asked(NamedTuple):
+class SearchRequest(NamedTuple):
     """A search: the query, how many of the best, and the least score."""
 
     query: Query
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
         return len(self.query.packed) // 4
 
 
-def asked(vector: Any, top_k: Any, how: Any) -> Asked:
+def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
     """What a caller asks for, checked. A zero vector is refused under cosine."""
     given = valid.group("how", how, Search)
     metric = valid.word("how.metric", given.metric, words.METRICS)
@@ -52,11 +52,11 @@ def asked(vector: Any, top_k: Any, how: Any) -> Asked:
     query = Query(checks.vector("vector", vector), given.metric)
     if metric == "cosine" and not query.norm:
         raise InvalidValue("vector", "must not be zero under cosine")
-    return Asked(query, valid.number("top_k", top_k, least=1, most=words.TOP), _least(given.min_score))
+    return SearchRequest(query, valid.number("top_k", top_k, least=1, most=words.TOP), _least(given.min_score))
 
 
-def best(
-    streams: Iterable[Iterable[list[C]]], search: Asked, *, passes: Callable[[C], bool] | None = None
+def best_matches(
+    streams: Iterable[Iterable[list[C]]], search: SearchRequest, *, passes: Callable[[C], bool] | None = None
 ) -> list[tuple[str, float]]:
     """Return the ids and scores of the best rows of these streams, of which each row may come several times."""
     found = Best(search.top_k, search.least)
@@ -68,7 +68,7 @@ def best(
 
 
 def batches(
-    unit: Unit, statement: Statement[RowT], values: Values, after: Mapping[str, Any], search: Asked
+    unit: Unit, statement: Statement[RowT], values: Values, after: Mapping[str, Any], search: SearchRequest
 ) -> Iterator[list[RowT]]:
     """Return the rows of a statement, batch by batch. Rows that cannot be read are logged and left out.
 
@@ -84,11 +84,11 @@ def batches(
         key = None if shown.last is None else dict(zip(after, shown.last, strict=True))
 
 
-def _read(unit: Unit, statement: Statement[RowT], values: Values, key: list[str], most: int) -> Placed[RowT]:
-    return placed(unit.readable(statement, {**values, "limit": most}), key)
+def _read(unit: Unit, statement: Statement[RowT], values: Values, key: list[str], most: int) -> KeyedRows[RowT]:
+    return keyed_rows(unit.readable(statement, {**values, "limit": most}), key)
 
 
-def _candidates(rows: Iterable[Compared]) -> Iterator[Candidate]:
+def _candidates(rows: Iterable[ComparedRow]) -> Iterator[Candidate]:
     return (Candidate(row["id"], row["embedding"], row.get("norm")) for row in rows)
 
 

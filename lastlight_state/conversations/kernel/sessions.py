@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel import orders, storing
-from lastlight_state.conversations.kernel.feeds import Told, fed, feed, news
+from lastlight_state.conversations.kernel.feeds import EntryParameters, entry_parameters, feed_chain, write_entry
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.projections import MessageDraft
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
@@ -128,7 +128,7 @@ MOVED: dict[str, Any] = {
     "version": _c.version + number(1),
     "change_seq": _c.change_seq + number(1),
 }
-_MOVE = fed(sa.update(SESSIONS).where(_THIS).values(**MOVED).returning(_c.id, _c.change_seq))
+_MOVE = feed_chain(sa.update(SESSIONS).where(_THIS).values(**MOVED).returning(_c.id, _c.change_seq))
 
 
 def _end_of_pool(first_ord: sa.ColumnElement[int] | sa.UnaryExpression[int]) -> sa.ScalarSelect[str]:
@@ -138,7 +138,7 @@ def _end_of_pool(first_ord: sa.ColumnElement[int] | sa.UnaryExpression[int]) -> 
 
 #: What a session points to: the ends of its pool, as its links are when the statement runs.
 _POINTERS = {"first_msg_id": _end_of_pool(LINKS.c.ord), "last_msg_id": _end_of_pool(LINKS.c.ord.desc())}
-_MOVE_ON = fed(
+_MOVE_ON = feed_chain(
     sa.update(SESSIONS)
     .where(_THIS)
     .values(last_message_at=later_of(sa.func.coalesce(_c.last_message_at, _at), _at), **_POINTERS, **MOVED)
@@ -182,14 +182,14 @@ class Locks:
     def late(self, unit: Unit, session_ids: Collection[str]) -> list[LockedSession]:
         """Lock other sessions as well: id and status of those that were not locked yet.
 
-        Raises `BeginAgain` where somebody else holds one.
+        Raises `RestartUnit` where somebody else holds one.
         """
         lacking = set(session_ids) - self._held
         found = unit.rows(_LOCK_FREE, _wanting(lacking)) if lacking else []
         self._held |= lacking
         if len(found) < len(lacking):
             self._before = set(self._held)
-            raise storing.BeginAgain
+            raise storing.RestartUnit
         return found
 
 
@@ -206,57 +206,59 @@ def owners_locked(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
     return owners
 
 
-def move(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Told) -> None:
+def record_change(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: EntryParameters) -> None:
     """Say that the session changed, and what."""
-    feed(unit, listeners, _MOVE, {"session_id": session_id, "at": at}, told)
+    write_entry(unit, listeners, _MOVE, {"session_id": session_id, "at": at}, told)
 
 
-def point(unit: Unit, progression_id: str) -> None:
+def refresh_ends(unit: Unit, progression_id: str) -> None:
     """Let the sessions whose pool this order is, which the caller has locked, point to its first and last message."""
     unit.change(_POINT, {"progression_id": progression_id})
 
 
-def move_on(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: Told) -> None:
+def record_append(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: EntryParameters) -> None:
     """Say that messages were appended. The session points to the ends of its pool as they are now."""
-    feed(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at}, told)
+    write_entry(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at}, told)
 
 
 def owners_late(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
     """Return the sessions that have this order, which the caller has locked, and lock them.
 
     Who makes a session with an order, or a branch, waits for the order: so none is added before the unit ends. Raises
-    `BeginAgain`.
+    `RestartUnit`.
     """
     owners = owners_of(unit, progression_id)
     locks.late(unit, owners)
     return sorted(owners)
 
 
-def tell_all(unit: Unit, listeners: Listeners, progression_id: str, at: datetime, told: Told, *, locks: Locks) -> None:
+def record_for_owners(
+    unit: Unit, listeners: Listeners, progression_id: str, at: datetime, told: EntryParameters, *, locks: Locks
+) -> None:
     """Let all sessions that have this changed order point to its ends, and tell each of them."""
     owners = owners_late(unit, locks, progression_id)
     if owners:
-        point(unit, progression_id)
+        refresh_ends(unit, progression_id)
     for owner in owners:
-        move(unit, listeners, owner, at, told)
+        record_change(unit, listeners, owner, at, told)
 
 
-def tell_others(
+def record_for_others(
     unit: Unit,
     listeners: Listeners,
     shared: Sequence[str],
     session_id: str,
     at: datetime,
-    told: Callable[[str], Told],
+    told: Callable[[str], EntryParameters],
     *,
     locks: Locks,
 ) -> None:
     """Let the other sessions than this one that have these changed orders point to their ends, and tell each once."""
     owners = {owner: one for one in shared for owner in owners_late(unit, locks, one) if owner != session_id}
     for one in shared:
-        point(unit, one)
+        refresh_ends(unit, one)
     for owner, one in sorted(owners.items()):
-        move(unit, listeners, owner, at, told(one))
+        record_change(unit, listeners, owner, at, told(one))
 
 
 def running_with(unit: Unit, message_ids: Collection[str]) -> dict[str, list[str]]:
@@ -280,14 +282,14 @@ def put_all(
 ) -> tuple[set[str], list[str]]:
     """Store messages as `storing.put_all`, and say in the feeds of running sessions which of theirs were revised.
 
-    So does the session ``own`` through which they are stored, running or not. Raises `BeginAgain`.
+    So does the session ``own`` through which they are stored, running or not. Raises `RestartUnit`.
     """
     there, revised = storing.put_all(unit, known, given, now)
-    tell(unit, listeners, revised, now, locks=locks, own=own)
+    record_revisions(unit, listeners, revised, now, locks=locks, own=own)
     return there, revised
 
 
-def tell(
+def record_revisions(
     unit: Unit, listeners: Listeners, revised: Sequence[str], now: datetime, *, locks: Locks, own: str | None
 ) -> None:
     """Say in the feeds of running sessions, and in that of ``own``, which of their messages were revised."""
@@ -297,7 +299,7 @@ def tell(
         having[own] = list(revised)
     for session_id in sorted(having.keys() - ended):
         for message_id in having[session_id]:
-            move(unit, listeners, session_id, now, news("message.revised", message_id=message_id))
+            record_change(unit, listeners, session_id, now, entry_parameters("message.revised", message_id=message_id))
 
 
 def pool_messages(
@@ -308,9 +310,9 @@ def pool_messages(
     new = orders.unheld(ids, orders.held(unit, {pool: found[pool]["next_ord"]}, ids).get(pool, set()))
     if new:
         shared = orders.extend(unit, found, {pool: new}, session_id)
-        point(unit, pool)
-        told = news("messages.appended", progression_id=pool, first=found[pool]["next_ord"], count=len(new))
-        tell_others(unit, listeners, shared, session_id, at, lambda _: told, locks=locks)
+        refresh_ends(unit, pool)
+        told = entry_parameters("messages.appended", progression_id=pool, first=found[pool]["next_ord"], count=len(new))
+        record_for_others(unit, listeners, shared, session_id, at, lambda _: told, locks=locks)
     return new
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Reason
-from lastlight_state.conversations.kernel.feeds import fed, feed, news
+from lastlight_state.conversations.kernel.feeds import entry_parameters, feed_chain, write_entry
 from lastlight_state.conversations.kernel.sessions import MOVED
 from lastlight_state.conversations.lifecycle_records import Transition
 from lastlight_state.conversations.rows import SessionTransitionRow
@@ -28,14 +28,14 @@ from lastlight_state.ids import new_id
 _MOST = limits_of(TRANSITIONS)
 
 
-class Standing(TypedDict):
+class SessionStatusRow(TypedDict):
     """A session, and its status."""
 
     id: str
     status: str | None
 
 
-class Signs(TypedDict):
+class LifeSigns(TypedDict):
     """When a session gave signs of life."""
 
     created_at: datetime
@@ -44,7 +44,7 @@ class Signs(TypedDict):
     heartbeat_at: datetime | None
 
 
-class HeldSession(Standing, Signs):
+class HeldSession(SessionStatusRow, LifeSigns):
     """A session as a unit that locks it finds it."""
 
     transition_seq: int
@@ -64,7 +64,7 @@ class HeldBranch(TypedDict):
     ended_at: datetime | None
 
 
-class Why(TypedDict):
+class StatusReason(TypedDict):
     """Why a status changes, as statements name it."""
 
     reason_code: str | None
@@ -112,13 +112,13 @@ BRANCH = prepared(
     HeldBranch,
 )
 _COUNTED = {"transition_seq": _s.transition_seq + number(1), **MOVED}
-_MOVE = fed(
+_MOVE = feed_chain(
     sa.update(SESSIONS)
     .where(_THIS)
     .values(status=bind("to", _s.status), **{name: bind(name, _s[name]) for name in _SET}, **_COUNTED)
     .returning(_s.id, _s.change_seq)
 )
-_COUNT = fed(sa.update(SESSIONS).where(_THIS).values(**_COUNTED).returning(_s.id, _s.change_seq))
+_COUNT = feed_chain(sa.update(SESSIONS).where(_THIS).values(**_COUNTED).returning(_s.id, _s.change_seq))
 _MOVE_BRANCH = prepared(
     sa.update(BRANCHES)
     .where(_b.id == bind("branch_id", _b.id))
@@ -130,7 +130,7 @@ _RECORD = prepared(
 )
 
 
-def reason(where: str, given: Any, status: str | None) -> Why:
+def reason(where: str, given: Any, status: str | None) -> StatusReason:
     """Return why a status changes, as statements name it. Without a code it is the usual one of that status."""
     why = valid.group(where, given, Reason)
     code = words.USUAL_REASONS.get(status or "") if why.code is None else why.code
@@ -149,7 +149,7 @@ def move(
     listeners: Listeners,
     row: HeldSession,
     to: str,
-    why: Why,
+    why: StatusReason,
     at: datetime,
     *,
     transition_id: str | None = None,
@@ -157,8 +157,8 @@ def move(
 ) -> Transition:
     """Give the locked session ``row`` another status. ``sets`` are columns that this change sets."""
     values = {**row, **_consequences(row, to, at), "status_reason": why["reason_code"], **sets}
-    told = news("status.changed", details={"from": row["status"], "to": to})
-    feed(unit, listeners, _MOVE, {**values, "session_id": row["id"], "to": to, "at": at}, told)
+    told = entry_parameters("status.changed", details={"from": row["status"], "to": to})
+    write_entry(unit, listeners, _MOVE, {**values, "session_id": row["id"], "to": to, "at": at}, told)
     seq = row["transition_seq"] + 1
     return record(
         unit, {"id": row["id"], "status": to}, why, previous=row["status"], seq=seq, at=at, transition_id=transition_id
@@ -166,7 +166,7 @@ def move(
 
 
 def retire(
-    unit: Unit, listeners: Listeners, row: HeldSession, to: str, why: Why, at: datetime, *, seen: datetime
+    unit: Unit, listeners: Listeners, row: HeldSession, to: str, why: StatusReason, at: datetime, *, seen: datetime
 ) -> Transition | None:
     """End the locked session ``row`` at its last sign of life, if that is still the one seen and it is running."""
     if row["status"] != words.RUNNING or last_sign(row) != seen:
@@ -174,7 +174,7 @@ def retire(
     return move(unit, listeners, row, to, why, at, ended_at=seen, ended_at_is_approximate=True)
 
 
-def last_sign(row: Signs) -> datetime:
+def last_sign(row: LifeSigns) -> datetime:
     """Return when the locked session ``row`` gave its last sign of life, its creation at least."""
     signs = (row["created_at"], row["last_message_at"], row["started_at"], row["heartbeat_at"])
     last: datetime = max(sign for sign in signs if sign is not None)
@@ -182,13 +182,20 @@ def last_sign(row: Signs) -> datetime:
 
 
 def move_branch(
-    unit: Unit, listeners: Listeners, row: HeldSession, branch: HeldBranch, to: str, why: Why, at: datetime, **sets: Any
+    unit: Unit,
+    listeners: Listeners,
+    row: HeldSession,
+    branch: HeldBranch,
+    to: str,
+    why: StatusReason,
+    at: datetime,
+    **sets: Any,
 ) -> Transition:
     """Give a branch of the locked session ``row`` another status."""
     values = {**branch, **_ends(branch, to, at), **sets}
     unit.change(_MOVE_BRANCH, {**values, "branch_id": branch["id"], "to": to})
-    told = news("status.changed", branch_id=branch["id"], details={"from": branch["status"], "to": to})
-    feed(unit, listeners, _COUNT, {"session_id": row["id"], "at": at}, told)
+    told = entry_parameters("status.changed", branch_id=branch["id"], details={"from": branch["status"], "to": to})
+    write_entry(unit, listeners, _COUNT, {"session_id": row["id"], "at": at}, told)
     seq = row["transition_seq"] + 1
     return record(
         unit, {"id": row["id"], "status": to}, why, previous=branch["status"], seq=seq, at=at, branch_id=branch["id"]
@@ -197,8 +204,8 @@ def move_branch(
 
 def record(
     unit: Unit,
-    row: Standing,
-    why: Why,
+    row: SessionStatusRow,
+    why: StatusReason,
     *,
     previous: str | None,
     seq: int,

@@ -29,12 +29,12 @@ from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFou
 #
 # A store remembers numbers only after their commit, so a message that is rolled back leaves no number behind.
 
-_class_c = TYPES.c
+_types = TYPES.c
 _LOCK = "conversation_message_types"
 
 _KNOWN = prepared(
-    sa.select(_class_c.type_id, _class_c.lion_class).where(
-        AmongFew(_class_c.lion_class, sa.select(member_of(listed("names").c.value, "name")))
+    sa.select(_types.type_id, _types.lion_class).where(
+        AmongFew(_types.lion_class, sa.select(member_of(listed("names").c.value, "name")))
     ),
     MessageTypeRow,
 )
@@ -42,10 +42,10 @@ _ADD = prepared(
     sa.insert(TYPES)
     .from_select(
         ["type_id", "lion_class"],
-        sa.select(sa.func.max(_class_c.type_id) + number(1), bind("lion_class", _class_c.lion_class)),
+        sa.select(sa.func.max(_types.type_id) + number(1), bind("lion_class", _types.lion_class)),
         include_defaults=False,
     )
-    .returning(_class_c.type_id)
+    .returning(_types.type_id)
 )
 
 
@@ -172,20 +172,20 @@ def id_of(one: MessageDraft | str) -> str:
     return one if isinstance(one, str) else one["id"]
 
 
-class BeginAgain(Exception):
+class RestartUnit(Exception):
     """Raised by a unit that needs a lock which comes before those that it holds. The next attempt locks it first."""
 
 
-def settled(store: Callable[[], T]) -> T:
+def retry_storing(store: Callable[[], T]) -> T:
     """Call ``store`` and return its result. Repeats it where another unit stored a message that it found missing.
 
-    So it is, as often as it asks for it, after `BeginAgain`.
+    So it is, as often as it asks for it, after `RestartUnit`.
     """
     left = _ATTEMPTS
     while True:
         try:
             return store()
-        except BeginAgain:
+        except RestartUnit:
             continue
         except Conflict as error:
             left -= 1

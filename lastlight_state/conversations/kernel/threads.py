@@ -24,7 +24,7 @@ _b, _p, _l, _m, _d = BRANCHES.c, PROGRESSIONS.c, LINKS.c, MESSAGES.c, DELIVERIES
 _fork = BRANCHES.alias("fork")
 
 
-class Waiting(KeyRow):
+class BlockedSession(KeyRow):
     """A session, and another one that has forks of its branches."""
 
     other: str
@@ -38,7 +38,7 @@ WAITS = family(
         .where(_b.session_id.in_(keys), _fork.c.session_id != _b.session_id)
         .distinct()
     ),
-    Waiting,
+    BlockedSession,
 )
 LENGTHS = family(
     lambda keys: sa.select(_p.id.label("key"), (_p.next_ord - _p.start_ord).label("rows")).where(_p.id.in_(keys)),
@@ -81,7 +81,7 @@ REMOVE_DELIVERIES = _removal(_d.message_id)
 REMOVE_MESSAGES = _removal(_m.id)
 
 
-class Held(NamedTuple):
+class OrdersAndMessages(NamedTuple):
     """The orders of some sessions, and the messages that they point to."""
 
     orders: set[str]
@@ -142,12 +142,12 @@ class Threads:
         counts["exchange_deliveries"] = sum(row["rows"] for row in rows(unit, DELIVERED, messages - staying))
         return +counts
 
-    def held(self, unit: Unit, keys: Sequence[str]) -> Held:
+    def held(self, unit: Unit, keys: Sequence[str]) -> OrdersAndMessages:
         """Return the orders of these sessions, and the messages that they point to."""
         orders = {row["order_id"] for row in rows(unit, ORDERS, keys)}
-        return Held(orders, {row["key"] for row in rows(unit, POINTED, keys)})
+        return OrdersAndMessages(orders, {row["key"] for row in rows(unit, POINTED, keys)})
 
-    def release(self, unit: Unit, held: Held) -> Counter[str]:
+    def release(self, unit: Unit, held: OrdersAndMessages) -> Counter[str]:
         """Remove the orders that have no owner left, and the messages that nothing refers to any more."""
         list(rows(unit, LOCK_ORDERS, held.orders))
         orders = held.orders - {row["key"] for row in rows(unit, OWNERS, held.orders)}

@@ -11,7 +11,7 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import checks, state as states, words
 from lastlight_state.conversations.arguments import Limits, Reason
 from lastlight_state.conversations.kernel import statuses
-from lastlight_state.conversations.kernel.feeds import feed, news
+from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.lifecycle import statements as sql
 from lastlight_state.conversations.lifecycle_records import NormalizedState, StaleSession, Transition
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
@@ -104,7 +104,11 @@ class Lifecycle(Repository):
         """
         given = statuses.reason("reason", reason, RUNNING)
         code = words.RESUMED if reason.code is None else given["reason_code"]
-        why: statuses.Why = {**given, "reason_code": code, "actor": valid.identifier("actor", actor, _TRANSITION.actor)}
+        why: statuses.StatusReason = {
+            **given,
+            "reason_code": code,
+            "actor": valid.identifier("actor", actor, _TRANSITION.actor),
+        }
         found, now = valid.sought("session_id", session_id), self._now()
 
         def change(unit: Unit) -> Transition:
@@ -193,8 +197,11 @@ class Lifecycle(Repository):
             "result": codec.encode("result", given, max_bytes=_SESSION.artifact_verification),
             "at": self._now(),
         }
-        told = news("session.updated")
-        if self._chained(lambda unit: feed(unit, self._listeners, sql.VERIFIED, values, told), repeatable=True) is None:
+        told = entry_parameters("session.updated")
+        if (
+            self._chained(lambda unit: write_entry(unit, self._listeners, sql.VERIFIED, values, told), repeatable=True)
+            is None
+        ):
             raise valid.not_found(words.SESSION, session_id)
 
     def state(self, session_id: str, *, limits: Limits = _LIMITS) -> NormalizedState:

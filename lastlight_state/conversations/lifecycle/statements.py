@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.conversations.kernel.feeds import fed
+from lastlight_state.conversations.kernel.feeds import feed_chain
 from lastlight_state.conversations.kernel.sessions import MOVED
 from lastlight_state.conversations.projections import StaleSessionRow
 from lastlight_state.conversations.rows import SessionTransitionRow
@@ -83,7 +83,7 @@ STALE = prepared(
     .limit(sa.bindparam("limit", type_=sa.Integer)),
     StaleSessionRow,
 )
-VERIFIED = fed(
+VERIFIED = feed_chain(
     sa.update(SESSIONS)
     .where(_THIS)
     .values(artifact_verification=bind("result", _s.artifact_verification), **MOVED)

@@ -19,7 +19,7 @@ from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESS
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import parted, placed, window
+from lastlight_state.db.lists.pages import keyed_rows, split_damaged, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, bind, number, prepared
@@ -31,7 +31,7 @@ from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
 
 # The statements of messages: lists, and what holds a message.
 
-_STATEMENT_MOST, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
+_LIMITS, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
 _NAMES = checks.of(MESSAGES, "sender", "recipient", "channel")
 
 _c = MESSAGES.c
@@ -71,9 +71,7 @@ def filters(where: MessageFilter | None) -> Row:
     return {
         **checks.fields("where", asked, _NAMES),
         "lion_class": checks.name("where.lion_class", asked.lion_class, _TYPE.lion_class),
-        "roles": None
-        if roles is None
-        else [valid.identifier("where.roles", one, _STATEMENT_MOST.role) for one in roles],
+        "roles": None if roles is None else [valid.identifier("where.roles", one, _LIMITS.role) for one in roles],
         "since": checks.optional_time("where.since", asked.since),
         "until": checks.optional_time("where.until", asked.until),
     }
@@ -128,7 +126,7 @@ class Messages(Repository):
                 raise AlreadyExists(words.MESSAGE, body["id"])
             return storing.ensure(unit, known, body)
 
-        return storing.settled(lambda: self._writing(insert))
+        return storing.retry_storing(lambda: self._writing(insert))
 
     def create_many(self, messages: Sequence[NewMessage]) -> builtins.list[Message]:
         """Store at most 1,000 messages, all or none, and return them in their order.
@@ -139,7 +137,7 @@ class Messages(Repository):
         now = self._now()
         bodies = storing.new_drafts("messages", messages, now)
         known = self._remember(KnownClasses)
-        return storing.settled(lambda: self._writing(lambda unit: storing.create_all(unit, known, bodies)))
+        return storing.retry_storing(lambda: self._writing(lambda unit: storing.create_all(unit, known, bodies)))
 
     def ensure(self, message: NewMessage) -> Message:
         """Store a message unless it is there. Compares what the caller gives, but for the time of creation.
@@ -148,7 +146,9 @@ class Messages(Repository):
         """
         body = storing.draft("message", message, self._now())
         known = self._remember(KnownClasses)
-        return storing.settled(lambda: self._writing(lambda unit: storing.ensure(unit, known, body), repeatable=True))
+        return storing.retry_storing(
+            lambda: self._writing(lambda unit: storing.ensure(unit, known, body), repeatable=True)
+        )
 
     def put(self, message: NewMessage) -> Message:
         """Store a message, or replace every field of the stored one but the time of its creation.
@@ -167,7 +167,7 @@ class Messages(Repository):
             [stored] = unit.all(Message.of, storing.GET, body)
             return stored
 
-        return storing.settled(lambda: self._writing(put, repeatable=True))
+        return storing.retry_storing(lambda: self._writing(put, repeatable=True))
 
     def get(self, message_id: str) -> Message:
         """Return the message. Raises `NotFound`."""
@@ -216,11 +216,11 @@ class Messages(Repository):
 
         def read(unit: Unit) -> Page[MessageUse]:
             shown = window(
-                lambda size: placed(unit.readable(USES, {**values, "limit": size}), ["kind", "id", "ord"]), limit
+                lambda size: keyed_rows(unit.readable(USES, {**values, "limit": size}), ["kind", "id", "ord"]), limit
             )
             if not shown.rows and unit.row(THERE, {"id": found}) is None:
                 raise NotFound(words.MESSAGE, message_id)
-            items, damaged = parted(shown.rows, _use)
+            items, damaged = split_damaged(shown.rows, _use)
             token = None if shown.last is None else pages.encode_token(asked, shown.last)
             return Page(items=items, next_page_token=token, damaged=damaged)
 
@@ -259,7 +259,7 @@ class Messages(Repository):
         branch, of an order, or all; of a role, and of the model that made the embedding. Raises `NotFound` for an
         unknown session, branch or order, and `InvalidValue` for a zero vector under cosine.
         """
-        asked = searching.asked(vector, top_k, how)
+        asked = searching.search_request(vector, top_k, how)
         place = similar.place("within", within)
         given = {
             "role": checks.name("role", role, _MOST.role),

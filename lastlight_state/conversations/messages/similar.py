@@ -28,7 +28,7 @@ class OrderSpan(TypedDict):
     next_ord: int
 
 
-class Scanned(searching.Compared):
+class Scanned(searching.ComparedRow):
     """What a search reads of a message; the position of one that an order links."""
 
     ord: NotRequired[int]
@@ -60,9 +60,11 @@ def place(where: str, within: Any) -> tuple[str, str] | None:
     return name, valid.sought(f"{where}.{name}", value)
 
 
-def found(unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.Asked) -> list[MessageHit]:
+def found(
+    unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.SearchRequest
+) -> list[MessageHit]:
     """The nearest messages, with their bodies; one that cannot be read is logged and left out."""
-    best = searching.best(_streams(unit, at, given, asked), asked)
+    best = searching.best_matches(_streams(unit, at, given, asked), asked)
     ids = as_list([{"id": key} for key, _ in best])
     rows = unit.sound(storing.MANY, {"ids": ids})[0] if best else []
     messages = {row["id"]: Message.of(row) for row in rows}
@@ -74,7 +76,7 @@ def found(unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], aske
 
 
 def _streams(
-    unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.Asked
+    unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.SearchRequest
 ) -> Iterator[Iterator[list[Scanned]]]:
     names = frozenset(name for name, value in given.items() if value is not None)
     if at is None:

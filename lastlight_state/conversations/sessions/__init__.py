@@ -15,7 +15,7 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
 from lastlight_state.conversations.kernel import deleting, orders, sessions, statuses
-from lastlight_state.conversations.kernel.feeds import fed, feed, news
+from lastlight_state.conversations.kernel.feeds import entry_parameters, feed_chain, write_entry
 from lastlight_state.conversations.kernel.sessions import LARGE, SUMMARY, merged, refuse_fork_keys
 from lastlight_state.conversations.projections import SessionSummaryRow, WholeSessionRow
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
@@ -56,7 +56,7 @@ _FORMER = (
     .where(TRANSITIONS.c.session_id == bind("id", _c.id))
     .scalar_subquery()
 )
-INSERT = fed(
+INSERT = feed_chain(
     insert(SESSIONS)
     .values(
         {column.name: bind(column.name, column) for column in SESSIONS.columns}
@@ -85,7 +85,7 @@ def update(names: frozenset[str], *, versioned: bool) -> Chain:
     values: Row = {name: bind(name, _c[name]) for name in sorted(names)}
     counted = {"version": _c.version + number(1), "change_seq": _c.change_seq + number(1)}
     changed = sa.update(SESSIONS).where(*conditions).values(**counted, **values)
-    return fed(changed.returning(_c.id, _c.change_seq))
+    return feed_chain(changed.returning(_c.id, _c.change_seq))
 
 
 _EQUAL = (
@@ -118,7 +118,7 @@ _MOST = limits_of(SESSIONS)
 
 #: A session of which nothing is known.
 _PLAIN = NewSession()
-_UPDATED = news("session.updated")
+_UPDATED = entry_parameters("session.updated")
 _HOLD = frozenset({"hold_reason", "updated_at"})
 
 
@@ -187,7 +187,7 @@ class Sessions(Repository):
         if changes:
             chain = update(frozenset(changes), versioned=expected is not None)
             values = {**changes, "session_id": found, "expected": expected, "at": self._now()}
-            if self._chained(lambda unit: feed(unit, self._listeners, chain, values, _UPDATED)) is not None:
+            if self._chained(lambda unit: write_entry(unit, self._listeners, chain, values, _UPDATED)) is not None:
                 return self.get(session_id)
         stored = self.get(session_id)
         if expected is not None and (changes or stored.version != expected):
@@ -213,7 +213,7 @@ class Sessions(Repository):
             )
             chain = update(frozenset({"node_metadata", "updated_at"}), versioned=False)
             values = {"session_id": found, "node_metadata": metadata, "updated_at": now, "at": now}
-            feed(unit, self._listeners, chain, values, _UPDATED)
+            write_entry(unit, self._listeners, chain, values, _UPDATED)
             return _stored(unit, found)
 
         return self._writing(merge, repeatable=True)
@@ -242,7 +242,7 @@ class Sessions(Repository):
             "at": now,
         }
         chain = update(_HOLD, versioned=False)
-        self._chained(lambda unit: feed(unit, self._listeners, chain, values, _UPDATED), repeatable=True)
+        self._chained(lambda unit: write_entry(unit, self._listeners, chain, values, _UPDATED), repeatable=True)
         return self.get(session_id)
 
     def delete(self, session_id: str) -> bool:
@@ -266,13 +266,13 @@ def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> Conve
     else:
         orders.locked(unit, [pool])
     values = {**row, "progression_id": pool, "at": row["created_at"]}
-    made = feed(unit, listeners, INSERT, values, news("session.created"))
+    made = write_entry(unit, listeners, INSERT, values, entry_parameters("session.created"))
     if made is None:
         raise AlreadyExists(words.SESSION, row["id"])
     if row["status"] is not None:
         statuses.record(unit, row, row["why"], previous=None, seq=made["transition_seq"], at=row["created_at"])
     if named is not None:
-        sessions.point(unit, pool)
+        sessions.refresh_ends(unit, pool)
     return _stored(unit, row["id"])
 
 

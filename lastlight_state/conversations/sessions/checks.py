@@ -7,7 +7,7 @@ from typing import Any, TypedDict, cast
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewSession, Provenance, SessionFilter, SessionPatch, SessionTimes
-from lastlight_state.conversations.kernel.statuses import Why, reason
+from lastlight_state.conversations.kernel.statuses import StatusReason, reason
 from lastlight_state.conversations.rows import SessionRow
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import valid
@@ -40,7 +40,7 @@ class _Belongs(TypedDict):
 class SessionDraft(SessionRow):
     """The row of a new session, and ``why`` it has its status. It has no pool yet where the caller names none."""
 
-    why: Why
+    why: StatusReason
 
 
 PROVENANCE = {

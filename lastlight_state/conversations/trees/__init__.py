@@ -35,11 +35,11 @@ class Trees(Repository):
         replaces = valid.word("mode", mode, words.SAVE_MODES) == "replace"
         known = self._remember(KnownClasses)
         found: Counter[str] = Counter()
-        whole = saving.Saving(plan, self._listeners, known, now, replaces=replaces)
+        whole = saving.TreeSave(plan, self._listeners, known, now, replaces=replaces)
         session_id = ""
         for some in plan.parts(words.BATCH):
             work = partial(whole.part, some=some, locks=sessions.Locks())
-            session_id, done = storing.settled(partial(self._writing, work, repeatable=True))
+            session_id, done = storing.retry_storing(partial(self._writing, work, repeatable=True))
             found += done
         return SaveReport.of(saving.report(session_id, found))
 

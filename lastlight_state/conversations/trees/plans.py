@@ -61,7 +61,7 @@ def tree(unit: Unit, session_id: str, most: int) -> SessionTree:
     bodies = _bodies(unit, [*systems, *(one for order in lines.values() for one in order)])
     return SessionTree(
         _session(session),
-        tuple(BranchTree(_loading_branch(one, bodies), tuple(bodies[at] for at in lines[one.id])) for one in branches),
+        tuple(BranchTree(_stored_branch(one, bodies), tuple(bodies[at] for at in lines[one.id])) for one in branches),
     )
 
 
@@ -85,7 +85,7 @@ def _message(stored: Message) -> NewMessage:
     return NewMessage(**given, created_at=_moment(stored), lion_class=told)
 
 
-def _loading_branch(stored: Branch, bodies: dict[str, NewMessage]) -> NewBranch:
+def _stored_branch(stored: Branch, bodies: dict[str, NewMessage]) -> NewBranch:
     return NewBranch(
         id=stored.id,
         name=stored.name,

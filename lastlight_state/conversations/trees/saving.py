@@ -18,7 +18,7 @@ from lastlight_state.conversations import sessions as session_sql, words
 from lastlight_state.conversations.branches import statements, statements as branch_sql
 from lastlight_state.conversations.kernel import branching, orders, sessions, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft
-from lastlight_state.conversations.kernel.feeds import feed, news
+from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.progressions import replaced
 from lastlight_state.conversations.projections import MessageDraft, WholeBranchRow
@@ -41,7 +41,7 @@ _HEADS = prepared(
 
 
 @dataclass(frozen=True)
-class Following:
+class ImportExtras:
     """What an import of a session says beside its tree.
 
     ``loose`` are the bodies of messages that no branch has. ``seen`` has the revisions of the messages that may change.
@@ -54,7 +54,7 @@ class Following:
     at: datetime
 
 
-class Saving:
+class TreeSave:
     """What the units of one save share. With ``following``, no field of a stored session or branch changes."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Saving:
         now: datetime,
         *,
         replaces: bool,
-        following: Following | None = None,
+        following: ImportExtras | None = None,
     ) -> None:
         self.plan = plan
         self.listeners = listeners
@@ -82,7 +82,7 @@ class Saving:
 class _Part:
     """One unit of a save."""
 
-    def __init__(self, of: Saving, unit: Unit, locks: sessions.Locks) -> None:
+    def __init__(self, of: TreeSave, unit: Unit, locks: sessions.Locks) -> None:
         self.of = of
         self.unit = unit
         self.locks = locks
@@ -111,7 +111,7 @@ class _Part:
             return branch.session_id
         try:
             created(self.unit, self.of.listeners, row)
-        except AlreadyExists as error:  # another one saved it meanwhile: `settled` begins again
+        except AlreadyExists as error:  # another one saved it meanwhile: `retry_storing` begins again
             raise Conflict(str(error), code="unique") from error
         self.done["session_created"] += 1
         return row["id"]
@@ -126,7 +126,7 @@ class _Part:
             values = {**changes, "updated_at": self.of.now}
             chain = session_sql.update(frozenset(values), versioned=False)
             told = {**values, "session_id": session_id, "at": self.of.now}
-            feed(self.unit, self.of.listeners, chain, told, news("session.updated"))
+            write_entry(self.unit, self.of.listeners, chain, told, entry_parameters("session.updated"))
             self.done["fields_changed"] += 1
 
     def _messages(self, some: list[BranchPlan], session_id: str) -> None:
@@ -141,7 +141,7 @@ class _Part:
             there, changed = storing.put_all(self.unit, self.of.known, batch, at_time, seen=seen)
             revised += changed
             self.done["messages_created"] += len(batch) - len(there)
-        sessions.tell(self.unit, self.of.listeners, revised, self.of.now, locks=self.locks, own=session_id)
+        sessions.record_revisions(self.unit, self.of.listeners, revised, self.of.now, locks=self.locks, own=session_id)
         self.done["messages_revised"] += len(revised)
 
     def _pool(self, session_id: str, pool: str) -> None:
@@ -155,9 +155,9 @@ class _Part:
             replaced(self.unit, self.of.listeners, found[pool], given, self.of.now, locks=self.locks)
         elif new := given[len(stored) :]:
             shared = orders.extend(self.unit, found, {pool: new}, session_id)
-            told = news("messages.appended", progression_id=pool, count=len(new))
-            sessions.move_on(self.unit, self.of.listeners, session_id, self.of.now, told)
-            sessions.tell_others(
+            told = entry_parameters("messages.appended", progression_id=pool, count=len(new))
+            sessions.record_append(self.unit, self.of.listeners, session_id, self.of.now, told)
+            sessions.record_for_others(
                 self.unit, self.of.listeners, shared, session_id, self.of.now, lambda _: told, locks=self.locks
             )
 
@@ -188,8 +188,8 @@ class _Part:
         changes = _changes(vars(stored), given)
         if changes:
             self.unit.row(branch_sql.update(frozenset(changes)), {**changes, "branch_id": stored.id})
-            told = news("branch.updated", branch_id=stored.id)
-            sessions.move(self.unit, self.of.listeners, stored.session_id, self.of.now, told)
+            told = entry_parameters("branch.updated", branch_id=stored.id)
+            sessions.record_change(self.unit, self.of.listeners, stored.session_id, self.of.now, told)
             self.done["fields_changed"] += 1
 
     def _order(self, branch: Branch, given: list[str]) -> None:
@@ -209,8 +209,8 @@ class _Part:
             self.unit, self.of.listeners, branch.session_id, pool, ids, self.of.now, locks=self.locks
         )
         if new:
-            told = news("messages.appended", progression_id=pool, count=len(new))
-            sessions.move_on(self.unit, self.of.listeners, branch.session_id, self.of.now, told)
+            told = entry_parameters("messages.appended", progression_id=pool, count=len(new))
+            sessions.record_append(self.unit, self.of.listeners, branch.session_id, self.of.now, told)
         self.done["orders_replaced"] += 1
 
     def _append(self, branch: Branch, ids: list[str]) -> None:

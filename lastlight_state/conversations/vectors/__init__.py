@@ -66,7 +66,7 @@ class Vectors(Repository):
             insert = next(ways, _one_by_one)
             return self._writing(lambda unit: _put(unit, first, rows, insert), repeatable=True)
 
-        return storing.settled(put)
+        return storing.retry_storing(put)
 
     def get(self, namespace: str, chunk_id: str) -> Chunk:
         """The chunk. Raises `NotFound`."""
@@ -103,7 +103,7 @@ class Vectors(Repository):
         ``where`` at their top level. An unknown namespace has none. Raises `InvalidValue` for a vector of another
         length than the namespace's, and under cosine for zero; zero vectors that are stored are left out then.
         """
-        asked = searching.asked(vector, top_k, how)
+        asked = searching.search_request(vector, top_k, how)
         passes = own.passing(where)
         values: Row = {"namespace": valid.sought("namespace", namespace)}
         after: Row = {"id": ""}
@@ -118,7 +118,9 @@ class Vectors(Repository):
                 return []
             whose = f"namespace {namespace!r}"
             own.refuse_other_length("vector", asked.dimensions, known["dimensions"], whose)
-            found = searching.best([searching.batches(unit, statement, values, after, asked)], asked, passes=passes)
+            found = searching.best_matches(
+                [searching.batches(unit, statement, values, after, asked)], asked, passes=passes
+            )
             return _hits(unit, values["namespace"], found)
 
         return self._viewing(search)
@@ -144,7 +146,7 @@ class Vectors(Repository):
             raise InvalidValue("clear", "expected exactly one of ids, document_id and scope")
         if scope is not None:
             valid.word("scope", scope, {"namespace"})
-            return storing.settled(lambda: self._writing(lambda unit: _cleared(unit, name), repeatable=True))
+            return storing.retry_storing(lambda: self._writing(lambda unit: _cleared(unit, name), repeatable=True))
         if document_id is not None:
             of_document = {"namespace": name, "document_id": valid.sought("document_id", document_id)}
             return self._once(lambda unit: unit.change(sql.CLEAR_DOCUMENT, of_document), repeatable=True)
@@ -167,7 +169,7 @@ def _pin(unit: Unit, first: VectorNamespaceRow) -> None:
     if known is None:
         unit.change(sql.ADD_NAMESPACE, first)
         known = unit.row(sql.NAMESPACE, first)
-    if known is None:  # another unit made it, and a third deleted it: `settled` begins again
+    if known is None:  # another unit made it, and a third deleted it: `retry_storing` begins again
         raise Conflict("the namespace was deleted meanwhile", code="unique")
     whose = f"namespace {first['namespace']!r}"
     own.refuse_other_length("chunks", first["dimensions"], known["dimensions"], whose)

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, similarity, words
-from lastlight_state.conversations.kernel.searching import Compared
+from lastlight_state.conversations.kernel.searching import ComparedRow
 from lastlight_state.conversations.projections import ChunkDraft, ChunkRow, ChunkSummaryRow, ChunkTextRow
 from lastlight_state.conversations.rows import VectorNamespaceRow
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
@@ -33,7 +33,7 @@ class FormerChunk(TypedDict):
     created_at: datetime
 
 
-class ScannedChunk(Compared):
+class ScannedChunk(ComparedRow):
     """What a search reads of a chunk; its metadata where they are asked for."""
 
     chunk_index: NotRequired[int]

@@ -21,7 +21,7 @@ from lastlight_state.db.schema.indexes import through
 
 
 @dataclass(frozen=True)
-class Narrow:
+class NarrowIndex:
     """An index by which rows are found, and the columns that conditions read through it besides those of the order.
 
     ``only`` is the predicate of a partial index whose columns the conditions do not name. ``ordered`` is False for an
@@ -35,7 +35,7 @@ class Narrow:
 
 
 @dataclass(frozen=True)
-class Other:
+class JoinedTable:
     """Another table that a list shows columns of, and the index that holds them. It is read last."""
 
     table: sa.Table
@@ -56,11 +56,11 @@ class Covering:
 
     index: str
     key: tuple[str, ...]
-    found_by: Mapping[str, Narrow | None]
+    found_by: Mapping[str, NarrowIndex | None]
     only: sa.ColumnElement[bool] | None = None
-    other: Other | None = None
+    other: JoinedTable | None = None
 
-    def narrow(self, given: Collection[str]) -> Narrow | None:
+    def narrow(self, given: Collection[str]) -> NarrowIndex | None:
         """The index by which a list with these filters is found."""
         return next((narrow for name, narrow in self.found_by.items() if name in given or not name), None)
 
@@ -79,10 +79,10 @@ def _joined_in_order(element: _InOrder, compiler: SQLCompiler, **options: Any) -
     return f"{left} CROSS JOIN {right} ON {on}"
 
 
-class Finding:
+class SelfJoin:
     """The two sides of the join: the table as it is found, and as it is shown."""
 
-    def __init__(self, covering: Covering, narrow: Narrow, order: Sequence[sa.Column[Any]]) -> None:
+    def __init__(self, covering: Covering, narrow: NarrowIndex, order: Sequence[sa.Column[Any]]) -> None:
         self._covering = covering
         self._narrow = narrow
         self._table: Any = order[0].table

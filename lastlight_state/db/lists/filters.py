@@ -18,7 +18,7 @@ Alternatives: TypeAlias = tuple[Sequence[sa.ColumnElement[bool]], sa.ColumnEleme
 
 
 @dataclass(frozen=True)
-class Several:
+class CompoundFilter:
     """A filter of several values that each are several parameters; a value lacks those that are NULL.
 
     ``conditions`` gives those of one value, of which a row must meet one; its argument ends the parameters' names.

@@ -15,9 +15,9 @@ from sqlalchemy.sql import operators
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.covering import Covering, Finding
-from lastlight_state.db.lists.filters import Alternatives, Several
-from lastlight_state.db.lists.pages import Placed, parted, placed, window
+from lastlight_state.db.lists.covering import Covering, SelfJoin
+from lastlight_state.db.lists.filters import Alternatives, CompoundFilter
+from lastlight_state.db.lists.pages import KeyedRows, keyed_rows, split_damaged, window
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import (
     NO_VALUES,
@@ -82,7 +82,7 @@ class Listing(Generic[RowT]):
         filters: Mapping[str, sa.ColumnElement[bool]] | None = None,
         spread: Mapping[str, sa.Column[Any]] | None = None,
         either: Mapping[str, Sequence[sa.ColumnElement[bool]]] | None = None,
-        several: Mapping[str, Several] | None = None,
+        several: Mapping[str, CompoundFilter] | None = None,
         always: Sequence[sa.ColumnElement[bool]] = (),
         descending: bool = True,
         through: str | None = None,
@@ -136,18 +136,18 @@ class Listing(Generic[RowT]):
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
         shown = window(lambda size: self.placed(unit, chosen, key, size, also=also), limit)
-        items, damaged = parted(shown.rows, make)
+        items, damaged = split_damaged(shown.rows, make)
         token = None if shown.last is None else pages.encode_token([self._name, chosen], shown.last)
         return Page.of({"items": items, "next_page_token": token, "damaged": damaged})
 
     def placed(
         self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
-    ) -> Placed[RowT]:
+    ) -> KeyedRows[RowT]:
         """Return the next ``limit`` rows after ``key``, and the key of each."""
         if self._is_empty(chosen):
-            return Placed((), lambda _at: None)
+            return KeyedRows((), lambda _at: None)
         statement, values = self._statement(chosen, key, limit)
-        return placed(unit.readable(statement, {**values, **also}), self._key)
+        return keyed_rows(unit.readable(statement, {**values, **also}), self._key)
 
     def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
         """Return how many rows pass the filters ``given``: as many as all pages have together."""
@@ -220,7 +220,7 @@ class Listing(Generic[RowT]):
         plain = self._build(chosen, spread, paged=paged, limit=limit)
         if self._covering is None or (narrow := self._covering.narrow(chosen)) is None:
             return Statement(plain, row=self.row)
-        finding = Finding(self._covering, narrow, self._order)
+        finding = SelfJoin(self._covering, narrow, self._order)
         return Statement(plain, self._build(chosen, spread, paged=paged, limit=limit, finding=finding), row=self.row)
 
     def _build(
@@ -230,7 +230,7 @@ class Listing(Generic[RowT]):
         *,
         paged: bool,
         limit: int,
-        finding: Finding | None = None,
+        finding: SelfJoin | None = None,
     ) -> Any:
         conditions = [*self._always, *(self._filters[name] for name in chosen if name in self._filters)]
         if paged:
@@ -265,7 +265,7 @@ class Listing(Generic[RowT]):
         return [column == value for value in given.parameters], given.condition
 
     def _range(
-        self, conditions: Sequence[sa.ColumnElement[bool]], limit: int, finding: Finding | None
+        self, conditions: Sequence[sa.ColumnElement[bool]], limit: int, finding: SelfJoin | None
     ) -> sa.Select[Any]:
         led = [condition.left for condition in conditions if isinstance(condition, Leading)]
         if finding is not None:

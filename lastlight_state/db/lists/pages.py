@@ -21,7 +21,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.rows.records import DamagedRow, Page
 from lastlight_state.db.rows.statements import RowT
 from lastlight_state.db.schema.columns import key_type, parse_time
-from lastlight_state.db.units.unit import Found
+from lastlight_state.db.units.unit import FoundRows
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 
 # Opaque texts that callers hand back: cursors and page tokens. Pure.
@@ -135,7 +135,7 @@ def _sound(page: Page[T]) -> tuple[T, ...]:
 Row: TypeAlias = "dict[str, Any] | CorruptData"
 
 
-class Placed(NamedTuple, Generic[RowT]):
+class KeyedRows(NamedTuple, Generic[RowT]):
     """Rows in their order, or why one cannot be read, and the key of each by its place: None where it is damaged."""
 
     rows: Sequence[RowT | CorruptData]
@@ -149,12 +149,12 @@ class Window(NamedTuple, Generic[RowT]):
     last: list[Any] | None
 
 
-def placed(found: Found[RowT], key: Sequence[str]) -> Placed[RowT]:
+def keyed_rows(found: FoundRows[RowT], key: Sequence[str]) -> KeyedRows[RowT]:
     """Return the rows that a statement found, with their keys in these columns."""
-    return Placed(found.rows, lambda at: found.columns(at, key))
+    return KeyedRows(found.rows, lambda at: found.columns(at, key))
 
 
-def window(read: Callable[[int], Placed[RowT]], limit: int) -> Window[RowT]:
+def window(read: Callable[[int], KeyedRows[RowT]], limit: int) -> Window[RowT]:
     """Return the next ``limit`` rows of what ``read`` gives: the first rows, at most as many as it is asked for.
 
     Where none of their keys can be read, more rows are looked at until one is found: damaged keys do not end a list.
@@ -170,7 +170,7 @@ def window(read: Callable[[int], Placed[RowT]], limit: int) -> Window[RowT]:
         limit *= 2
 
 
-def parted(
+def split_damaged(
     rows: Sequence[RowT | CorruptData], make: Callable[[RowT], T]
 ) -> tuple[tuple[T, ...], tuple[DamagedRow, ...]]:
     """Return what ``make`` makes of the rows, and what a page says about those that are damaged."""

@@ -35,7 +35,7 @@ class Held(Generic[C]):
         self.lost = False
 
 
-class Renewed(unwinding.Held, Generic[C]):
+class RenewalBlock(unwinding.HeldResource, Generic[C]):
     """A block in which the claim is renewed. ``what`` names in logs what is claimed.
 
     ``renew`` gives the renewed claim, or None when there is nothing to renew any more because the block has ended it.

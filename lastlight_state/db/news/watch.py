@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from lastlight_state.db.units.scope import Scope, TransactionScope
 from lastlight_state.errors import MisuseError, StateError, StoreClosed
-from lastlight_state.unwinding import Exit, Held, block
+from lastlight_state.unwinding import Exit, HeldResource, block
 
 K = TypeVar("K", bound=Hashable)
 
@@ -208,7 +208,7 @@ class Watch(Generic[K]):
             return list({key for waiting in self._waiting for key in waiting.keys})
 
 
-class _Waiting(Held, AbstractContextManager[None], Generic[K]):
+class _Waiting(HeldResource, AbstractContextManager[None], Generic[K]):
     """A block in which somebody waits for keys."""
 
     def __init__(

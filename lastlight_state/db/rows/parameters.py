@@ -173,7 +173,7 @@ UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
 #: Combinations of types that are remembered for one statement.
 
 
-class Sound:
+class KnownTypes:
     """The combinations of types that rows of one statement were found to have, and that fit their columns.
 
     ``stored`` are the types that each column may hold, None for any. Called for a combination that is not known.
@@ -200,7 +200,7 @@ def is_kept(kind: type, stored: tuple[type, ...] | None) -> bool:
 def builders(
     keys: Sequence[str],
     converters: Mapping[str, Convert],
-    sound: Sound | None = None,
+    sound: KnownTypes | None = None,
     damage: Callable[[Sequence[Sequence[Any]]], Exception] | None = None,
 ) -> tuple[BuildOne, Build]:
     """The functions that make a dict of one row, and of many. NULL becomes None without a call of the converter.
@@ -212,7 +212,7 @@ def builders(
     pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
     given = {f"c{i}": converters[key] for i, key in enumerate(keys) if key in converters}
     scope: dict[str, Any] = {**given, "iso": datetime.fromisoformat, "read_time": read_time}
-    sound = sound or Sound([None] * len(keys))
+    sound = sound or KnownTypes([None] * len(keys))
     scope |= {"known": sound.known, "sound": sound}
     names = ", ".join(f"{name}={name}" for name in scope)
     kinds = "".join(f"v{i}.__class__, " for i in range(len(keys))) or "()"

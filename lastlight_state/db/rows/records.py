@@ -35,7 +35,7 @@ _set_values, _set_given, _set_extra, _set_private = (
 )
 
 
-def made(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
+def make_record(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
     """The record of values that are known to be right, and complete. Takes the dicts over.
 
     The same as ``model_construct`` without its walk over the fields, which costs more than the query.
@@ -83,11 +83,11 @@ class Record(BaseModel):
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        """The record of a row's values, as `made`; a subclass may bring them into its shape first.
+        """The record of a row's values, as `make_record`; a subclass may bring them into its shape first.
 
         A subclass that says which `TypedDict` it takes can be made only of rows that have all of its columns.
         """
-        return made(cls, values)
+        return make_record(cls, values)
 
     def __hash__(self) -> int:
         """A hash of the type and of the values that are texts, numbers and times: records may stand in sets."""
@@ -121,7 +121,7 @@ class Page(Record, Generic[T]):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        return made(cls, {"damaged": (), **values})
+        return make_record(cls, {"damaged": (), **values})
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]
         return iter(self.items)

@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.rows import batches
 from lastlight_state.db.rows.batches import Batches
-from lastlight_state.db.rows.parameters import UNREADABLE, BuildOne, Convert, Gather, Sound, builders, gatherer
+from lastlight_state.db.rows.parameters import UNREADABLE, BuildOne, Convert, Gather, KnownTypes, builders, gatherer
 from lastlight_state.db.schema import columns, sealing
 from lastlight_state.errors import CorruptData
 
@@ -69,7 +69,7 @@ class Compiled:
         self.row, self._build = builders(
             [cell.name for cell in self._cells],
             {cell.name: cell.convert for cell in self._cells if cell.convert is not None},
-            Sound([cell.types for cell in self._cells]),
+            KnownTypes([cell.types for cell in self._cells]),
             self._damage,
         )
 

@@ -18,7 +18,7 @@ from lastlight_state.db.schema.columns import Timestamp
 #
 # Revisions spell the triggers out in SQL for each product. Tests render the declared reactions and compare the two.
 
-_REACTION_KEY = "reactions"
+_REACTIONS = "reactions"
 _DERIVED = "derived_rows"
 
 #: After which statements a reaction runs, and by which names it finds the rows to change.
@@ -107,15 +107,15 @@ def declared_derived_rows(metadata: MetaData = Base.metadata) -> tuple[DerivedRo
     return tuple(metadata.info.get(_DERIVED, {}).values())
 
 
-def reaction_declare(reaction: Reaction) -> Reaction:
+def declare_reaction(reaction: Reaction) -> Reaction:
     """Add a reaction to the central schema."""
-    Base.metadata.info.setdefault(_REACTION_KEY, {})[reaction.name] = reaction
+    Base.metadata.info.setdefault(_REACTIONS, {})[reaction.name] = reaction
     return reaction
 
 
 def declared_reactions(metadata: MetaData = Base.metadata) -> tuple[Reaction, ...]:
     """All reactions of the schema."""
-    return tuple(metadata.info.get(_REACTION_KEY, {}).values())
+    return tuple(metadata.info.get(_REACTIONS, {}).values())
 
 
 Event = Literal["insert", "update", "delete", "truncate"]

@@ -43,7 +43,7 @@ def through(statement: Select[Any], table: FromClause, index: str) -> Select[Any
     return statement.with_hint(table, f"INDEXED BY {index}", "sqlite")
 
 
-class Repeated(Grouping[bool]):
+class RepeatedPredicate(Grouping[bool]):
     """The predicate of a partial index that SQLite alone has, repeated so that it may serve the statement.
 
     TRUE elsewhere, where it would only mislead the planner's estimate.
@@ -52,8 +52,8 @@ class Repeated(Grouping[bool]):
     inherit_cache = True
 
 
-@compiles(Repeated, "postgresql")
-def _true(_element: Repeated, _compiler: SQLCompiler, **_options: Any) -> str:
+@compiles(RepeatedPredicate, "postgresql")
+def _true(_element: RepeatedPredicate, _compiler: SQLCompiler, **_options: Any) -> str:
     return "true"
 
 

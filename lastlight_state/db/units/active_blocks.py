@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 
-from lastlight_state.unwinding import Exit, Held
+from lastlight_state.unwinding import Exit, HeldResource
 
 
-class Inside(Held):
+class ActiveBlock(HeldResource):
     """Where a thread, or a task, is inside a transaction's block."""
 
     def __init__(self, blocks: Blocks, user: object) -> None:
@@ -30,12 +30,12 @@ class Inside(Held):
             self._blocks.pop(self._user, None)
 
 
-class Blocks(dict[object, Inside]):
+class Blocks(dict[object, ActiveBlock]):
     """The blocks that threads and tasks are inside of. One that was cut off may still be here, and is `gone`."""
 
-    def entered(self, *, by_task: bool) -> Inside:
+    def entered(self, *, by_task: bool) -> ActiveBlock:
         """Return a block of this thread; or of this task alone, while other tasks of the thread go on."""
-        return Inside(self, _task() if by_task else threading.get_ident())
+        return ActiveBlock(self, _task() if by_task else threading.get_ident())
 
     def has_thread(self) -> bool:
         """True if this thread is inside a block."""

@@ -19,7 +19,7 @@ from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.db.units.unit import Unit, refuse_dead, run_hooks
 from lastlight_state.errors import MisuseError
 from lastlight_state.metrics import Metrics
-from lastlight_state.unwinding import Exit, Held, block
+from lastlight_state.unwinding import Exit, HeldResource, block
 
 _SAVEPOINT = "lastlight_block"
 
@@ -97,7 +97,7 @@ def undo(unit: Unit) -> None:
     unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
 
 
-class _Watch(Held, AbstractContextManager["_Watch"]):
+class _Watch(HeldResource, AbstractContextManager["_Watch"]):
     """Refuses what would commit the caller's transaction in a block that joined it, and notes what rolls it back.
 
     It ends with the block, whatever cuts that off: otherwise the caller could never commit.

@@ -21,9 +21,9 @@ from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
-from lastlight_state.backends.fair_lock import Parted
+from lastlight_state.backends.fair_lock import GroupFailed
 from lastlight_state.backends.waiting import Retry
-from lastlight_state.db.units.active_blocks import Blocks, Inside
+from lastlight_state.db.units.active_blocks import ActiveBlock, Blocks
 from lastlight_state.db.units.unit import Call, Unit, Work, end_reading, labelled, refuse_dead, run_hooks
 from lastlight_state.errors import (
     BackendError,
@@ -43,7 +43,7 @@ _READ, _SNAPSHOT, _ONE, _WRITE = Mode.READ, Mode.SNAPSHOT, Mode.ONE, Mode.WRITE
 _SAVEPOINT = "lastlight_call"
 
 
-class Way(Protocol):
+class WriteRunner(Protocol):
     """How a work is run that writes."""
 
     def __call__(self, work: Work[T], *, repeatable: bool = False) -> T: ...
@@ -81,7 +81,7 @@ class Scope(ABC):
         raise MisuseError("not inside a transaction")
 
     @property
-    def chained(self) -> Way:
+    def chained(self) -> WriteRunner:
         """Return how a work runs that is one `Chain`: one statement where the database can, else a transaction."""
         return self.once if self.backend.writes_in_ctes else self.writing
 
@@ -134,7 +134,7 @@ class StoreScope(Scope):
         """Return whether this thread, or this task, is inside a transaction of this store."""
         return self.blocks.has_thread() or self.blocks.has_task()
 
-    def inside(self, *, by_task: bool = False) -> Inside:
+    def inside(self, *, by_task: bool = False) -> ActiveBlock:
         """Refuse calls through the store in the block of this ``with``, by the same thread, or the same task alone."""
         return self.blocks.entered(by_task=by_task)
 
@@ -163,7 +163,7 @@ class StoreScope(Scope):
             if shares and self._shares and mode.writes:
                 return self._together(mode, work, in_doubt)
             return self._attempt(mode, work, in_doubt)
-        except Parted:
+        except GroupFailed:
             return self.retry.run(partial(self._attempt, mode, work, in_doubt), repeatable=repeatable)
         except BackendError as error:
             return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)

@@ -24,7 +24,7 @@ Reader = type[R] | Callable[[RowT], R]
 _log = logging.getLogger("lastlight_state.db")
 
 
-class Found(NamedTuple, Generic[RowT]):
+class FoundRows(NamedTuple, Generic[RowT]):
     """Rows of which some may be damaged, and a way to ask for columns of one by its place: None if they are damaged."""
 
     rows: list[RowT | CorruptData]
@@ -70,7 +70,7 @@ class Unit:
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         return cast(list[RowT], compiled.rows(self._fetch(compiled, values)))
 
-    def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> Found[RowT]:
+    def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> FoundRows[RowT]:
         """Return all rows; one that cannot be read is a `CorruptData` in its place, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
@@ -78,7 +78,7 @@ class Unit:
         damaged = sum(isinstance(row, CorruptData) for row in rows)
         if damaged:
             self.backend.metrics.count("damaged_rows", damaged)
-        return Found(rows, lambda at, names: compiled.key(stored[at], names))
+        return FoundRows(rows, lambda at, names: compiled.key(stored[at], names))
 
     def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
         """For sweeps: the rows that can be read, and how many there are in all. The others are logged and counted."""

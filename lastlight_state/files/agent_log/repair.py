@@ -178,7 +178,7 @@ class LogRepair:
         descriptor = open_log(log)
         try:
             reader = LineReader(descriptor, log.path, LOG_LINES)
-            seen = _Seen()
+            seen = _LineCounts()
             for line in reader.records():
                 seen.add(line)
         finally:
@@ -204,7 +204,7 @@ class LogRepair:
         return repair.seal(self._sessions.get(session_id, slug=slug).path)
 
 
-class _Seen:
+class _LineCounts:
     """Counts of a log's lines."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from lastlight_state.files.agent_log.records import (
     SessionFile,
     SessionPage,
 )
-from lastlight_state.files.agent_log.tree import AgentFiles, Found, LogTree, Recent, open_log
+from lastlight_state.files.agent_log.tree import AgentFiles, FoundLog, LogTree, Recent, open_log
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.jsonl.cursor import START, Mark, mark_at
 from lastlight_state.files.jsonl.reader import LineReader
@@ -302,7 +302,7 @@ class Sessions:
         asked = [scope, None if slug is None else paths.checked_slug(slug)]
         after = _key_of(asked, page_token)
         slugs, skipped = self._tree.slugs()
-        logs: list[Found] = []
+        logs: list[FoundLog] = []
         for name in slugs:
             if slug in (None, name) and scope in ("all", paths.scope_of(name)):
                 found, unseen = self._tree.logs(name)

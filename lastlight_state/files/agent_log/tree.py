@@ -33,7 +33,7 @@ def open_log(log: SessionFile) -> int:
         raise files.failure(error, log.path) from error
 
 
-class Found(NamedTuple):
+class FoundLog(NamedTuple):
     """A log file with its sort key: newest change first, then slug and id. Times in milliseconds."""
 
     age: int  # negative time of the last change
@@ -81,14 +81,14 @@ class LogTree:
             raise UnsafePath("slug", f"{slug!r} leads out of {self.projects}")
         return directory
 
-    def find(self, session_id: str, slug: str) -> Found | None:
+    def find(self, session_id: str, slug: str) -> FoundLog | None:
         """The log of this id in one project directory."""
         directory = self._directory(slug)
         if directory is None:
             return None
         return _found(slug, session_id, (directory / (session_id + paths.LOG_SUFFIX)).lstat)
 
-    def file_of(self, found: Found) -> SessionFile:
+    def file_of(self, found: FoundLog) -> SessionFile:
         """The found file as a record."""
         return found.in_directory(self._directory(found.slug) or self.projects / found.slug)
 
@@ -103,9 +103,9 @@ class LogTree:
         found = [name for name in entries if not files.component_problem(name) and self._is_ours(name)]
         return found, len(entries) - len(found)
 
-    def logs(self, slug: str) -> tuple[list[Found], int]:
+    def logs(self, slug: str) -> tuple[list[FoundLog], int]:
         """The main logs of a project directory, and how many entries could not be read."""
-        found: list[Found] = []
+        found: list[FoundLog] = []
         seen = 0
         try:
             with os.scandir(self.projects / slug) as entries:
@@ -143,7 +143,7 @@ class LogTree:
         return directory if directory.parent == self.projects else None
 
 
-def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> Found | None:
+def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> FoundLog | None:
     """The log file, or None if it is not a regular file, has vanished, or has a name that is not text."""
     if files.component_problem(session_id):
         return None
@@ -153,7 +153,7 @@ def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> Fo
         return None
     if not stat.S_ISREG(seen.st_mode):
         return None
-    return Found(-(seen.st_mtime_ns // 1_000_000), slug, session_id, seen.st_size)
+    return FoundLog(-(seen.st_mtime_ns // 1_000_000), slug, session_id, seen.st_size)
 
 
 # AgentFiles: the logs of a session's sub-agents. Recent: a small cache for them.

@@ -49,7 +49,7 @@ NOTICE = MARK + "resume_notice"
 RECONSTRUCTED = MARK + "reconstructed"
 
 RUN = "run"
-WORD_STATE = "session_state"
+STATE_TYPE = "session_state"
 
 
 SESSIONS, STATE, LOCKS = "sessions", "state", ".locks"

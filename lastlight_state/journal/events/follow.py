@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from lastlight_state.db import valid
-from lastlight_state.db.lists.pages import Window, parted, window
+from lastlight_state.db.lists.pages import Window, split_damaged, window
 from lastlight_state.db.news.watch import NOTHING_YET
 from lastlight_state.db.runs import RUN
 from lastlight_state.db.units.scope import Scope
@@ -100,7 +100,7 @@ class Follower:
             chosen = {name: value for name, value in given.items() if value is not None}
             found = self._scope.reading(_page(chosen))
             self._check_head(run_id, next_seq)  # after the page: what is there now was there when it was read
-            items, damaged = parted(found.rows, _as_it_is)
+            items, damaged = split_damaged(found.rows, _as_it_is)
             for row in items:
                 self._cursors[run_id] = row["seq"]
                 yield Event.of(row)

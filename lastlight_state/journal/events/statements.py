@@ -11,7 +11,7 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.clock import iso_text
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.records import made
+from lastlight_state.db.rows.records import make_record
 from lastlight_state.db.rows.statements import Statement, bind, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.indexes import AmongFew
@@ -172,7 +172,7 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Ap
 def appended(row: EventDraft, seq: int, *, created: bool) -> Appended:
     """Return what appending an event returns."""
     found = {"created": created, "seq": seq, "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
-    return made(Appended, found)
+    return make_record(Appended, found)
 
 
 class _Known:
@@ -206,7 +206,7 @@ class _Known:
 
 def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[RunEventRow]:
     """Return events of these runs that may be those of the drafts."""
-    keys = list(_appending_keys(drafts))
+    keys = list(_draft_keys(drafts))
     times = {iso_text(draft.row["occurred_at"]) for draft in drafts if draft.is_replay}
     if not keys and not times:
         return []
@@ -225,7 +225,7 @@ def _stored_like(unit: Unit, draft: Draft) -> list[RunEventRow]:
     return unit.rows(OF_TIME, draft.row) if draft.is_replay else []
 
 
-def _appending_keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
+def _draft_keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
     for draft in drafts:
         if draft.row["event_id"] is not None and not draft.is_fresh:
             yield {"run_id": draft.row["run_id"], "event_id": draft.row["event_id"]}

@@ -63,7 +63,7 @@ CONTENT = (
 )
 
 
-def check_row(score: NewScore, now: datetime) -> ScoreDraft:
+def draft_of(score: NewScore, now: datetime) -> ScoreDraft:
     """Return the parameters of a score."""
     given = valid.group("score", score, NewScore)
     return {
@@ -143,7 +143,7 @@ class Scores(Repository):
         `InvalidValue` for NaN and infinities, `PayloadTooLarge` for a value past 64 KiB. Racing reruns leave exactly
         one current score.
         """
-        row = check_row(score, self._now())
+        row = draft_of(score, self._now())
         run_id = row["run_id"]
         stored = of_known_run(run_id, lambda: self._changed(Score.of, sql.ADD, row, repeatable=True))
         if stored is not None:

@@ -58,9 +58,9 @@ class Backup(Repository):
             left_out = self._copy_database(made / DATABASE)
             if with_logs:
                 for inside, root in zip(LINES, self._settings.line_directories, strict=True):
-                    for path, problem in copies.copy_all(root, made / inside):
+                    for path, problem in copies.copy_line_files(root, made / inside):
                         left_out[f"{inside}/{path}"] = problem
-                left_out.update(copies.mailbox_copy_copy_all(self._settings, made / MAILBOXES))
+                left_out.update(copies.copy_mailboxes(self._settings, made / MAILBOXES))
             manifest = Manifest(
                 created_at=self._now(),
                 library_version=version("lastlight-state"),

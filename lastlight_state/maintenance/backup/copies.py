@@ -61,7 +61,7 @@ _NOT_REGULAR = "is not a regular file"
 _NO_FILE = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
 
 
-def copy_all(root: Path, into: Path) -> Iterator[tuple[str, str]]:
+def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
     """Copy every file below the directory into a folder of a backup; links and temporary files are left out.
 
     A file that vanishes meanwhile, because somebody prunes it, is left out, too; one that is packed or moved meanwhile
@@ -187,7 +187,7 @@ _LEFT_OUT = {
 _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def mailbox_copy_copy_all(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
+def copy_mailboxes(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
     """Copy every mailbox into a folder. Gives each file or folder that is left out, and the reason.
 
     Left out is a database file that is damaged, stays locked, holds more than tables or takes too long to read, and

@@ -178,7 +178,7 @@ class Bundles(Repository):
                 with row_lines.staged(self._settings, found, loading.missing_logs(self._settings)) as files:
                     try:
                         if not loading.is_stored:
-                            receipt = storing.settled(partial(self._stored, receipt, loading))
+                            receipt = storing.retry_storing(partial(self._stored, receipt, loading))
                     except (Conflict, InvalidValue, CorruptData) as error:
                         receipt = jobs.refused(self._receipts, receipt, error)
                         raise

@@ -319,7 +319,7 @@ def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
 def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) -> list[Row]:
     """Return the links but for those that orders of ``held`` lack. Raises `AlreadyExists` for one, unless ``keeps``."""
     asked = {LINKS.name: [row for row in given if row["progression_id"] in held]}
-    lacking = row_merge.missing(unit, asked, keeps=True).get(LINKS.name, [])
+    lacking = row_merge.missing_rows(unit, asked, keeps=True).get(LINKS.name, [])
     if lacking and not keeps:
         raise AlreadyExists(PROGRESSIONS.name, lacking[0]["progression_id"], problem="has not this message")
     left_out = {(row["progression_id"], row["ord"]) for row in lacking}

@@ -121,8 +121,8 @@ class Loading:
             lacking: Sequence[row_merge.Row] = rows
             if table.name not in new:
                 given = self._given(view, table, rows, lambda names: selection.classes(view, names), held)
-                lacking = row_merge.missing(view, given, keeps=self._keeps_of(table)).get(table.name, ())
-            row_merge.rehearse(view, table, lacking)
+                lacking = row_merge.missing_rows(view, given, keeps=self._keeps_of(table)).get(table.name, ())
+            row_merge.check_insert(view, table, lacking)
             added[table.name] += len(lacking)
         return +added
 
@@ -133,7 +133,7 @@ class Loading:
         outputs = self._new_outputs(unit)
         for table, rows in self._batches(unit):
             given = self._given(unit, table, rows, lambda names: numbers_of(unit, self._known, names), held)
-            added += row_merge.place(unit, given, keeps=self._keeps_of(table))
+            added += row_merge.insert_missing(unit, given, keeps=self._keeps_of(table))
             if table is INBOXES:
                 incoming_rows.raise_numbers(unit, rows)
             if table is REGISTRY:

@@ -50,7 +50,7 @@ from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 _d, _v, _n = DELIVERIES.c, VECTORS.c, NAMESPACES.c
 
 #: The tables of these rows.
-AROUND_TABLES = (INBOXES, DELIVERIES, MEMBERS, NAMESPACES, VECTORS)
+RELATED_TABLES = (INBOXES, DELIVERIES, MEMBERS, NAMESPACES, VECTORS)
 
 _DELIVERED = family(lambda keys: sa.select(_d.message_id).where(_d.owner.in_(keys)))
 _OWNERS = family(lambda keys: sa.select(_d.owner).where(_d.message_id.in_(keys)).distinct())
@@ -71,20 +71,20 @@ CHUNKS = family(
 
 def delivered(unit: Unit, owners: Iterable[str]) -> set[str]:
     """Return the messages in the inboxes of these owners."""
-    return _around_values(unit, _DELIVERED, owners)
+    return _related_values(unit, _DELIVERED, owners)
 
 
 def inboxes(unit: Unit, owners: Iterable[str], messages: Iterable[str]) -> set[str]:
     """Return the inboxes of these owners, and those in which these messages are."""
-    return _around_values(unit, _OWNERS, messages) | set(owners)
+    return _related_values(unit, _OWNERS, messages) | set(owners)
 
 
 def namespaces(unit: Unit, keys: Iterable[str]) -> set[str]:
     """Return the namespaces with chunks of these messages, branches and sessions."""
-    return _around_values(unit, _SPACES, keys)
+    return _related_values(unit, _SPACES, keys)
 
 
-def _around_values(unit: Unit, statements: Family, keys: Iterable[str]) -> set[str]:
+def _related_values(unit: Unit, statements: Family, keys: Iterable[str]) -> set[str]:
     return {value for row in rows(unit, statements, keys) for value in row.values()}
 
 
@@ -142,7 +142,7 @@ TABLES = {
             CHANGES,
             _INVOCATION_KINDS,
             _SOURCE_KINDS,
-            *AROUND_TABLES,
+            *RELATED_TABLES,
         )
     ),
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
 from lastlight_state.maintenance.doctor import contents, files, logs, rows, server
-from lastlight_state.maintenance.doctor.check import Check, Finding, Look, Report, SkippedCheck, Snapshot, found
+from lastlight_state.maintenance.doctor.check import Check, CheckContext, Finding, Report, SkippedCheck, Snapshot, found
 
 #: Every check by its id, in the order in which they run.
 CHECKS = {
@@ -54,7 +54,7 @@ class Doctor(Repository):
         asked = _asked(only, skip)
         valid.flag("deep", deep)
         limit = None if time_limit is None else valid.seconds("time_limit", time_limit)
-        look = Look(self._backend, self._settings, self._now(), deep)
+        look = CheckContext(self._backend, self._settings, self._now(), deep)
         findings: list[Finding] = []
         skipped: list[SkippedCheck] = []
         ran: list[str] = []
@@ -71,7 +71,7 @@ class Doctor(Repository):
         ordered = sorted(shown, key=lambda finding: (_ORDER[finding.severity], finding.check))
         return Report(findings=tuple(ordered), checks_run=tuple(ran), checks_skipped=tuple(skipped))
 
-    def _run(self, check: Check, look: Look, findings: list[Finding]) -> str | None:
+    def _run(self, check: Check, look: CheckContext, findings: list[Finding]) -> str | None:
         """Run a check; why it failed, if it did."""
         work = check.rows
         try:
@@ -94,9 +94,9 @@ def _asked(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:
     return [CHECKS[name] for name in sorted(set(wanted)) if name not in left_out]
 
 
-def _reachable(look: Look, findings: list[Finding]) -> bool:
+def _reachable(look: CheckContext, findings: list[Finding]) -> bool:
     """Whether there is a database to look at; if not, the finding says why."""
-    looked: Callable[[Look], Iterable[Finding]] | None = CHECKS[server.REACH].files
+    looked: Callable[[CheckContext], Iterable[Finding]] | None = CHECKS[server.REACH].files
     try:
         findings += looked(look) if looked is not None else ()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what stands in the way
@@ -104,7 +104,7 @@ def _reachable(look: Look, findings: list[Finding]) -> bool:
     return not findings
 
 
-def _reason(check: Check, look: Look, reachable: bool, late: bool) -> str | None:
+def _reason(check: Check, look: CheckContext, reachable: bool, late: bool) -> str | None:
     """Why a check is not run, if so."""
     if check.deep and not look.deep:
         return "only in a deep examination"

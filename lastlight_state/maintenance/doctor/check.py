@@ -66,7 +66,7 @@ MOST, SAMPLES = 10_000, 20
 
 
 @dataclass(frozen=True)
-class Look:
+class CheckContext:
     """What a check may look at. ``deep``: every row and line."""
 
     backend: Backend
@@ -97,8 +97,8 @@ class Check:
     """A check by its id. ``files`` needs no database, ``rows`` one; ``deep``: it runs only in a deep examination."""
 
     id: str
-    files: Callable[[Look], Iterable[Finding]] | None = None
-    rows: Callable[[Look, Snapshot], Iterable[Finding]] | None = None
+    files: Callable[[CheckContext], Iterable[Finding]] | None = None
+    rows: Callable[[CheckContext, Snapshot], Iterable[Finding]] | None = None
     deep: bool = False
 
 
@@ -113,7 +113,7 @@ class Fault:
     find: sa.Select[Any]
     remedy: str | None = None
 
-    def look(self, look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    def look(self, look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         """One finding, if there are such rows. A table that is not there yet has none."""
         if self.table.name not in snapshot.tables:
             return
@@ -123,10 +123,12 @@ class Fault:
             yield found(self.check, self.severity, str(self.table.name), self.message, map(named, rows), self.remedy)
 
 
-def of_faults(check: str, faults: Sequence[Fault], *more: Callable[[Look, Snapshot], Iterable[Finding]]) -> Check:
+def of_faults(
+    check: str, faults: Sequence[Fault], *more: Callable[[CheckContext, Snapshot], Iterable[Finding]]
+) -> Check:
     """The check that looks for these faults, and for what ``more`` find."""
 
-    def look_for_all(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+    def look_for_all(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         for search in (*(fault.look for fault in faults), *more):
             yield from search(look, snapshot)
 

@@ -19,7 +19,7 @@ from lastlight_state.conversations.tables import (
 from lastlight_state.db.rows.statements import Row, bind, constant, number, prepared
 from lastlight_state.db.schema.columns import form_of
 from lastlight_state.db.schema.declarations import facts_of, shaped, vocabularies
-from lastlight_state.maintenance.doctor.check import MOST, Check, Fault, Finding, Look, Snapshot, found, named
+from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Fault, Finding, Snapshot, found, named
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.workflows.tables import RUNS
 
@@ -52,8 +52,8 @@ _WORDS = [*(_unknown(*one) for one in vocabularies(METADATA.sorted_tables))]
 _EARLY = [_early(table.c[name]) for table in METADATA.sorted_tables for name in facts_of(table).newest]
 
 
-def _words(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
-    ahead = Look(look.backend, look.settings, look.now + _AHEAD, look.deep)
+def _words(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
+    ahead = CheckContext(look.backend, look.settings, look.now + _AHEAD, look.deep)
     for fault in _WORDS:
         yield from fault.look(look, snapshot)
     for fault in _EARLY:
@@ -71,13 +71,13 @@ def _clocks(snapshot: Snapshot) -> Iterator[Finding]:
         yield found(WORDS, "warning", "clock", message, ["clock"])
 
 
-def _contents(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _contents(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     yield from _malformed(look, snapshot, BYTES, _READ)
     for fault in (*_SHAPES, *_EMBEDDINGS):
         yield from fault.look(look, snapshot)
 
 
-def _malformed(look: Look, snapshot: Snapshot, check: str, forms: Collection[Form]) -> Iterator[Finding]:
+def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collection[Form]) -> Iterator[Finding]:
     """Values in another form than their column's: of the newest rows, or of all in a deep examination.
 
     Where the database itself sees to the form, nothing is looked at.

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.arguments import Limits
 from lastlight_state.conversations.kernel.references import OWNING, REFERRING
-from lastlight_state.conversations.kernel.statuses import Signs, last_sign
+from lastlight_state.conversations.kernel.statuses import LifeSigns, last_sign
 from lastlight_state.conversations.state import derived
 from lastlight_state.conversations.tables import (
     BRANCHES,
@@ -23,7 +23,7 @@ from lastlight_state.conversations.tables import (
     TRANSITIONS,
 )
 from lastlight_state.db.rows.statements import bind, constant, number, prepared
-from lastlight_state.maintenance.doctor.check import MOST, Fault, Finding, Look, Snapshot, found
+from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Fault, Finding, Snapshot, found
 from lastlight_state.maintenance.prune.sweeps.orphans import LEAST_DAYS
 from lastlight_state.workflows.tables import RUNS
 
@@ -57,9 +57,9 @@ _UNOWNED = (
 )
 
 
-def orphans(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def orphans(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Return messages and orders that nothing has, in a deep examination: every one is looked at."""
-    before = Look(look.backend, look.settings, look.now - _NEW, look.deep)
+    before = CheckContext(look.backend, look.settings, look.now - _NEW, look.deep)
     for fault in _UNOWNED if look.deep and DELIVERIES.name in snapshot.tables else ():
         yield from fault.look(before, snapshot)
 
@@ -88,7 +88,7 @@ _POINTERS = (
 )
 
 
-def pointers(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def pointers(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Return what sessions and branches point to."""
     for fault in _POINTERS:
         yield from fault.look(look, snapshot)
@@ -130,7 +130,7 @@ AGREEMENTS = (
 )
 
 
-class RunningSession(Signs):
+class RunningSession(LifeSigns):
     """A running session, and what decides how it stands."""
 
     id: str
@@ -167,7 +167,7 @@ STUCKS = (
 )
 
 
-def silent(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def silent(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Return running sessions without a sign of life, by the usual limits."""
     rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
     health = {row["id"]: derived({**row, "artifact_contract": None}, look.now, Limits())["health"] for row in rows}

@@ -18,7 +18,7 @@ from lastlight_state.files.mailbox import Mailboxes, MailboxInfo
 from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY
 from lastlight_state.files.mailbox.folder import INBOUND_DB
 from lastlight_state.files.mailbox.kernel.files import deadline
-from lastlight_state.maintenance.doctor.check import MOST, Fault, Finding, Look, Snapshot, every, found, named
+from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Fault, Finding, Snapshot, every, found, named
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, is_active
 from lastlight_state.schedules.crons.statements import IS_ON
 from lastlight_state.schedules.fires.health import health
@@ -32,7 +32,7 @@ SEQUENCE, MAILBOX_STUCK = "DOC-12", "DOC-15"
 NEWEST = 200
 
 
-def numbers(look: Look, _: Snapshot) -> Iterator[Finding]:
+def numbers(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
     """Mailboxes that break the rules of their numbers and series, or cannot be read."""
     wrong: list[str] = []
     unreadable: list[str] = []
@@ -52,7 +52,7 @@ def numbers(look: Look, _: Snapshot) -> Iterator[Finding]:
         yield found(SEQUENCE, "error", "mailboxes", "messages break the rules of their mailbox", wrong)
 
 
-def claims(look: Look, _: Snapshot) -> Iterator[Finding]:
+def claims(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
     """Messages that an agent took long ago, without a sign of life since."""
     stuck: list[str] = []
     mailboxes, before = _opened(look), look.now - DEFAULT_POLICY.silent_after
@@ -67,11 +67,11 @@ def claims(look: Look, _: Snapshot) -> Iterator[Finding]:
         yield found(MAILBOX_STUCK, "warning", "mailboxes", message, stuck)
 
 
-def _opened(look: Look) -> Mailboxes:
+def _opened(look: CheckContext) -> Mailboxes:
     return Mailboxes(look.settings.mailboxes, settings=look.settings.model_copy(update={"read_only": True}))
 
 
-def _looked_at(mailboxes: Mailboxes, look: Look) -> list[MailboxInfo]:
+def _looked_at(mailboxes: Mailboxes, look: CheckContext) -> list[MailboxInfo]:
     infos = list(every(mailboxes.list))
     return infos if look.deep else heapq.nlargest(NEWEST, infos, key=_written)
 
@@ -119,15 +119,15 @@ LOGS, CHAT_STUCK, AGREEMENT = "DOC-10", "DOC-15", "DOC-16"
 #: From when on an active session counts as idle.
 _IDLE = timedelta(days=30)
 
-_chat_c = SESSIONS.c
+_chat_sessions = SESSIONS.c
 _PLACE = (
-    _chat_c.platform,
-    _chat_c.channel_id,
-    sa.func.coalesce(_chat_c.thread_id, sa.literal_column("''")),
-    _chat_c.user_id,
+    _chat_sessions.platform,
+    _chat_sessions.channel_id,
+    sa.func.coalesce(_chat_sessions.thread_id, sa.literal_column("''")),
+    _chat_sessions.user_id,
 )
 _message_count = (
-    sa.select(sa.func.count()).select_from(MESSAGES).where(MESSAGES.c.session_id == _chat_c.id).scalar_subquery()
+    sa.select(sa.func.count()).select_from(MESSAGES).where(MESSAGES.c.session_id == _chat_sessions.id).scalar_subquery()
 )
 
 AGREEMENTS = (
@@ -136,21 +136,24 @@ AGREEMENTS = (
         "warning",
         SESSIONS,
         "message_count is not the number of its messages",
-        sa.select(_chat_c.id).where(_chat_c.message_count != _message_count),
+        sa.select(_chat_sessions.id).where(_chat_sessions.message_count != _message_count),
     ),
     Fault(
         AGREEMENT,
         "error",
         SESSIONS,
         "a user has several active sessions in one place",
-        sa.select(sa.func.min(_chat_c.id)).where(is_active()).group_by(*_PLACE).having(sa.func.count() > number(1)),
+        sa.select(sa.func.min(_chat_sessions.id))
+        .where(is_active())
+        .group_by(*_PLACE)
+        .having(sa.func.count() > number(1)),
     ),
     Fault(
         AGREEMENT,
         "info",
         SESSIONS,
         "retired as a duplicate when the database was migrated: its messages were not joined with the other one's",
-        sa.select(_chat_c.id).where(_chat_c.deactivated_reason == constant("duplicate")),
+        sa.select(_chat_sessions.id).where(_chat_sessions.deactivated_reason == constant("duplicate")),
     ),
 )
 
@@ -166,23 +169,25 @@ _IDLING = Fault(
     "info",
     SESSIONS,
     "active, and silent for thirty days: `sessions.close_idle` ends it",
-    sa.select(_chat_c.id).where(is_active(), _chat_c.last_activity_at < bind("now", _chat_c.last_activity_at)),
+    sa.select(_chat_sessions.id).where(
+        is_active(), _chat_sessions.last_activity_at < bind("now", _chat_sessions.last_activity_at)
+    ),
 )
 _NAMING = prepared(
-    sa.select(_chat_c.id, _chat_c.agent_session_id)
-    .where(_chat_c.agent_session_id.is_not(None))
-    .order_by(_chat_c.last_activity_at.desc(), _chat_c.id.desc())
+    sa.select(_chat_sessions.id, _chat_sessions.agent_session_id)
+    .where(_chat_sessions.agent_session_id.is_not(None))
+    .order_by(_chat_sessions.last_activity_at.desc(), _chat_sessions.id.desc())
     .limit(number(MOST)),
     NamingChat,
 )
 
 
-def idle(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def idle(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Return active sessions in which nobody says anything."""
-    yield from _IDLING.look(Look(look.backend, look.settings, look.now - _IDLE, look.deep), snapshot)
+    yield from _IDLING.look(CheckContext(look.backend, look.settings, look.now - _IDLE, look.deep), snapshot)
 
 
-def unsafe_names(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def unsafe_names(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Return names of agent sessions under which no log could be written."""
     rows = snapshot.unit.rows(_NAMING) if SESSIONS.name in snapshot.tables else []
     unsafe = [named(row) for row in rows if not is_safe_id(row["agent_session_id"])]
@@ -250,11 +255,11 @@ _NAMES = prepared(
 )
 
 
-def stuck(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def stuck(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Crons that have been due for long, and those that fail again and again."""
     if not {SCHEDULES.name, OVERRIDES.name, FIRES.name} <= snapshot.tables:
         return
-    yield from _OVERDUE.look(Look(look.backend, look.settings, look.now - _LATE, look.deep), snapshot)
+    yield from _OVERDUE.look(CheckContext(look.backend, look.settings, look.now - _LATE, look.deep), snapshot)
     names = [row["name"] for row in snapshot.unit.rows(_NAMES)]
     failing = []
     for at in range(0, len(names), _PIECE):

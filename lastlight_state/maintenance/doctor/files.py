@@ -16,7 +16,7 @@ from lastlight_state.files.agent_log import AgentLog
 from lastlight_state.files.run_log import Report, RunLog
 from lastlight_state.files.run_log.checks.findings import severity_of
 from lastlight_state.files.run_log.reading import DamageReason
-from lastlight_state.maintenance.doctor.check import Check, Finding, Look, every, found
+from lastlight_state.maintenance.doctor.check import Check, CheckContext, Finding, every, found
 from lastlight_state.maintenance.repair import scans_below
 
 # What a deep examination looks for in logs that can be read: broken rules of run logs, and lost tool results.
@@ -27,7 +27,7 @@ DEEP_LOG_LINES = "DOC-11"
 _TOLD = frozenset(get_args(DamageReason))
 
 
-def run_logs(look: Look) -> Iterator[Finding]:
+def run_logs(look: CheckContext) -> Iterator[Finding]:
     """Run logs that break the rules of their format, and those whose writer died before the end."""
     log = RunLog(look.settings.run_logs)
     broken: list[str] = []
@@ -47,7 +47,7 @@ def run_logs(look: Look) -> Iterator[Finding]:
         yield found(DEEP_LOG_LINES, "info", "run logs", message, crashed)
 
 
-def tool_results(look: Look) -> Iterator[Finding]:
+def tool_results(look: CheckContext) -> Iterator[Finding]:
     """Whole tool results that a log refers to and that are not there, and those that no line refers to."""
     log = AgentLog(look.settings.agent_sessions)
     wrong: dict[str, list[str]] = defaultdict(list)
@@ -87,7 +87,7 @@ _FOREIGN_LOG = (
 )
 
 
-def _place(look: Look) -> Iterator[Finding]:
+def _place(look: CheckContext) -> Iterator[Finding]:
     """What the place of the file and what lies beside it mean; a journal or log that somebody uses means nothing."""
     yield from _room(look)
     place = look.backend.place()
@@ -109,7 +109,7 @@ def _place(look: Look) -> Iterator[Finding]:
         yield found(SPACE, "warning", "database", message, [str(look.backend.files[0])], _OPENED)
 
 
-def _room(look: Look) -> Iterator[Finding]:
+def _room(look: CheckContext) -> Iterator[Finding]:
     there = [path for path in look.backend.files if path.exists()]
     if not there:
         return
@@ -120,7 +120,7 @@ def _room(look: Look) -> Iterator[Finding]:
         yield found(SPACE, "warning", str(there[0].parent), message, [str(there[0])])
 
 
-def _lines(look: Look) -> Iterator[Finding]:
+def _lines(look: CheckContext) -> Iterator[Finding]:
     temporary = [str(path) for path in _below(look, ".tmp")]
     if temporary:
         yield found(LINES, "info", "line files", "temporary files were left behind", temporary)
@@ -146,7 +146,7 @@ def _lines(look: Look) -> Iterator[Finding]:
     yield from tool_results(look)
 
 
-def line_files(look: Look) -> list[Path]:
+def line_files(look: CheckContext) -> list[Path]:
     """The line files that were written last, or all in a deep examination."""
     aged: list[tuple[float, Path]] = []
     for path in _below(look, ".jsonl"):
@@ -155,7 +155,7 @@ def line_files(look: Look) -> list[Path]:
     return [path for _, path in sorted(aged, reverse=True)[: None if look.deep else NEWEST]]
 
 
-def _below(look: Look, ending: str) -> Iterable[Path]:
+def _below(look: CheckContext, ending: str) -> Iterable[Path]:
     for root in look.settings.line_directories:
         for folder, _, names in os.walk(root):
             yield from (Path(folder, name) for name in names if name.endswith(ending))

@@ -14,7 +14,7 @@ from lastlight_state.files.agent_log import paths
 from lastlight_state.files.agent_log.tree import PROJECTS
 from lastlight_state.maintenance import run_tables
 from lastlight_state.maintenance.doctor import conversations, domains
-from lastlight_state.maintenance.doctor.check import MOST, Finding, Look, Snapshot, found, named, of_faults
+from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Finding, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files
 from lastlight_state.maintenance.prune.files import AgentLogs
 from lastlight_state.maintenance.prune.kinds import pointers
@@ -70,7 +70,7 @@ _PRUNED = filters.family(
 )
 
 
-def _pointers(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _pointers(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Return findings about the pointers of live runs: nobody follows the others any more."""
     wrong: dict[str, list[str]] = {}
     for run_id, names in pointers(snapshot.unit).items():
@@ -97,7 +97,7 @@ def _problem(target: Target | None, run_id: str) -> str | None:
     return None if target["has"] else "that has no output"
 
 
-def _named_logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _named_logs(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Return the logs that conversation sessions name."""
     logs, is_all = _logs_there(look)
     if TALKS.name not in snapshot.tables or not look.settings.agent_sessions.exists() or not is_all:
@@ -115,7 +115,7 @@ def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[s
     return [named(row) for row in lacking if row[column] not in pruned]
 
 
-def _logs_there(look: Look) -> tuple[dict[str, list[str]], bool]:
+def _logs_there(look: CheckContext) -> tuple[dict[str, list[str]], bool]:
     """Return the logs of agent sessions by session, without those of sub-agents, and whether these are all."""
     logs: dict[str, list[str]] = {}
     files = line_files(look)
@@ -126,7 +126,7 @@ def _logs_there(look: Look) -> tuple[dict[str, list[str]], bool]:
     return logs, look.deep or len(files) < NEWEST
 
 
-def _logs(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _logs(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     unit = snapshot.unit
     nameless = [named(row) for row in unit.rows(_WITHOUT_SESSION)]
     if nameless:

@@ -12,7 +12,16 @@ from lastlight_state.db.rows.statements import among, bind, constant, number, pr
 from lastlight_state.journal.models import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
 from lastlight_state.maintenance.counters import COUNTERS, Counter
 from lastlight_state.maintenance.doctor import conversations, domains
-from lastlight_state.maintenance.doctor.check import Check, Fault, Finding, Look, Snapshot, found, named, of_faults
+from lastlight_state.maintenance.doctor.check import (
+    Check,
+    CheckContext,
+    Fault,
+    Finding,
+    Snapshot,
+    found,
+    named,
+    of_faults,
+)
 from lastlight_state.maintenance.prune.kinds import RUNS_KIND
 from lastlight_state.messaging.models import MESSAGES, SESSIONS
 from lastlight_state.migrations import read_state
@@ -232,7 +241,7 @@ _SILENT = sa.select(RECEIPTS.c.id).where(
 )
 
 
-def _left(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _left(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     if RECEIPTS.name in snapshot.tables:
         values = {"silent": look.now - receipt_words.SILENCE}
         silent = [named(row) for row in snapshot.unit.rows(prepared(_SILENT), values)]

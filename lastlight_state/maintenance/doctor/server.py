@@ -13,7 +13,7 @@ from pathlib import Path
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.mailbox.face import MODES
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_name
-from lastlight_state.maintenance.doctor.check import MOST, Check, Finding, Look, Snapshot, found
+from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Finding, Snapshot, found
 from lastlight_state.migrations import check as plan_of, read_state
 from lastlight_state.migrations.state import UNRELEASED
 from lastlight_state.migrations.verification import LOG_LOST, remedy
@@ -34,7 +34,7 @@ _MEANING = {
 }
 
 
-def _reach(look: Look) -> Iterator[Finding]:
+def _reach(look: CheckContext) -> Iterator[Finding]:
     """Raises what stands in the way; the caller makes a finding of it."""
     if not look.backend.exists:
         message = "there is no database: `lastlight-state migrate` makes one"
@@ -45,7 +45,7 @@ def _reach(look: Look) -> Iterator[Finding]:
         read_state(look.backend)
 
 
-def _schema(look: Look) -> Iterator[Finding]:
+def _schema(look: CheckContext) -> Iterator[Finding]:
     plan = plan_of(look.backend)
     state = plan.state.state
     lost = look.backend.lost_log(lacks_tables=state in ("empty", "unversioned") or bool(plan.differences))
@@ -112,7 +112,7 @@ class _Area:
         return found(PERMISSIONS, "warning", self.subject, message, samples, remedy)
 
 
-def _permissions(look: Look) -> Iterator[Finding]:
+def _permissions(look: CheckContext) -> Iterator[Finding]:
     for area in _areas(look):
         paths: dict[str, list[str]] = {fault: [] for fault in _FAULTS}
         for path in area.paths:
@@ -122,7 +122,7 @@ def _permissions(look: Look) -> Iterator[Finding]:
         yield from (area.finding(fault, samples) for fault, samples in paths.items() if samples)
 
 
-def _areas(look: Look) -> Iterator[_Area]:
+def _areas(look: CheckContext) -> Iterator[_Area]:
     owner, private = _owner(look), MODES["private"]
     mode = look.settings.mailbox_mode
     yield _Area("database", _database(look), private, owner)
@@ -132,7 +132,7 @@ def _areas(look: Look) -> Iterator[_Area]:
     yield _Area("mailboxes", mailboxes, MODES[mode], None if mode == _SHARED else owner)
 
 
-def _owner(look: Look) -> int:
+def _owner(look: CheckContext) -> int:
     """The user who should own everything: the one who looks, or whose files root looks at."""
     user = os.geteuid()
     for path in () if user else (*look.backend.files[:1], look.settings.state_dir):
@@ -141,7 +141,7 @@ def _owner(look: Look) -> int:
     return user
 
 
-def _database(look: Look) -> Iterator[Path]:
+def _database(look: CheckContext) -> Iterator[Path]:
     """The file that a link of the operator's leads to, and what SQLite keeps beside it."""
     yield from map(files.real, look.backend.files[:1])
     yield from look.backend.files[1:]
@@ -198,14 +198,14 @@ _LARGE_WAL, _WAL_BESIDE = 64 * 1024 * 1024, 16 * 1024 * 1024
 _FREE_SHARE, _WORTH = 0.25, 16 * 1024 * 1024
 
 
-def _settings(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _settings(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     told = snapshot.measures.settings
     for name, (expected, severity, message) in _EXPECTED.items():
         if name in told and told[name] != expected:
             yield found(SETTINGS, severity, name, f"{message}: expected {expected}, found {told[name]}", [name])
 
 
-def _growth(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _growth(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     measures = snapshot.measures
     wal, size, free = measures.wal_bytes or 0, measures.size_bytes, measures.free_bytes or 0
     if wal > _LARGE_WAL or wal > max(size, _WAL_BESIDE):
@@ -220,7 +220,7 @@ def _growth(_: Look, snapshot: Snapshot) -> Iterator[Finding]:
         yield found(GROWTH, "info", "tables", message, unknown, "lastlight-state vacuum")
 
 
-def _integrity(look: Look, snapshot: Snapshot) -> Iterator[Finding]:
+def _integrity(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     unit = snapshot.unit
     damages = unit.backend.damages(unit.checkout, deep=look.deep)
     if damages:

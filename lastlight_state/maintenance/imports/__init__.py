@@ -34,14 +34,14 @@ from lastlight_state.maintenance.imports.pieces import (
     FailedUnit,
     ImportConflict,
     ImportReport,
-    Into,
+    ImportTarget,
     Kind,
-    Look,
     Part,
     Place,
     Read,
     Server,
     SourceKind,
+    UnitLookup,
 )
 from lastlight_state.maintenance.imports.servers import place_of
 from lastlight_state.receipts import Receipt, Receipts, steps
@@ -226,9 +226,9 @@ class Imports(Repository):
             raise InvalidValue("kind", f"{found.name} is read from files, and not from a server")
         return found
 
-    def _into(self, terms: _Terms) -> Into:
+    def _into(self, terms: _Terms) -> ImportTarget:
         known = self._remember(KnownClasses)
-        return Into(self._now(), self._settings, self._listeners, known, terms.lenient)
+        return ImportTarget(self._now(), self._settings, self._listeners, known, terms.lenient)
 
     def _looked(
         self, source: Kind, part: Part, planned: defaultdict[str, dict[str, Any]], terms: _Terms, read: Read
@@ -236,7 +236,7 @@ class Imports(Repository):
         key, piece = valid.identifier("name", part.key), read(self._into(terms))
 
         def looked(view: Unit) -> Outcome:
-            done = piece.compared(Look(view, source.name, key, terms.revive, planned))
+            done = piece.compared(UnitLookup(view, source.name, key, terms.revive, planned))
             return Outcome(*done, piece.kept)
 
         return self._viewing(looked)
@@ -246,7 +246,7 @@ class Imports(Repository):
 
         def stored(view: Unit) -> Outcome:
             steps.confirm(view, receipt)
-            look = Look(view, receipt.scope, key, terms.revive, receipt_id=receipt.id)
+            look = UnitLookup(view, receipt.scope, key, terms.revive, receipt_id=receipt.id)
             done = Outcome(*piece.compared(look), piece.kept)
             if done[0] in STORED:
                 piece.store(view, done[0])
@@ -254,7 +254,7 @@ class Imports(Repository):
                 steps.step(view, receipt, counts=tally.with_(done), cursor=None, at=self._now())
             return done
 
-        return storing.settled(partial(self._writing, stored, repeatable=True))
+        return storing.retry_storing(partial(self._writing, stored, repeatable=True))
 
 
 class _Terms(NamedTuple):

@@ -31,7 +31,7 @@ Row = dict[str, Any]
 ESCAPED, NAMED = "escaped", 100
 
 
-class Aside:
+class ExtraFields:
     """Collects what stands beside the columns of one row. ``noticed`` counts what was adapted.
 
     Without ``lenient`` nothing is adapted.
@@ -123,7 +123,7 @@ def plain(value: Any) -> Any:
 Check = Callable[[str, Any], Any]
 
 
-def row_of(table: sa.Table, found: Row, checks: Mapping[str, Check], aside: Aside) -> Row:
+def row_of(table: sa.Table, found: Row, checks: Mapping[str, Check], aside: ExtraFields) -> Row:
     """The columns with a check of a foreign row, as Python values. Those that the source lacks are left out.
 
     What is refused and said in a free text, a number or JSON goes to a lenient ``aside``. Ids, words and times do not.
@@ -136,7 +136,7 @@ def row_of(table: sa.Table, found: Row, checks: Mapping[str, Check], aside: Asid
     }
 
 
-def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside: Aside) -> Any:
+def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside: ExtraFields) -> Any:
     if value is None:
         if not column.nullable:
             raise InvalidValue(where, "must not be NULL")

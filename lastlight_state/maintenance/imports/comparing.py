@@ -11,7 +11,7 @@ from lastlight_state import codec
 from lastlight_state.conversations import sessions as session_sql, words
 from lastlight_state.conversations.branches import statements, statements as branch_sql
 from lastlight_state.conversations.kernel import branching, orders, sessions, statuses, storing
-from lastlight_state.conversations.kernel.feeds import feed, news
+from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.projections import MessageDraft, MessageSummaryRow, WholeMessageRow, WholeSessionRow
 from lastlight_state.conversations.sessions import checks
 from lastlight_state.conversations.sessions.checks import SessionDraft
@@ -22,8 +22,8 @@ from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports import drafts as sql, pieces
-from lastlight_state.maintenance.imports.drafts import Base, Change, Head, Pool
-from lastlight_state.maintenance.imports.pieces import Look
+from lastlight_state.maintenance.imports.drafts import Change, ImportedVersions, Pool, StoredBranch
+from lastlight_state.maintenance.imports.pieces import UnitLookup
 
 # How the fields and statuses of a stored session, and of its branches, follow its source.
 
@@ -34,7 +34,7 @@ _ENDS = ("ended_at", "ended_at_is_approximate")
 _BRANCH_FIELDS = ("name", "user", "node_metadata", "extra", *branching.HINTS, "system_msg_id")
 
 #: A change of status, and its reason as statements name it.
-Checked = tuple[Change, statuses.Why]
+Checked = tuple[Change, statuses.StatusReason]
 
 
 def marks(pool: Pool | None, order: Sequence[str] | None) -> Row:
@@ -77,14 +77,16 @@ def change(view: Unit, listeners: Listeners, session_id: str, changes: Row, at: 
     """Set columns of a session, and say so in its feed."""
     if changes:
         chain = session_sql.update(frozenset(changes), versioned=False)
-        feed(view, listeners, chain, {**changes, "session_id": session_id, "at": at}, news("session.updated"))
+        write_entry(
+            view, listeners, chain, {**changes, "session_id": session_id, "at": at}, entry_parameters("session.updated")
+        )
 
 
 def change_branches(view: Unit, listeners: Listeners, session_id: str, changes: Mapping[str, Row], at: Any) -> None:
     """Set columns of branches, and say so in the feed of their session."""
     for branch_id, values in changes.items():
         view.row(branch_sql.update(frozenset(values)), {**values, "branch_id": branch_id})
-        sessions.move(view, listeners, session_id, at, news("branch.updated", branch_id=branch_id))
+        sessions.record_change(view, listeners, session_id, at, entry_parameters("branch.updated", branch_id=branch_id))
 
 
 def tell(
@@ -118,7 +120,7 @@ _TOLD = ("sender", "recipient", "channel", "role", "lion_class", "node_metadata"
 
 
 @dataclass
-class Compared:
+class SessionDifference:
     """What was found: rows to add by table, and what is written besides.
 
     ``revised`` has the revisions of the stored messages that follow the source. ``orders`` has the order that each
@@ -136,13 +138,13 @@ class Compared:
 
 
 def compared(
-    look: Look, plan: Plan, bodies: dict[str, MessageDraft], pool: Pool | None, stored: WholeSessionRow | None
-) -> Compared:
+    look: UnitLookup, plan: Plan, bodies: dict[str, MessageDraft], pool: Pool | None, stored: WholeSessionRow | None
+) -> SessionDifference:
     """Compare a session with its row ``stored``, if there is one.
 
     Raises `AlreadyExists` for a branch of another session, and for a message that is another one of the same id.
     """
-    found, base = Compared(), Base.of(pieces.known(look))
+    found, base = SessionDifference(), ImportedVersions.of(pieces.known(look))
     here = [] if stored is None else _linked(look.view, stored["progression_id"])
     pooled, is_shared = set(here), pool is not None
 
@@ -159,7 +161,7 @@ def compared(
     return found
 
 
-def _branches(look: Look, found: Compared, plan: Plan, base: Base) -> None:
+def _branches(look: UnitLookup, found: SessionDifference, plan: Plan, base: ImportedVersions) -> None:
     ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
     heads = {row["id"]: row for row in look.view.rows(sql.HEADS, {"ids": ids})}
     for branch in plan.branches:
@@ -175,7 +177,14 @@ def _branches(look: Look, found: Compared, plan: Plan, base: Base) -> None:
         found.rows["progression_links"] += max(0, len(order) - len(stored))
 
 
-def _order(view: Unit, found: Compared, branch: BranchPlan, stored: list[str], head: Head, base: Base) -> list[str]:
+def _order(
+    view: Unit,
+    found: SessionDifference,
+    branch: BranchPlan,
+    stored: list[str],
+    head: StoredBranch,
+    base: ImportedVersions,
+) -> list[str]:
     """Return the order that a stored branch gets: that of the source, unless it was changed here, too."""
     given, own = branch.order, head["progression_id"]
     if given[: len(stored)] == stored:
@@ -191,7 +200,13 @@ def _order(view: Unit, found: Compared, branch: BranchPlan, stored: list[str], h
 
 
 def _pool(
-    view: Unit, found: Compared, plan: Plan, pool: Pool, base: Base, stored: WholeSessionRow | None, here: list[str]
+    view: Unit,
+    found: SessionDifference,
+    plan: Plan,
+    pool: Pool,
+    base: ImportedVersions,
+    stored: WholeSessionRow | None,
+    here: list[str],
 ) -> None:
     """Return the order of all messages. What branches have and it lacks comes behind it."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
@@ -206,8 +221,8 @@ def _pool(
 
 
 def messages(
-    look: Look,
-    found: Compared,
+    look: UnitLookup,
+    found: SessionDifference,
     bodies: dict[str, MessageDraft],
     is_same: Callable[[WholeMessageRow, MessageDraft], bool],
 ) -> dict[str, tuple[str, ...]]:
@@ -261,7 +276,7 @@ def _digests(body: Values) -> tuple[str, ...]:
     return tuple(codec.digest(body[name]) for name in _TOLD)
 
 
-def _follow(look: Look, found: Compared, stored: WholeMessageRow) -> None:
+def _follow(look: UnitLookup, found: SessionDifference, stored: WholeMessageRow) -> None:
     """Revise a message that nobody here has revised since the import did."""
     message_id, revision = stored["id"], stored["revision"]
     if revision in (0, pieces.revision(look, message_id)):
@@ -275,7 +290,7 @@ def _linked(view: Unit, progression_id: str) -> list[str]:
     return [row["message_id"] for row in view.rows(orders.LINKED, {"progression_id": progression_id})]
 
 
-def _is_as_left(view: Unit, progression_id: str, base: Base) -> bool:
+def _is_as_left(view: Unit, progression_id: str, base: ImportedVersions) -> bool:
     """True if nobody has changed an order since the last import."""
     return bool(view.value(sql.ORDER_VERSION, {"id": progression_id}) == base.orders.get(progression_id))
 

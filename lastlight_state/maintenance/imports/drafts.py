@@ -23,7 +23,7 @@ from lastlight_state.db.schema.indexes import AmongFew
 # The statements of imported sessions.
 
 
-class Head(TypedDict):
+class StoredBranch(TypedDict):
     """Where a stored branch belongs, and which order it has."""
 
     id: str
@@ -32,13 +32,13 @@ class Head(TypedDict):
     forked_at_ord: int | None
 
 
-class There(TypedDict):
+class StoredRow(TypedDict):
     """What is stored under an id."""
 
     id: str
 
 
-class ChangeThere(There):
+class StoredChange(StoredRow):
     """A change of status that is stored, and of which session."""
 
     session_id: str
@@ -58,11 +58,11 @@ HEADS = prepared(
     sa.select(_b.id, _b.session_id, _b.progression_id, _b.forked_at_ord).where(
         AmongFew(_b.id, sa.select(member_of(listed("ids").c.value, "id")))
     ),
-    Head,
+    StoredBranch,
 )
 ORDERS_THERE = prepared(
     sa.select(PROGRESSIONS.c.id).where(AmongFew(PROGRESSIONS.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
-    There,
+    StoredRow,
 )
 MESSAGES_THERE = prepared(
     sa.select(*storing.COLUMNS).where(AmongFew(MESSAGES.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
@@ -74,7 +74,7 @@ CHANGES_THERE = prepared(
     sa.select(TRANSITIONS.c.id, TRANSITIONS.c.session_id).where(
         AmongFew(TRANSITIONS.c.id, sa.select(member_of(listed("ids").c.value, "id")))
     ),
-    ChangeThere,
+    StoredChange,
 )
 BRANCHES_OF = prepared(
     sa.select(*branching.COLUMNS).where(_b.session_id == bind("session_id", _b.session_id)), WholeBranchRow
@@ -88,7 +88,7 @@ DIFFERS = -1
 
 
 @dataclass(frozen=True)
-class Base:
+class ImportedVersions:
     """The versions that an import left: of the session, of the history of its status, and of orders by their ids.
 
     ``version`` and ``seq`` are None for a session that an older version of this library imported.
@@ -100,7 +100,7 @@ class Base:
     orders: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, noted: str | None) -> Base:
+    def of(cls, noted: str | None) -> ImportedVersions:
         """Return the base that a line of the ledger says."""
         digest, _, told = (noted or "").partition(" ")
         return cls(digest, **codec.decode(told)) if told else cls(digest)

@@ -16,7 +16,7 @@ from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict, InvalidValue, StateError
-from lastlight_state.maintenance.imports.pieces import Into, Part, Piece
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Part, Piece
 
 # Bytes of a source file that is copied: read in blocks, and known by their digest.
 
@@ -192,7 +192,7 @@ def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Pa
             yield Part(table, None, left=int(count))
 
 
-def _refused(error: StateError, _: Into) -> Piece:
+def _refused(error: StateError, _: ImportTarget) -> Piece:
     raise error
 
 

@@ -138,7 +138,7 @@ def fitting(draft: Draft, now: datetime) -> Draft:
 
 
 @dataclass(frozen=True)
-class _Why(Reason):
+class _ReasonWithExtra(Reason):
     """A reason with a place for texts."""
 
     extra: Any = None
@@ -150,7 +150,7 @@ def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
 
     def change(where: str, one: Change) -> Change:
         nonlocal session
-        given = _Why(**vars(one.why), extra={ADAPTED: one.texts})
+        given = _ReasonWithExtra(**vars(one.why), extra={ADAPTED: one.texts})
         why = _fitting(given, lambda tried: statuses.reason("reason", tried, one.status), noticed)
         for name, text in why.extra[ADAPTED].items():
             # counted where it was adapted

@@ -29,7 +29,7 @@ from lastlight_state.files.run_log.tree import RunTree
 from lastlight_state.maintenance.imports import foreign, pieces
 from lastlight_state.maintenance.imports.foreign import is_sqlite, opened, readable
 from lastlight_state.maintenance.imports.lenient import as_text
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Look, Part, Piece, key_of
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, UnitLookup, key_of
 from lastlight_state.maintenance.imports.run_logs import INDEX, TABLE, LogPiece, indexed, single
 
 # Imported line files: how one is compared with the file that is stored, and copied byte for byte.
@@ -54,7 +54,7 @@ class CopyPiece:
             self._size, self._changed = found.st_size, found.st_mtime_ns
             self.digest = foreign.range_digest(file, self._size)
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """What happens with it. A file that is stored and goes on with more lines is kept.
 
         Raises `AlreadyExists` for a file that is stored with other bytes.
@@ -158,7 +158,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 _LOGS = (paths.LOG_SUFFIX, paths.LOG_SUFFIX + storage.SUFFIX)
 
 
-def home_found_at(path: Path) -> bool:
+def is_home(path: Path) -> bool:
     """Whether this is such a home, or the ``sessions`` in it."""
     tree = _home_tree(path)
     return next(tree.days(), None) is not None or bool(_home_names(tree.states)) or is_sqlite(tree.sessions / INDEX)
@@ -194,7 +194,7 @@ def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
         yield Part(INDEX, partial(_refused, error))
 
 
-def _refused(error: StateError, _: Into) -> Piece:
+def _refused(error: StateError, _: ImportTarget) -> Piece:
     raise error
 
 
@@ -217,9 +217,7 @@ def _text(name: str) -> str:
 
 
 #: The kind of source.
-HOME_KIND = Kind(
-    "codelia", "sessions/YYYY/MM/DD, sessions/state/*.json or sessions/state.db", home_found_at, home_parts
-)
+HOME_KIND = Kind("codelia", "sessions/YYYY/MM/DD, sessions/state/*.json or sessions/state.db", is_home, home_parts)
 
 
 #: Folders that may hold the logs, below the path that is given.
@@ -265,7 +263,7 @@ def _part(tree: LogTree, names: tuple[str, ...]) -> Part:
     return Part(key, partial(_piece, tree, names, key))
 
 
-def _piece(tree: LogTree, names: tuple[str, ...], key: str, into: Into) -> CopyPiece:
+def _piece(tree: LogTree, names: tuple[str, ...], key: str, into: ImportTarget) -> CopyPiece:
     here = LogTree(into.settings.agent_sessions)
     if here.projects == tree.projects:
         raise InvalidValue("path", "must not be the folder of logs that is imported into")

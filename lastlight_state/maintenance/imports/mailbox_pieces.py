@@ -21,7 +21,7 @@ from lastlight_state.files.mailbox.folder import HEARTBEAT, INBOUND_DB, INBOX, O
 from lastlight_state.files.mailbox.kernel import files as kernel_files, queries
 from lastlight_state.files.mailbox.models import MAILBOX
 from lastlight_state.maintenance.imports import foreign, mailbox_sources as sources, pieces
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Look, Part, Piece, key_of
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, UnitLookup, key_of
 
 # Attachments of another program's mailbox: found with their digests, and copied byte for byte.
 #
@@ -39,7 +39,7 @@ _ODD = (errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.ENOTDIR)
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 
 
-class Copied(NamedTuple):
+class AttachmentFacts(NamedTuple):
     """An attachment as it was found: its box, the folder of its message, its name; bytes, digest, time of change."""
 
     names: tuple[str, str, str]
@@ -111,11 +111,11 @@ class Attachments:
             return False
         return True
 
-    def _seen(self, *names: str) -> Copied:
+    def _seen(self, *names: str) -> AttachmentFacts:
         with self._opened(names) as file:
             status = os.fstat(file.fileno())
             digest = foreign.range_digest(file, status.st_size)
-        return Copied((names[0], names[1], names[2]), status.st_size, digest, status.st_mtime_ns)
+        return AttachmentFacts((names[0], names[1], names[2]), status.st_size, digest, status.st_mtime_ns)
 
     def _opened(self, names: tuple[str, ...]) -> BinaryIO:
         path = self._session.joinpath(*names)
@@ -137,7 +137,7 @@ def _is_empty(path: Path) -> bool:
 _IMPORTED, _COUNTED = "imported", "mailboxes"
 
 
-def piece(root: Path, group: str, session: str, into: Into) -> CopyPiece | AdoptedPiece:
+def piece(root: Path, group: str, session: str, into: ImportTarget) -> CopyPiece | AdoptedPiece:
     """A session of another program, or of ours. Raises `UnsafePath` for names that no mailbox may have, and links."""
     place = Place.below(root, group, session)
     target = Place.below(into.settings.mailboxes, group, session)
@@ -149,7 +149,7 @@ class CopyPiece:
 
     kept: Sequence[str] = ()
 
-    def __init__(self, place: Place, target: Place, into: Into) -> None:
+    def __init__(self, place: Place, target: Place, into: ImportTarget) -> None:
         self._source, self._into, self._there = place.path, into, target
         with sources.opened(place.path, sources.AT_REST) as files:
             self._contents = sources.contents(files)
@@ -158,7 +158,7 @@ class CopyPiece:
         self.digest = _digest([self._contents.sums, [one[:3] for one in self._attachments.found]])
         self._is_there = False
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return what happens with it. Raises `AlreadyExists` if another mailbox is here or the source has changed."""
         known, self._is_there = pieces.known(look), os.path.lexists(self._there.path)
         noticed = self._contents.noticed + Counter(other_files=self._attachments.others)
@@ -212,12 +212,12 @@ class AdoptedPiece:
 
     kept: Sequence[str] = ()
 
-    def __init__(self, place: Place, into: Into) -> None:
+    def __init__(self, place: Place, into: ImportTarget) -> None:
         self._there, self._into = place, into
         self.target = (MAILBOX, place.key)
         self.digest = _digest(["adopted", place.key])
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return what happens with it. Raises `InvalidValue` for files that cannot be completed."""
         with sources.opened(self._there.path, sources.SHARED) as files:
             if pieces.known(look) == self.digest and self._is_whole(files):
@@ -235,7 +235,7 @@ class AdoptedPiece:
             return kernel_files.is_complete(files[INBOUND_DB].unit, models.INBOUND)
 
 
-def _ensure(place: Place, into: Into) -> None:
+def _ensure(place: Place, into: ImportTarget) -> None:
     Mailboxes(place.root, settings=into.settings).ensure(place.group, place.session)
 
 
@@ -295,7 +295,7 @@ def _part(root: Path, group: str, session: str) -> Part:
     return Part(key_of((group, session)), partial(piece, root, group, session))
 
 
-def _failed(error: Exception, _: Into) -> Piece:
+def _failed(error: Exception, _: ImportTarget) -> Piece:
     raise error
 
 

@@ -20,7 +20,7 @@ from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_regular
 from lastlight_state.files.mailbox.kernel import files, pair
-from lastlight_state.files.mailbox.kernel.queries import Both, Look
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, OtherSide
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.foreign import Foreign, damaged, quoted, readable
 
@@ -139,8 +139,8 @@ def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
             if table in declared
         )
     ours = files[INBOUND_DB].unit
-    look = Look(files[OUTBOUND_DB].unit if OUTBOUND_DB in files else ours)
-    found["findings"] = sum(1 for _ in pair.findings(Both(models.INBOUND, ours, look)))
+    look = OtherSide(files[OUTBOUND_DB].unit if OUTBOUND_DB in files else ours)
+    found["findings"] = sum(1 for _ in pair.findings(BothFiles(models.INBOUND, ours, look)))
     return +found
 
 

@@ -81,7 +81,7 @@ _KEY, _KEPT = 256, 180
 
 
 @dataclass(frozen=True)
-class Into:
+class ImportTarget:
     """The store that is imported into."""
 
     now: datetime
@@ -93,7 +93,7 @@ class Into:
 
 
 @dataclass(frozen=True)
-class Look:
+class UnitLookup:
     """One look at what is stored of a unit.
 
     ``key`` names the unit in a source of ``kind``. ``planned`` has what earlier units of the same dry run would
@@ -123,7 +123,7 @@ class Piece(Protocol):
     def kept(self) -> Sequence[str]:
         """Return what the last comparison found changed here, too: it stays, and the report names it."""
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return what happens with it: the outcome, the rows that are added by table, and what is noticed.
 
         The outcome is ``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises an error of the library for a unit
@@ -135,7 +135,7 @@ class Piece(Protocol):
 
 
 #: Reads a unit, and checks it.
-Read = Callable[[Into], Piece]
+Read = Callable[[ImportTarget], Piece]
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ _NOTE = prepared(
 )
 
 
-def outcome(look: Look, piece: Piece, *, is_stored: bool) -> str:
+def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
     """``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises `AlreadyExists` for what was stored otherwise."""
     kind, target_id = piece.target
     before = known(look)
@@ -219,23 +219,23 @@ def outcome(look: Look, piece: Piece, *, is_stored: bool) -> str:
     return "unchanged" if before == piece.digest else "grown"
 
 
-def known(look: Look) -> str | None:
+def known(look: UnitLookup) -> str | None:
     """The digest of the unit at its last import, None if it was never imported."""
     return look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
-def known_target(look: Look) -> str | None:
+def known_target(look: UnitLookup) -> str | None:
     """The id of what the unit became at its last import, None if it was never imported."""
     return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
-def revision(look: Look, message_id: str) -> int | None:
+def revision(look: UnitLookup, message_id: str) -> int | None:
     """Return the revision that the last import gave to a message, None if none has revised it."""
     noted = look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": _message_key(message_id)})
     return None if noted is None else int(noted)
 
 
-def note_revision(look: Look, message_id: str, revision: int, at: datetime) -> None:
+def note_revision(look: UnitLookup, message_id: str, revision: int, at: datetime) -> None:
     """Keep which revision an import gave to a message."""
     source = {"source_kind": look.kind, "source_key": _message_key(message_id)}
     target = {"target_kind": words.MESSAGE, "target_id": message_id}
@@ -247,7 +247,7 @@ def _message_key(message_id: str) -> str:
     return f"messages/{message_id}"
 
 
-def note(look: Look, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:
+def note(look: UnitLookup, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:
     """Keep that the unit was stored."""
     kind, target_id = piece.target
     source = {"source_kind": look.kind, "source_key": look.key, "target_kind": kind, "target_id": target_id}

@@ -17,7 +17,7 @@ from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.copy.tables import is_json
 from lastlight_state.maintenance.imports import pieces
-from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
+from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 Row = Mapping[str, Any]
 #: What one unit stores: rows by table.
@@ -38,7 +38,7 @@ class Growth:
     seen: tuple[str, ...]
     left: frozenset[str] = frozenset()
     #: Writes the change of these columns, from the stored row to the given one, where `change` does not do.
-    write: Callable[[Unit, Into, Growth, Row, Row, list[str]], None] | None = None
+    write: Callable[[Unit, ImportTarget, Growth, Row, Row, list[str]], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RowDraft:
 class RowPiece:
     """A unit of rows that was read and checked."""
 
-    def __init__(self, draft: RowDraft, growths: Mapping[str, Growth], into: Into) -> None:
+    def __init__(self, draft: RowDraft, growths: Mapping[str, Growth], into: ImportTarget) -> None:
         self.draft, self._growths, self._into = draft, growths, into
         self.digest, self.target = draft.digest, draft.target
         self._given: Given = draft.given
@@ -71,19 +71,19 @@ class RowPiece:
         """The rows that differ from the source and stay, with the columns."""
         return self._kept
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
-        is_stored = any(row_merge.beside(look.view, head))
+        is_stored = any(row_merge.stored_pairs(look.view, head))
         gone = self.draft.stays_gone and pieces.known(look) == self.digest
         found = pieces.outcome(look, self, is_stored=is_stored or gone)
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self.draft.noticed)
         self._moves, self._kept = [], []
-        for subject, row, stored in row_merge.beside(look.view, self._given):
+        for subject, row, stored in row_merge.stored_pairs(look.view, self._given):
             self._follow(subject.table, row, stored, noticed)
-        added = row_merge.missing(look.view, self._given, keeps=True)
+        added = row_merge.missing_rows(look.view, self._given, keeps=True)
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
 
     def store(self, view: Unit, outcome: str) -> None:
@@ -93,7 +93,7 @@ class RowPiece:
                 change(view, growth, table, stored, row, names)
             else:
                 growth.write(view, self._into, growth, stored, row, names)
-        row_merge.place(view, self._given, keeps=True)
+        row_merge.insert_missing(view, self._given, keeps=True)
 
     def _follow(self, table: sa.Table, row: Row, stored: Row, noticed: Counter[str]) -> None:
         growth = self._growths[table.name]

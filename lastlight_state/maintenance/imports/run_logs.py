@@ -29,7 +29,7 @@ from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
 from lastlight_state.maintenance.imports import foreign, pieces
 from lastlight_state.maintenance.imports.foreign import Foreign, Row
 from lastlight_state.maintenance.imports.lenient import decoded
-from lastlight_state.maintenance.imports.pieces import Into, Look
+from lastlight_state.maintenance.imports.pieces import ImportTarget, UnitLookup
 
 #: The most bytes of a first line.
 _LINE = 64 * 1024 * 1024
@@ -37,7 +37,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _APPEND = os.O_WRONLY | os.O_APPEND
 
 
-def target_tree(source: Path, into: Into) -> RunTree:
+def target_tree(source: Path, into: ImportTarget) -> RunTree:
     """The files that are imported into. Raises `InvalidValue` where the source is among them."""
     tree = RunTree(into.settings.run_logs)
     if source.is_relative_to(tree.sessions):
@@ -50,7 +50,7 @@ class LogPiece:
 
     kept: Sequence[str] = ()
 
-    def __init__(self, source: Path, into: Into) -> None:
+    def __init__(self, source: Path, into: ImportTarget) -> None:
         tree = target_tree(source, into)
         self._source = _run_file(source)
         self.target = (paths.RUN, paths.checked_id("run_id", self._source.run_id))
@@ -64,7 +64,7 @@ class LogPiece:
             file.seek(0)
             self.digest = foreign.range_digest(file, self._size)
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """What happens with it. Raises `AlreadyExists` for a log that is stored with other bytes."""
         before, stored = pieces.known(look), self._found()
         outcome = "imported"
@@ -184,10 +184,10 @@ class StatePiece:
         check(state)
         self._state, self._tree, self._noticed = state, tree, noticed
         self._based_on: datetime | None = None  # when the stored one was saved, once it was compared
-        self.target = (paths.WORD_STATE, state.session_id)
+        self.target = (paths.STATE_TYPE, state.session_id)
         self.digest = hashlib.sha256(states_files.encoded(state)).hexdigest()
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return what happens with it.
 
         Raises `StaleVersion` for one that is older than the stored one, and `AlreadyExists` where the stored one says
@@ -227,7 +227,7 @@ class StatePiece:
         return self._tree.state_path(self._state.session_id)
 
 
-def single(file: Path, into: Into) -> StatePiece:
+def single(file: Path, into: ImportTarget) -> StatePiece:
     """A snapshot of the older layout: one file."""
     tree, noticed = target_tree(file, into), Counter[str]()
     session_id = paths.checked_id("session_id", file.name.removesuffix(paths.STATE_SUFFIX))
@@ -236,7 +236,7 @@ def single(file: Path, into: Into) -> StatePiece:
     return StatePiece(state, tree, noticed, changed)
 
 
-def indexed(home: RunTree, source: Foreign, row: Row, into: Into) -> StatePiece:
+def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> StatePiece:
     """A snapshot of the later layout: a row, and a file of messages, which is missing where there are none."""
     messages_folder = home.sessions / MESSAGES
     tree, noticed = target_tree(messages_folder, into), Counter[str]()

@@ -26,7 +26,7 @@ from lastlight_state.maintenance.imports import cells, foreign, session_historie
 from lastlight_state.maintenance.imports.drafts import Change, Draft, Pool
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text, unit_name
 from lastlight_state.maintenance.imports.lenient import decoded
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece
 from lastlight_state.maintenance.imports.run_folders import moment_of
 from lastlight_state.maintenance.imports.session_histories import Cells
 from lastlight_state.maintenance.imports.session_trees import piece_of
@@ -77,7 +77,7 @@ def parts(path: Path) -> Generator[Part]:
         yield from _left(source)
 
 
-def _without_session(_: Into) -> Piece:
+def _without_session(_: ImportTarget) -> Piece:
     raise InvalidValue("branches.session_id", "must be the id of a row of sessions")
 
 

@@ -12,20 +12,20 @@ from lastlight_state.conversations import checks, sessions as session_sql, words
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft
-from lastlight_state.conversations.kernel.feeds import news
+from lastlight_state.conversations.kernel.feeds import entry_parameters
 from lastlight_state.conversations.projections import MessageDraft, WholeSessionRow
 from lastlight_state.conversations.sessions.checks import SessionDraft
 from lastlight_state.conversations.trees.plans import Plan, plan_of
-from lastlight_state.conversations.trees.saving import Following, Saving
+from lastlight_state.conversations.trees.saving import ImportExtras, TreeSave
 from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
 from lastlight_state.maintenance.imports import comparing, drafts as sql, pieces
-from lastlight_state.maintenance.imports.comparing import Compared
-from lastlight_state.maintenance.imports.drafts import DIFFERS, Base, Change, Draft
+from lastlight_state.maintenance.imports.comparing import SessionDifference
+from lastlight_state.maintenance.imports.drafts import DIFFERS, Change, Draft, ImportedVersions
 from lastlight_state.maintenance.imports.lenient import fitting
-from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Read
+from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Read, UnitLookup
 
 
 def piece_of(read: Callable[[bool], Draft]) -> Read:
@@ -33,7 +33,7 @@ def piece_of(read: Callable[[bool], Draft]) -> Read:
     return partial(_piece, read)
 
 
-def _piece(read: Callable[[bool], Draft], into: Into) -> SessionPiece:
+def _piece(read: Callable[[bool], Draft], into: ImportTarget) -> SessionPiece:
     draft = read(into.lenient)
     return SessionPiece(fitting(draft, into.now) if into.lenient else draft, into)
 
@@ -81,7 +81,7 @@ def _ids(found: Iterable[str]) -> str:
 class SessionPiece:
     """A session that was read and checked."""
 
-    def __init__(self, draft: Draft, into: Into) -> None:
+    def __init__(self, draft: Draft, into: ImportTarget) -> None:
         self._draft, self._into = draft, into
         self.digest = draft.digest
         self.kept: Sequence[str] = ()
@@ -97,20 +97,20 @@ class SessionPiece:
         begun = draft.begun.items()
         self._begun = {one: checks.created(f"progressions {one!r:.80}.created_at", at, into.now) for one, at in begun}
         self._locks = sessions.Locks()
-        self._look: Look
+        self._look: UnitLookup
         self._stored: WholeSessionRow | None = None  # its row, once it was compared
-        self._base = Base("")
-        self._found = Compared()
+        self._base = ImportedVersions("")
+        self._found = SessionDifference()
         self._changes: Row = {}
         self._branch_changes: dict[str, Row] = {}
         self._fields_kept: list[str] = []
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the session, the rows that are added, and what is noticed."""
         self.digest, self.kept, self._look = self._draft.digest, (), look
         self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = pieces.outcome(look, self, is_stored=self._stored is not None)
-        self._base = Base.of(pieces.known(look)) if self._stored is not None else Base("")
+        self._base = ImportedVersions.of(pieces.known(look)) if self._stored is not None else ImportedVersions("")
         if found == "grown" and self._base.digest == self.digest:
             found = "unchanged"
         if found not in STORED:
@@ -154,8 +154,8 @@ class SessionPiece:
         if self._stored is not None:
             self._refuse_changed(view, self._stored)
         plan = kept_orders(view, self._planned(), self._begun, is_new=is_new)
-        beside = Following(self._unless_kept(self._loose), self._found.revised, self._found.pool, self._into.now)
-        saving = Saving(plan, listeners, known, last, replaces=not is_new, following=beside)
+        beside = ImportExtras(self._unless_kept(self._loose), self._found.revised, self._found.pool, self._into.now)
+        saving = TreeSave(plan, listeners, known, last, replaces=not is_new, following=beside)
         done = saving.part(view, plan.branches, self._locks)[1]
         if bool(done["session_created"]) != is_new:
             # stored by somebody else after the look: the unit begins again, and is refused
@@ -192,8 +192,8 @@ class SessionPiece:
         pool, listeners = sessions.locked(view, session_id), self._into.listeners
         new = sessions.pool_messages(view, listeners, session_id, pool, list(self._loose), last, locks=self._locks)
         if new:
-            told = news("messages.appended", count=len(new))
-            sessions.move(view, listeners, session_id, last, told)
+            told = entry_parameters("messages.appended", count=len(new))
+            sessions.record_change(view, listeners, session_id, last, told)
 
     def _follow(self, view: Unit, *, is_new: bool) -> None:
         """Return the fields and statuses of the session and its branches."""
@@ -243,7 +243,7 @@ class SessionPiece:
         versions = {name: row["version"] for name, row in orders.locked(view, names).items()}
         differs = dict.fromkeys(self._found.kept_orders, DIFFERS)
         is_ended_here = self._stored is not None and self._keeps_status(self._stored)
-        self.digest = Base(
+        self.digest = ImportedVersions(
             self._draft.digest,
             DIFFERS if self._fields_kept else session["version"],
             DIFFERS if is_ended_here else session["transition_seq"],

@@ -26,7 +26,7 @@ from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports import comparing, pieces
-from lastlight_state.maintenance.imports.pieces import STORED, Into, Look
+from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 
 class MemberName(TypedDict):
@@ -132,7 +132,7 @@ class TeamPiece:
     these, what is not here any more was removed here, and stays away.
     """
 
-    def __init__(self, team: Team, into: Into) -> None:
+    def __init__(self, team: Team, into: ImportTarget) -> None:
         self._team, self._into = team, into
         self._marks = list(_marks(team.letters))
         self.digest = f"{team.digest} {self._marks[-1]}"
@@ -143,15 +143,15 @@ class TeamPiece:
         self._joining: list[str] = []
         self._sent: list[ExchangeDeliveryRow] = []
         self._read: list[ReadHere] = []
-        self._found = comparing.Compared()
-        self._look: Look
+        self._found = comparing.SessionDifference()
+        self._look: UnitLookup
 
     @property
     def kept(self) -> Sequence[str]:
         """The messages that were changed here, too."""
         return self._found.kept
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
         team, is_same = self._team, pieces.known_target(look) == self._team.id
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
@@ -169,10 +169,10 @@ class TeamPiece:
         noticed = Counter(removed_here=left, conflicts=len(self._found.kept))
         return outcome, rows, team.noticed + noticed
 
-    def _added(self, look: Look, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
+    def _added(self, look: UnitLookup, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
         """The rows that are added, and how many deliveries of messages that were imported ``before`` stay away."""
         planned = look.planned["messages"]
-        self._found, self._look = comparing.Compared(), look
+        self._found, self._look = comparing.SessionDifference(), look
         absent = comparing.messages(look, self._found, self._bodies, _is_of_one_team)
         self._removed = before & absent.keys()
         new = {one: told for one, told in absent.items() if one not in self._removed}

@@ -17,7 +17,7 @@ from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.lenient import as_text, fitting_message
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Part
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part
 from lastlight_state.maintenance.imports.run_folders import moment_of, object_in
 from lastlight_state.maintenance.imports.team_pieces import Letter, Team, TeamPiece
 
@@ -46,7 +46,7 @@ def _files(path: Path) -> list[Path]:
     return sorted(folder.glob("*.json"), key=lambda one: os.fsencode(one.name))
 
 
-def _read(file: Path, into: Into) -> TeamPiece:
+def _read(file: Path, into: ImportTarget) -> TeamPiece:
     seen, noticed = hashlib.sha256(), Counter[str]()
     told = object_in(file, "team", seen, noticed if into.lenient else None)
     reader = _Reader(
@@ -67,7 +67,7 @@ def _read(file: Path, into: Into) -> TeamPiece:
 class _Reader:
     """Reads the messages of a team."""
 
-    into: Into
+    into: ImportTarget
     noticed: Counter[str]
     team_id: str
     members: list[str]

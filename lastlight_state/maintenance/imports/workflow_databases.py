@@ -17,9 +17,9 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion
 from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.imports import foreign, servers, workflow_rows
-from lastlight_state.maintenance.imports.cells import Aside
+from lastlight_state.maintenance.imports.cells import ExtraFields
 from lastlight_state.maintenance.imports.foreign import Foreign, Row as ForeignRow, digest, unit_name
-from lastlight_state.maintenance.imports.pieces import STORED, Into, Kind, Look, Part, Piece, Place
+from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Kind, Part, Piece, Place, UnitLookup
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece
 from lastlight_state.messaging import models
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, SESSIONS as CHATS, is_active
@@ -62,12 +62,14 @@ class ChatPiece(RowPiece):
     Its messages keep their numbers where nobody here has them, and all come after those that are stored of it.
     """
 
-    def __init__(self, draft: RowDraft, messages: Sequence[Row], growths: Mapping[str, Growth], into: Into) -> None:
+    def __init__(
+        self, draft: RowDraft, messages: Sequence[Row], growths: Mapping[str, Growth], into: ImportTarget
+    ) -> None:
         super().__init__(draft, growths, into)
         self._messages, self._new = messages, messages
         self._keeps_numbers = True
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
         [session] = self.draft.given["messaging_sessions"]
         rival = {**session, "thread": session["thread_id"] or ""}
@@ -82,7 +84,7 @@ class ChatPiece(RowPiece):
         noticed["active_retired"] += bool(is_rival) and found == "imported"
         known = look.view.rows(_MESSAGES, {"session_id": session["id"]})
         self._new = self._not_stored(known)
-        self._keeps_numbers = not any(row_merge.beside(look.view, {"messaging_messages": self._new}))
+        self._keeps_numbers = not any(row_merge.stored_pairs(look.view, {"messaging_messages": self._new}))
         return found, rows + Counter(messaging_messages=len(self._new)), noticed
 
     def _not_stored(self, stored: Sequence[Row]) -> Sequence[Row]:
@@ -100,7 +102,7 @@ class ChatPiece(RowPiece):
         if not self._new:
             return
         if self._keeps_numbers and self._in_order(view):
-            row_merge.place(view, {"messaging_messages": self._new})
+            row_merge.insert_missing(view, {"messaging_messages": self._new})
         else:
             view.insert(MESSAGES, _SAY, [{name: row[name] for name in ("session_id", *_TOLD)} for row in self._new])
         if outcome == "grown":
@@ -225,7 +227,7 @@ def _part(source: Foreign, table: str, key: Any, read: Callable[[], Found]) -> P
     return Part(unit_name(table, key), partial(_piece, source, read))
 
 
-def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
+def _piece(source: Foreign, read: Callable[[], Found], into: ImportTarget) -> Piece:
     found = {table: rows for table, rows in read().items() if rows}
     source.confirm()
     noticed: Counter[str] = Counter()
@@ -240,15 +242,15 @@ def _piece(source: Foreign, read: Callable[[], Found], into: Into) -> Piece:
     return RowPiece(draft, workflow_rows.GROWTHS, into)
 
 
-def _row(into: Into, noticed: Counter[str], table: str, found: ForeignRow) -> ForeignRow:
-    return workflow_rows.MADE[table](into.settings.limits, found, Aside(noticed, lenient=into.lenient))
+def _row(into: ImportTarget, noticed: Counter[str], table: str, found: ForeignRow) -> ForeignRow:
+    return workflow_rows.MADE[table](into.settings.limits, found, ExtraFields(noticed, lenient=into.lenient))
 
 
-def _chat_piece(source: Foreign, row: ForeignRow, is_old: bool, into: Into) -> Piece:
+def _chat_piece(source: Foreign, row: ForeignRow, is_old: bool, into: ImportTarget) -> Piece:
     said = list(source.rows("messaging_messages", "WHERE session_id = ? ORDER BY id", [row["id"]]))
     source.confirm()
     limits, noticed = into.settings.limits, Counter(active_retired=int(is_old))
-    aside = Aside(noticed, lenient=into.lenient)
+    aside = ExtraFields(noticed, lenient=into.lenient)
     session: dict[str, Any] = {"message_count": len(said), "deactivated_at": None, "deactivated_reason": None}
     session |= workflow_rows.chat(limits, row, aside)
     messages = [workflow_rows.message(limits, one, aside) for one in said]
@@ -265,7 +267,7 @@ def _chat_piece(source: Foreign, row: ForeignRow, is_old: bool, into: Into) -> P
     return ChatPiece(draft, messages, workflow_rows.GROWTHS, into)
 
 
-def _without_session(_: Into) -> Piece:
+def _without_session(_: ImportTarget) -> Piece:
     raise InvalidValue("messaging_messages.session_id", "must be the id of a row of messaging_sessions")
 
 

@@ -15,8 +15,8 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports import cells
-from lastlight_state.maintenance.imports.cells import Aside, Check
-from lastlight_state.maintenance.imports.pieces import Into
+from lastlight_state.maintenance.imports.cells import Check, ExtraFields
+from lastlight_state.maintenance.imports.pieces import ImportTarget
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, change
 from lastlight_state.messaging import models as chat_words, models as chats
 from lastlight_state.schedules import models as fires
@@ -46,7 +46,7 @@ def is_open(stored: Row, row: Row) -> bool:
     return stored["status"] not in words.TERMINAL and untouched and row["phase_history"][: len(begun)] == begun
 
 
-def move(view: Unit, into: Into, growth: Growth, stored: Row, row: Row, names: list[str]) -> None:
+def move(view: Unit, into: ImportTarget, growth: Growth, stored: Row, row: Row, names: list[str]) -> None:
     """Change these columns of a run; a change of its status is a transition."""
     change(view, growth, RUNS, stored, row, [name for name in names if name != "status"])
     if "status" not in names:
@@ -179,7 +179,7 @@ def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
     return {table: {**checks, **sized.get(table, {})} for table, checks in _CHECKS.items()}
 
 
-def run(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """A run. Its phases are counted, and the error that its context holds is the run's if it failed.
 
     Columns without a place of their own go to its context.
@@ -195,7 +195,7 @@ def run(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
     return {**row, "context": aside.told(where, context, limits.context)}
 
 
-def execution(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+def execution(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """An execution. Columns without a place of their own are its details."""
     row = _placed("executions", _checked(EXECUTIONS, limits, found, aside))
     where, others = f"executions {row['id']:.80}.details", aside.others
@@ -213,7 +213,7 @@ def _placed(table: str, row: cells.Row) -> cells.Row:
     return {**row, "owner": owner, "repo": repo}
 
 
-def fire(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+def fire(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """A fire of a cron. One that was running is abandoned: its end is not told."""
     workflow, handler = found.get("workflow"), found.get("handler")
     named = {
@@ -232,7 +232,7 @@ def fire(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
     return {**row, **said, "status": "abandoned"} if row["status"] == "running" else {**row, **said}
 
 
-def approval(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+def approval(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """A gate. Columns without a place of their own go to its action."""
     row = _checked(APPROVALS, limits, found, aside)
     return {
@@ -241,7 +241,7 @@ def approval(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
     }
 
 
-def override(table: sa.Table, limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """Return what an operator changed. It has no place for other columns, and none for texts: these are refused."""
     aside.lenient = False
     row = _checked(table, limits, found, aside)
@@ -249,15 +249,15 @@ def override(table: sa.Table, limits: Limits, found: cells.Row, aside: Aside) ->
     return row
 
 
-def chat(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+def chat(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """A chat session, without what its messages have to say in its metadata. Its messages are counted anew."""
     others = {name: value for name, value in found.items() if name != "message_count"}
     return _checked(chats.SESSIONS, limits, others, aside)
 
 
-def message(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
+def message(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
     """A message of a chat session, in whose metadata the names of texts with escapes stand."""
-    own = Aside(aside.noticed, lenient=aside.lenient)
+    own = ExtraFields(aside.noticed, lenient=aside.lenient)
     row = _checked(chats.MESSAGES, limits, found, own)
     own.leave()
     aside.texts |= {f"message {row['id']}.{name}": text for name, text in own.texts.items()}
@@ -265,7 +265,9 @@ def message(limits: Limits, found: cells.Row, aside: Aside) -> cells.Row:
     return row
 
 
-def _checked(table: sa.Table, limits: Limits, found: cells.Row, aside: Aside, name: str | None = None) -> cells.Row:
+def _checked(
+    table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields, name: str | None = None
+) -> cells.Row:
     """The columns with a check; the others are kept in ``aside``."""
     checks = _checks(limits)[name or table.name]
     aside.keep(found, checks.keys())
@@ -275,7 +277,7 @@ def _checked(table: sa.Table, limits: Limits, found: cells.Row, aside: Aside, na
 #: The columns of a fire in the source that have another name here.
 _RENAMED = ("workflow", "handler", "repos_eligible", "repos_scanned", "error")
 #: How a row of each table is made.
-MADE: dict[str, Callable[[Limits, cells.Row, Aside], cells.Row]] = {
+MADE: dict[str, Callable[[Limits, cells.Row, ExtraFields], cells.Row]] = {
     "workflow_runs": run,
     "executions": execution,
     "workflow_approvals": approval,

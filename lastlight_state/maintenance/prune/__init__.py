@@ -27,7 +27,7 @@ from lastlight_state.maintenance.prune.candidates import Range
 from lastlight_state.maintenance.prune.files import FILES, Tree
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
-from lastlight_state.maintenance.prune.sweeps.sweep import Look
+from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts
 
@@ -46,8 +46,8 @@ class Prune(Repository):
         """
         terms = checks.terms(policy, self._now(), self._settings)
         if policy.kind in FILES:
-            return self._viewing(lambda unit: sweeping.filing_planned(unit, self._settings, terms))
-        planned = sweeping.planned if policy.kind in SWEEPS else partial(batches.planned, settings=self._settings)
+            return self._viewing(lambda unit: sweeping.plan_files(unit, self._settings, terms))
+        planned = sweeping.plan if policy.kind in SWEEPS else partial(batches.plan, settings=self._settings)
         return self._viewing(lambda unit: planned(unit, terms))
 
     def run(self, policy: PrunePolicy, *, actor: str | None = None) -> Receipt:
@@ -59,9 +59,9 @@ class Prune(Repository):
         """
         terms = checks.terms(policy, self._now(), self._settings)
         if policy.kind in FILES:
-            fixed = sweeping.filing_begun(self._settings, terms)
+            fixed = sweeping.begin_files(self._settings, terms)
         else:
-            begun = sweeping.begun if policy.kind in SWEEPS else batches.begun
+            begun = sweeping.begin if policy.kind in SWEEPS else batches.begin
             fixed = self._viewing(lambda unit: begun(unit, terms))
         receipt = self._receipts.begin("prune", scope=policy.kind, policy=fixed, owner=jobs.owner(), actor=actor)
         return self._carried_on(receipt, policy.time_limit)
@@ -130,10 +130,12 @@ class Prune(Repository):
                     place, quiet = place._replace(after=look.after), quiet + 1
             return self._receipts.finish(receipt)
 
-    def _look(self, receipt: Receipt, place: sweeping.Place) -> Look:
+    def _look(self, receipt: Receipt, place: sweeping.Place) -> CandidatePage:
         return self._reading(lambda unit: sweeping.look(unit, receipt, place))
 
-    def _swept_on(self, receipt: Receipt, place: sweeping.Place, look: Look) -> tuple[Receipt, sweeping.Place | None]:
+    def _swept_on(
+        self, receipt: Receipt, place: sweeping.Place, look: CandidatePage
+    ) -> tuple[Receipt, sweeping.Place | None]:
         return self._writing(lambda unit: sweeping.batch(unit, receipt, place, look, self._now()))
 
     def _filed(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:

@@ -26,17 +26,17 @@ from lastlight_state.settings import Settings
 SAMPLES = 20
 
 
-def begun(unit: Unit, terms: Terms) -> Terms:
+def begin(unit: Unit, terms: Terms) -> Terms:
     """The terms of a prune that begins. Raises `NotFound` for one of the ids that is not there."""
     kind = KINDS[terms["kind"]]
     _refuse_unknown(unit, kind.name, tuple(terms["ids"] or ()))
     return candidates.bounded(unit, kind, terms)
 
 
-def planned(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
-    """The plan for the records that are old enough and not among the newest. Errors as `begun`."""
+def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
+    """The plan for the records that are old enough and not among the newest. Errors as `begin`."""
     kind = KINDS[terms["kind"]]
-    found = Range.of(kind, begun(unit, terms))
+    found = Range.of(kind, begin(unit, terms))
     cutoff = parse_time(terms["cutoff"])
     counts: Counter[str] = Counter()
     protected = Counter(not_ended=candidates.not_ended(unit, kind, cutoff))

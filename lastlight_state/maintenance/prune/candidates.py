@@ -49,7 +49,7 @@ class OutputName(TypedDict):
 OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name), OutputName)
 
 
-class Measured(CountOf):
+class MeasuredCount(CountOf):
     """How many rows a record has in a table."""
 
     name: str
@@ -86,7 +86,7 @@ class Statements:
         self.open = None if kind.open is None else prepared(_open(kind, kind.open))
         self.known = Family("key", lambda keys: sa.select(key.label("key")).where(key.in_(keys)), KeyRow)
         self.protected = Family("key", self._protected)
-        self.measured = Family("key", self._measured, Measured)
+        self.measured = Family("key", self._measured, MeasuredCount)
         self.children = {str(child.table.name): _removal(child) for child in kind.children}
         #: Lock those of the rows that go with a record which anybody may change.
         self.held = [_holding(child) for child in kind.children if "UPDATE" in rights()[str(child.table.name)]]

@@ -44,7 +44,7 @@ class Size(NamedTuple):
     bytes: int
 
 
-class Seen(NamedTuple):
+class LogsByAge(NamedTuple):
     """A look at a tree: the place of each log in the order of age, the oldest first, and what stays by the reason."""
 
     logs: Sequence[Place]
@@ -68,7 +68,7 @@ class Tree(Protocol):
     def __init__(self, settings: Settings) -> None:
         """The tree of these settings. Touches no file."""
 
-    def seen(self, cutoff: datetime) -> Seen:
+    def seen(self, cutoff: datetime) -> LogsByAge:
         """All logs that may be pruned once they are old enough, and how many that are as old stay in any case."""
 
     def id_of(self, key: str) -> str:
@@ -126,9 +126,9 @@ class AgentLogs:
         self.root = settings.agent_sessions
         self._tree = LogTree(settings.agent_sessions)
 
-    def seen(self, cutoff: datetime) -> Seen:
+    def seen(self, cutoff: datetime) -> LogsByAge:
         """Return all logs, in the order of their last change."""
-        return Seen(sorted(self._logs()), {})
+        return LogsByAge(sorted(self._logs()), {})
 
     def id_of(self, key: str) -> str:
         """Return the session."""
@@ -209,13 +209,13 @@ class RunLogs:
         self._lists = RunLists(self._tree, heads)
         self._upkeep = Upkeep(self._tree, heads, self._lists, LOCK_TIMEOUT)
 
-    def seen(self, cutoff: datetime) -> Seen:
+    def seen(self, cutoff: datetime) -> LogsByAge:
         """All logs that have their end, in the order of their last records."""
         entries, unreadable = self._lists.entries(RunFilter())
         ended = [(entry.last_ts, file.run_id) for file, entry in entries if entry.state == "ended" and entry.last_ts]
         others = [entry for _, entry in entries if entry.state != "ended" or entry.last_ts is None]
         waiting = sum((entry.last_ts or entry.started_at) < cutoff for entry in others)
-        return Seen(sorted(ended), {"not_ended": waiting, "unreadable": unreadable})
+        return LogsByAge(sorted(ended), {"not_ended": waiting, "unreadable": unreadable})
 
     def id_of(self, key: str) -> str:
         """The run."""

@@ -14,9 +14,9 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.prune import arguments, candidates as sql
 from lastlight_state.maintenance.prune.arguments import LINE_BYTES, LINE_FILES, START, PrunePlan
 from lastlight_state.maintenance.prune.checks import Terms, refuse_missing
-from lastlight_state.maintenance.prune.files import FILES, Seen, Size, Tree
+from lastlight_state.maintenance.prune.files import FILES, LogsByAge, Size, Tree
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
-from lastlight_state.maintenance.prune.sweeps.sweep import Look, Removal, Stage, cutoff
+from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Removal, Stage, cutoff
 from lastlight_state.receipts import Receipt, steps
 from lastlight_state.settings import Settings
 
@@ -32,7 +32,7 @@ TOGETHER, _SAMPLES = 20, 20
 Going: TypeAlias = dict[str, Size]
 
 
-def filing_begun(settings: Settings, terms: Terms) -> Terms:
+def begin_files(settings: Settings, terms: Terms) -> Terms:
     """The terms of a prune that begins: the place until which logs go, and the directory where they are.
 
     Raises `InvalidValue` where that is not there, and `NotFound` for one of the ids.
@@ -41,8 +41,8 @@ def filing_begun(settings: Settings, terms: Terms) -> Terms:
     return _bounded(tree, tree.seen(parse_time(terms["cutoff"])), terms)
 
 
-def filing_planned(unit: Unit, settings: Settings, terms: Terms) -> PrunePlan:
-    """The plan of a prune of logs. Raises as `begun`."""
+def plan_files(unit: Unit, settings: Settings, terms: Terms) -> PrunePlan:
+    """The plan of a prune of logs. Raises as `begin`."""
     tree, cutoff = tree_of(settings, terms), parse_time(terms["cutoff"])
     seen = tree.seen(cutoff)
     staying, found = Counter(seen.staying), Going()
@@ -68,7 +68,7 @@ def tree_of(settings: Settings, terms: Terms) -> Tree:
     return tree
 
 
-def chunks(tree: Tree, seen: Seen, terms: Terms) -> Iterator[list[str]]:
+def chunks(tree: Tree, seen: LogsByAge, terms: Terms) -> Iterator[list[str]]:
     """The logs that are old enough, the oldest first, some at a time."""
     until, ids = arguments.read(terms["until"]), terms["ids"]
     old = [log[1] for log in seen.logs if log < until and (ids is None or tree.id_of(log[1]) in ids)]
@@ -109,7 +109,7 @@ def left(receipt: Receipt) -> Going:
     return {key: Size(files, size) for key, files, size in found.get("going", ())}
 
 
-def _bounded(tree: Tree, seen: Seen, terms: Terms) -> Terms:
+def _bounded(tree: Tree, seen: LogsByAge, terms: Terms) -> Terms:
     ids, kept = terms["ids"] or (), terms["keep_n"]
     refuse_missing(tree.record, ids, {tree.id_of(key) for _, key in seen.logs})
     until = arguments.read([terms["cutoff"], ""])
@@ -140,9 +140,9 @@ class Place(NamedTuple):
         return cls() if receipt.cursor is None else cls(**receipt.cursor)
 
 
-def planned(unit: Unit, terms: Terms) -> PrunePlan:
+def plan(unit: Unit, terms: Terms) -> PrunePlan:
     """Return the plan of a sweep."""
-    found = SWEEPS[terms["kind"]].tally(unit, begun(unit, terms))
+    found = SWEEPS[terms["kind"]].tally(unit, begin(unit, terms))
     return PrunePlan(
         kind=terms["kind"],
         cutoff=cutoff(terms),
@@ -153,19 +153,21 @@ def planned(unit: Unit, terms: Terms) -> PrunePlan:
     )
 
 
-def begun(unit: Unit, terms: Terms) -> Terms:
+def begin(unit: Unit, terms: Terms) -> Terms:
     """Return the terms of a sweep that begins. Raises `NotFound` for one of the ids that is not there."""
     sweep, keys = SWEEPS[terms["kind"]], terms["ids"] or ()
     refuse_missing(sweep.record, keys, sweep.known(unit, keys))
     return dict(sweep.bounded(unit, terms))
 
 
-def look(unit: Unit, receipt: Receipt, place: Place) -> Look:
+def look(unit: Unit, receipt: Receipt, place: Place) -> CandidatePage:
     """Return what is next at a place."""
     return _stage(receipt, place).look(unit, receipt.policy, place.after)
 
 
-def batch(unit: Unit, receipt: Receipt, place: Place, look: Look, at: datetime) -> tuple[Receipt, Place | None]:
+def batch(
+    unit: Unit, receipt: Receipt, place: Place, look: CandidatePage, at: datetime
+) -> tuple[Receipt, Place | None]:
     """Remove what a look found, or as much of it as fits a batch. Returns where to go on, None at the end.
 
     A pass that has removed anything is followed by another one, which finds what was locked.

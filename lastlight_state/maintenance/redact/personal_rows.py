@@ -64,12 +64,12 @@ _UNNAME = prepared(
 )
 
 
-def inbox_counted(unit: Unit, person: str) -> Counter[str]:
-    """Return how many rows `forget` would remove, by table."""
+def count_inboxes(unit: Unit, person: str) -> Counter[str]:
+    """Return how many rows `forget_in_inboxes` would remove, by table."""
     return +Counter({table: unit.value(statement, {"person": person}) for table, statement in _COUNT.items()})
 
 
-def forget(unit: Unit, person: str) -> Counter[str]:
+def forget_in_inboxes(unit: Unit, person: str) -> Counter[str]:
     """Remove the person's inbox and memberships, and the name from what others have; the rows removed, by table.
 
     All in the transaction of the unit, however many deliveries there are.
@@ -110,12 +110,12 @@ _THREAD_COUNT = {
 }
 
 
-def of(unit: Unit, person: str) -> list[str]:
+def threads_of(unit: Unit, person: str) -> list[str]:
     """Return the threads of a person."""
     return [row["key"] for row in unit.rows(_THREAD_OWN, {"person": person})]
 
 
-def thread_counted(unit: Unit, ids: Collection[str]) -> Counter[str]:
+def count_threads(unit: Unit, ids: Collection[str]) -> Counter[str]:
     """Return how many rows these threads have, by table."""
     found = Counter(
         {table: sum(row["rows"] for row in rows(unit, count, ids)) for table, count in _THREAD_COUNT.items()}
@@ -124,7 +124,7 @@ def thread_counted(unit: Unit, ids: Collection[str]) -> Counter[str]:
     return +found
 
 
-def remove(person: str, key: str, unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
+def remove_threads(person: str, key: str, unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
     """Remove a thread with everything of it, if it is the person's now. Returns the rows by table."""
     removed: Counter[str] = Counter()
     for row in list(rows(unit, _THREAD_LOCK, [key], {"person": person})):
@@ -169,17 +169,17 @@ _EMPTY_OF = family(
 )
 
 
-def transition_of(unit: Unit, person: str) -> list[str]:
+def transitions_of(unit: Unit, person: str) -> list[str]:
     """Return the person's changes, and those of the person's sessions and branches, of which anything was said."""
     return [row["key"] for row in unit.rows(_OF, {"person": person})]
 
 
-def transition_empty(unit: Unit, ids: Collection[str]) -> int:
+def empty_transitions(unit: Unit, ids: Collection[str]) -> int:
     """Empty what was said of these changes, but for those of held sessions; of how many there was anything."""
     return sum(unit.change(*_EMPTY.of(some)) for some in chunks(ids))
 
 
-def empty_of(unit: Unit, sessions: Collection[str]) -> int:
+def empty_transitions_of(unit: Unit, sessions: Collection[str]) -> int:
     """Empty what was said of all changes of these sessions, which are locked and not held; of how many it was said."""
     return sum(unit.change(*_EMPTY_OF.of(some)) for some in chunks(sessions))
 
@@ -224,18 +224,18 @@ _EMPTY_OF_SESSIONS = family(
 _EMPTY_OF_BRANCHES = family(lambda keys: _empty(_branch_orders.where(_order_b.id.in_(keys), _order_b.user == _person)))
 
 
-def order_counted(unit: Unit, person: str) -> int:
-    """Return how many orders `empty_of_sessions` and `empty_of_branches` would empty together."""
+def count_orders(unit: Unit, person: str) -> int:
+    """Return how many orders `empty_session_orders` and `empty_branch_orders` would empty together."""
     found: int = unit.value(_ORDER_COUNT, {"person": person})
     return found
 
 
-def empty_of_sessions(unit: Unit, sessions: Collection[str], person: str) -> int:
+def empty_session_orders(unit: Unit, sessions: Collection[str], person: str) -> int:
     """Empty the orders of these sessions of the person, and of their branches that are not another user's."""
     return _run(unit, _EMPTY_OF_SESSIONS, sessions, person)
 
 
-def empty_of_branches(unit: Unit, branches: Collection[str], person: str) -> int:
+def empty_branch_orders(unit: Unit, branches: Collection[str], person: str) -> int:
     """Empty the orders of these branches of the person."""
     return _run(unit, _EMPTY_OF_BRANCHES, branches, person)
 
@@ -273,7 +273,7 @@ OTHERS = family(
 )
 
 
-def own(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
+def own_executions(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
     """Return those of these agent sessions that no chat and no session of another user has."""
     others: set[str] = set()
     for some in chunks(agent_sessions):
@@ -282,11 +282,11 @@ def own(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
     return set(agent_sessions) - others
 
 
-def counted(unit: Unit, agent_sessions: Collection[str]) -> int:
-    """Return how many executions `empty` would change."""
+def count_executions(unit: Unit, agent_sessions: Collection[str]) -> int:
+    """Return how many executions `empty_executions` would change."""
     return sum(1 for _ in rows(unit, FULL, agent_sessions))
 
 
-def empty(unit: Unit, agent_sessions: Collection[str]) -> int:
+def empty_executions(unit: Unit, agent_sessions: Collection[str]) -> int:
     """Empty the texts of the executions of these agent sessions. Returns how many had any."""
     return sum(unit.change(*EMPTY.of(some)) for some in chunks(agent_sessions))

@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 from lastlight_state.backends.facts import Entry
 
 
-def spare(context: MigrationContext, present: Collection[Entry]) -> None:
+def skip_existing(context: MigrationContext, present: Collection[Entry]) -> None:
     """Make the operations of this context skip the tables, columns and indexes in ``present``."""
     if not present:
         return

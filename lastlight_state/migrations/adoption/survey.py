@@ -136,7 +136,7 @@ def promised(backend: Backend) -> Promised:
     return Promised(*blueprints(backend, FIRST, scripts.head()))
 
 
-def look(backend: Backend) -> Survey | None:
+def read_survey(backend: Backend) -> Survey | None:
     """Return what an adoption would find, read in one snapshot. None where revisions cannot be tried."""
     try:
         with translated(backend):

@@ -20,8 +20,8 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import MisuseError, NotMigrated, ReservedName
 from lastlight_state.outputs import column_types, models
 from lastlight_state.outputs.catalog import definitions, plans
-from lastlight_state.outputs.catalog.definitions import Definitions, Registered, Wish, refuse_collisions
-from lastlight_state.outputs.catalog.plans import attached, named, wished
+from lastlight_state.outputs.catalog.definitions import DefinitionRequest, Definitions, Registered, refuse_collisions
+from lastlight_state.outputs.catalog.plans import attach_request, checked_names, request_of
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.outputs.records import OutputPlan, OutputTableSummary
 from lastlight_state.outputs.shapes import OutputColumn
@@ -68,7 +68,7 @@ class Catalog(Repository):
         ``model`` values are checked by the table's columns. Raises `SchemaMismatch` listing what is missing.
         """
         self._refuse_transaction()
-        wish = attached(column_types.key(key), table, model)
+        wish = attach_request(column_types.key(key), table, model)
         known = self._remember(Definitions).same(wish.made)
         if known is not None:
             return known
@@ -106,7 +106,7 @@ class Catalog(Repository):
         [steps] = self._viewing(lambda unit: plans.all_steps(unit, [wish], now))
         return steps.record()
 
-    def _defined(self, wishes: Sequence[Wish]) -> Sequence[OutputTable[Any]]:
+    def _defined(self, wishes: Sequence[DefinitionRequest]) -> Sequence[OutputTable[Any]]:
         definitions = self._remember(Definitions)
         done = [definitions.same(wish.made) for wish in wishes]
         if all(done):
@@ -117,7 +117,7 @@ class Catalog(Repository):
         columns = self._brought(wishes)
         return [definitions.keep(_told(_handle(wish, columns[wish.key]))) for wish in wishes]
 
-    def _brought(self, wishes: Sequence[Wish]) -> dict[str, tuple[OutputColumn, ...]]:
+    def _brought(self, wishes: Sequence[DefinitionRequest]) -> dict[str, tuple[OutputColumn, ...]]:
         """Return the columns that each table has, after what was missing has been added."""
         registered = {
             found.key: found for found in self._reading(lambda unit: unit.all(Registered.of, definitions.ALL))
@@ -158,8 +158,8 @@ class Catalog(Repository):
         if not isinstance(self._scope, StoreScope):
             raise MisuseError("definitions change tables: define outputs on the store, before the transaction or view")
 
-    def _wish(self, key: Any, model: Any, table: Any, max_bytes: Any) -> Wish:
-        checked, name = named(key, table)
+    def _wish(self, key: Any, model: Any, table: Any, max_bytes: Any) -> DefinitionRequest:
+        checked, name = checked_names(key, table)
         if column_types.is_reserved(name):
             free = self._free_name(name, checked)
             called = getattr(model, "__name__", "")
@@ -169,7 +169,7 @@ class Catalog(Repository):
                 f'{name!r} is kept for the library; name another one: define("{checked}", {called}, table="{free}")',
                 suggestion=free,
             )
-        return wished(checked, name, model, max_bytes)
+        return request_of(checked, name, model, max_bytes)
 
     def _free_name(self, table: str, key: str) -> str:
         """A table name that neither the registry nor the database knows."""
@@ -187,7 +187,7 @@ class Catalog(Repository):
         return self._viewing(first_free)
 
 
-def _reconciled(unit: Unit, wishes: Sequence[Wish], now: Any) -> list[plans.Steps]:
+def _reconciled(unit: Unit, wishes: Sequence[DefinitionRequest], now: Any) -> list[plans.Steps]:
     """Take the lock, look at the database again, and make what is missing. Returns what was done."""
     unit.named_lock("outputs")
     unit.backend.limit_ddl_waits(unit.checkout)
@@ -197,7 +197,7 @@ def _reconciled(unit: Unit, wishes: Sequence[Wish], now: Any) -> list[plans.Step
     return found
 
 
-def _handle(wish: Wish, columns: tuple[Any, ...]) -> OutputTable[Any]:
+def _handle(wish: DefinitionRequest, columns: tuple[Any, ...]) -> OutputTable[Any]:
     return definitions.with_extras(wish.made, columns)
 
 

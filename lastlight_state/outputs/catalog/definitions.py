@@ -123,7 +123,7 @@ def noting(
 
 
 @dataclass(frozen=True)
-class Wish:
+class DefinitionRequest:
     """A definition that a caller asks for. ``made`` is the handle that it would get on a database without extras."""
 
     made: OutputTable[Any]
@@ -274,10 +274,10 @@ class Targeted(Repository):
         if type(error) is not BackendError:
             return
         if not self._viewing(lambda unit: reconcile.present(unit, [table.table_name])):
-            raise gone(table.key, table.table_name) from error
+            raise missing_table(table.key, table.table_name) from error
 
 
-def gone(key: str, table_name: str) -> SchemaMismatch:
+def missing_table(key: str, table_name: str) -> SchemaMismatch:
     """The error for a registered table that the database no longer has: nothing is guessed in place of its rows."""
     return SchemaMismatch(
         f"the table {table_name!r} of output {key!r} is not in the database",

@@ -17,7 +17,12 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, SchemaMismatch
 from lastlight_state.outputs import column_types, models
 from lastlight_state.outputs.catalog import definitions
-from lastlight_state.outputs.catalog.definitions import Registered, Wish, column_differences, refuse_collisions
+from lastlight_state.outputs.catalog.definitions import (
+    DefinitionRequest,
+    Registered,
+    column_differences,
+    refuse_collisions,
+)
 from lastlight_state.outputs.column_types import signature
 from lastlight_state.outputs.models import REGISTRY, Token
 from lastlight_state.outputs.records import OutputPlan
@@ -39,7 +44,7 @@ _TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
 )
 
 
-def named(key: Any, table: Any) -> tuple[str, str]:
+def checked_names(key: Any, table: Any) -> tuple[str, str]:
     """The key and the table name of a definition. Does not check whether the table name is reserved."""
     checked = column_types.key(key)
     if table is None:
@@ -47,7 +52,7 @@ def named(key: Any, table: Any) -> tuple[str, str]:
     return checked, column_types.table_name("table", table)
 
 
-def wished(key: str, name: str, model: Any, max_bytes: Any) -> Wish:
+def request_of(key: str, name: str, model: Any, max_bytes: Any) -> DefinitionRequest:
     """The definition with this key and table name, which have been checked."""
     shape = shape_of(model)
     limit = models.ROW if max_bytes is None else valid.number("max_bytes", max_bytes, least=1, most=models.LARGEST_ROW)
@@ -63,10 +68,10 @@ def wished(key: str, name: str, model: Any, max_bytes: Any) -> Wish:
         shape=shape,
         max_bytes=limit,
     )
-    return Wish(made, shape, shape.json_schema)
+    return DefinitionRequest(made, shape, shape.json_schema)
 
 
-def attached(key: str, table: Any, model: Any) -> Wish:
+def attach_request(key: str, table: Any, model: Any) -> DefinitionRequest:
     """The handle of a table of the caller's making."""
     own = getattr(table, "__table__", table)
     if not isinstance(own, sa.Table):
@@ -90,7 +95,7 @@ def attached(key: str, table: Any, model: Any) -> Wish:
         table=own,
         shape=shape,
     )
-    return Wish(made, shape, None if shape is None else shape.json_schema)
+    return DefinitionRequest(made, shape, None if shape is None else shape.json_schema)
 
 
 def _column(column: sa.Column[Any], shape: Shape | None) -> OutputColumn:
@@ -119,7 +124,7 @@ _HINT = "only additions are automatic: migrate by hand, take a new key, or start
 class Steps:
     """What one definition would do. ``columns`` are those that the registry holds afterwards."""
 
-    wish: Wish
+    wish: DefinitionRequest
     columns: tuple[OutputColumn, ...]
     create: bool
     add: tuple[str, ...]
@@ -147,7 +152,7 @@ class Steps:
             )
 
 
-def is_complete(wish: Wish, known: Registered | None) -> bool:
+def is_complete(wish: DefinitionRequest, known: Registered | None) -> bool:
     """Whether the registry says that everything is there: then the database is not looked at, and not written to."""
     if known is None or (known.kind, known.table_name) != (wish.made.kind, wish.table_name):
         return False
@@ -155,7 +160,7 @@ def is_complete(wish: Wish, known: Registered | None) -> bool:
     return all(there.get(column.name) == column.type for column in wish.made.columns)
 
 
-def all_steps(unit: Unit, wishes: Sequence[Wish], at: datetime) -> list[Steps]:
+def all_steps(unit: Unit, wishes: Sequence[DefinitionRequest], at: datetime) -> list[Steps]:
     """Return what these definitions would do to the database as it is now."""
     known = {found.key: found for found in unit.all(Registered.of, definitions.ALL)}
     for wish in wishes:
@@ -178,7 +183,7 @@ def carry_out(unit: Unit, steps: Steps) -> None:
         unit.plain(statement)
 
 
-def attachable(unit: Unit, wish: Wish) -> Registered | None:
+def attachable(unit: Unit, wish: DefinitionRequest) -> Registered | None:
     """The registry row of a table of the caller's making, or None. Raises `SchemaMismatch` for an unfit table."""
     known = unit.all(Registered.of, definitions.ALL)
     refuse_collisions(wish.made, [(found.key, found.table_name) for found in known])
@@ -189,7 +194,7 @@ def attachable(unit: Unit, wish: Wish) -> Registered | None:
     return next((found for found in known if found.key == wish.key), None)
 
 
-def attach(unit: Unit, wish: Wish, at: datetime) -> None:
+def attach(unit: Unit, wish: DefinitionRequest, at: datetime) -> None:
     """Note the table in the registry."""
     unit.named_lock("outputs")
     known = attachable(unit, wish)
@@ -203,7 +208,7 @@ def attach(unit: Unit, wish: Wish, at: datetime) -> None:
     unit.plain(definitions.noting(name, wish.made, wish.made.columns, wish.json_schema, known=known, at=at))
 
 
-def _unattachable(wish: Wish, found: PresentTable | None) -> Iterator[Difference]:
+def _unattachable(wish: DefinitionRequest, found: PresentTable | None) -> Iterator[Difference]:
     table = wish.table_name
     if found is None or not found.is_table:
         yield Difference(table, None, "table", "present", "missing" if found is None else "a view")
@@ -216,11 +221,13 @@ def _unattachable(wish: Wish, found: PresentTable | None) -> Iterator[Difference
         yield Difference(table, None, "unique key", f"({', '.join(key)})", "none")
 
 
-def _nothing(wish: Wish, known: Registered) -> Steps:
+def _nothing(wish: DefinitionRequest, known: Registered) -> Steps:
     return Steps(wish, known.columns, create=False, add=(), differences=(), warnings=(), sql=())
 
 
-def _steps(unit: Unit, wish: Wish, known: Registered | None, found: PresentTable | None, at: datetime) -> Steps:
+def _steps(
+    unit: Unit, wish: DefinitionRequest, known: Registered | None, found: PresentTable | None, at: datetime
+) -> Steps:
     backend = unit.backend
     columns = _grown(wish, known, found)
     found_differences = tuple(_differences(wish, known, found, backend))
@@ -238,7 +245,7 @@ def _steps(unit: Unit, wish: Wish, known: Registered | None, found: PresentTable
     )
 
 
-def _grown(wish: Wish, known: Registered | None, found: PresentTable | None) -> tuple[OutputColumn, ...]:
+def _grown(wish: DefinitionRequest, known: Registered | None, found: PresentTable | None) -> tuple[OutputColumn, ...]:
     """The columns that the table has in the end. The times of an adopted table may be NULL."""
     columns = definitions.union(wish.made.columns, known.columns if known else ())
     if known is not None or found is None:
@@ -252,7 +259,7 @@ def _grown(wish: Wish, known: Registered | None, found: PresentTable | None) -> 
     )
 
 
-def _declared(wish: Wish, columns: Sequence[OutputColumn]) -> sa.Table:
+def _declared(wish: DefinitionRequest, columns: Sequence[OutputColumn]) -> sa.Table:
     shape = wish.shape
     doc = None if shape is None or not shape.holds_model else shape.model.__doc__
     wanted = [column for column in columns if column in wish.made.columns or column.name in models.BOOKKEEPING]
@@ -260,7 +267,7 @@ def _declared(wish: Wish, columns: Sequence[OutputColumn]) -> sa.Table:
 
 
 def _differences(
-    wish: Wish, known: Registered | None, found: PresentTable | None, backend: Backend
+    wish: DefinitionRequest, known: Registered | None, found: PresentTable | None, backend: Backend
 ) -> Iterator[Difference]:
     table = wish.table_name
     if known is not None:
@@ -278,7 +285,7 @@ def _differences(
 
 
 def _statements(
-    wish: Wish,
+    wish: DefinitionRequest,
     table: sa.Table,
     columns: Sequence[OutputColumn],
     known: Registered | None,
@@ -293,7 +300,7 @@ def _statements(
 
 
 def _warnings(
-    unit: Unit, wish: Wish, known: Registered | None, found: PresentTable | None, added: Sequence[str]
+    unit: Unit, wish: DefinitionRequest, known: Registered | None, found: PresentTable | None, added: Sequence[str]
 ) -> Iterator[str]:
     if wish.shape is None or found is None or not added:
         return

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.rows.records import Page, made
+from lastlight_state.db.rows.records import Page, make_record
 from lastlight_state.db.rows.statements import Row, Statement, Values
 from lastlight_state.db.runs import refuse_unknown_run
 from lastlight_state.db.units.unit import Unit
@@ -57,7 +57,7 @@ def summary(table: OutputTable[Any], row: Row) -> OutputSummary:
         "created_at": row.get("row_created_at"),
         "updated_at": row.get("row_updated_at"),
     }
-    return made(OutputSummary, facts)
+    return make_record(OutputSummary, facts)
 
 
 def at_place(error: CorruptData, place: Values) -> CorruptData:
@@ -77,7 +77,7 @@ def _made(table: OutputTable[Any], row: Values, data: Any, created: Any, updated
         "updated_at": updated,
         "data": data,
     }
-    return made(Output, facts, {"table": table})
+    return make_record(Output, facts, {"table": table})
 
 
 # Replacing and withdrawing: what a row held goes to the history in the same unit.

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Literal
 
 from lastlight_state.db import valid
-from lastlight_state.db.news.renewals import Held, Renewed
+from lastlight_state.db.news.renewals import Held, RenewalBlock
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import RowT, Statement
@@ -70,7 +70,7 @@ def running(
             return None
 
     fire = RunningFire(heartbeat(claim))
-    with Renewed(fire, f"fire {claim.fire_id}", lease, renew):
+    with RenewalBlock(fire, f"fire {claim.fire_id}", lease, renew):
         try:
             yield fire
         except BaseException as error:
@@ -221,7 +221,7 @@ class Fires(Repository):
         length = claim.lease if lease is None else lease
         return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
-    def _held(self, statement: Statement[RowT], held: transitions.Held, until: datetime) -> RowT:
+    def _held(self, statement: Statement[RowT], held: transitions.ClaimParameters, until: datetime) -> RowT:
         """Return the row that a write on a held fire returns."""
         values = {**held, "lease_expires_at": until}
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)

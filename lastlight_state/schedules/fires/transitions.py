@@ -35,7 +35,7 @@ _MOST = limits_of(FIRES)
 MOST_NAMES = 500
 
 
-class Held(TypedDict):
+class ClaimParameters(TypedDict):
     """The fire and the epoch of a claim, as statements name them."""
 
     fire_id: str
@@ -74,7 +74,7 @@ def create(
     )
 
 
-def held(claim: Any) -> Held:
+def held(claim: Any) -> ClaimParameters:
     """Return the fire and the epoch of a claim."""
     valid.group("claim", claim, FireClaim)
     return {
@@ -171,7 +171,7 @@ def _refusal(unit: Unit, fire: NewFire, live: LiveFire | None) -> Conflict:
     )
 
 
-def finish(unit: Unit, held: Held, outcome: Outcome, at: datetime) -> Fire:
+def finish(unit: Unit, held: ClaimParameters, outcome: Outcome, at: datetime) -> Fire:
     """Store the outcome of the fire. The same outcome stored before is accepted."""
     fire = unit.find(Fire.of, sql.FINISH, {**held, **outcome, "at": at})
     if fire is not None:
@@ -196,7 +196,7 @@ def get(unit: Unit, fire_id: str) -> Fire:
     return fire
 
 
-def refusal(unit: Unit, held: Held) -> Conflict:
+def refusal(unit: Unit, held: ClaimParameters) -> Conflict:
     """The error for a claim whose write changed nothing. Raises `NotFound`."""
     row = unit.row(sql.STATE, held)
     if row is None:
@@ -204,7 +204,7 @@ def refusal(unit: Unit, held: Held) -> Conflict:
     return _refused(held, row["status"], row["epoch"], row["owner"])
 
 
-def _refused(held: Held, status: str, epoch: int, owner: str | None) -> Conflict:
+def _refused(held: ClaimParameters, status: str, epoch: int, owner: str | None) -> Conflict:
     fire_id, presented = held["fire_id"], held["epoch"]
     if epoch == presented:
         return LostRace(f"fire {fire_id!r} has ended: {status}", fire_id=fire_id, found=status)
@@ -232,7 +232,7 @@ def _is_same(stored: Fire, outcome: Values) -> bool:
 Run = Callable[[Callable[[Unit], Any]], Any]
 
 
-class LapsedClaim(Held):
+class LapsedClaim(ClaimParameters):
     """A claim whose lease has expired ``now``."""
 
     now: datetime

@@ -25,7 +25,7 @@ from lastlight_state.workflows.arguments import Claim, Gate, NodeRef
 from lastlight_state.workflows.checks import NodeColumns
 from lastlight_state.workflows.kernel import progress, rows
 from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.kernel.transitions import Said
+from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.questions import repository
 from lastlight_state.workflows.tables import APPROVALS, RUNS
 
@@ -67,7 +67,7 @@ def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAns
     if answer.patch is not None:
         progress.take_unfenced(unit, Step(row["id"], answer.at, patch=answer.patch), limits)
     told = QUESTIONS.told(approval, "replied" if answer.decision == "replied" else answer.status)
-    said: Said = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": told}
+    said: TransitionParameters = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": told}
     if answer.status == "rejected" and approval.on_reject == "fail":
         error = f"Rejected: {answer.response or 'no reason given'}"
         run = repository.fail(unit, listeners, row, error, reason="gate.rejected", said=said)

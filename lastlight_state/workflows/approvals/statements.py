@@ -6,7 +6,7 @@ from typing import TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.covering import Covering, Narrow
+from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import bind, constant, number, prepared
 from lastlight_state.workflows.approvals.records import (
@@ -16,7 +16,7 @@ from lastlight_state.workflows.approvals.records import (
     WholeApprovalRow,
 )
 from lastlight_state.workflows.indexes import ASKED_APPROVAL
-from lastlight_state.workflows.questions.inbox import By, Inbox
+from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.repos import preview, short
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, shown
@@ -116,7 +116,7 @@ _SHOWN = tuple(
 )
 
 
-def _covered(**found_by: Narrow) -> Covering:
+def _covered(**found_by: NarrowIndex) -> Covering:
     """Return how gates are read where large values lie inside the rows."""
     return Covering(_SUMMARY, ("created_at", "id"), {**found_by, "": None})
 
@@ -131,7 +131,7 @@ OF_RUN = Listing(
     order=_by_age,
     descending=False,
     filters={"run_id": _of_run},
-    covering=_covered(run_id=Narrow("ix_approvals_run", ("workflow_run_id",))),
+    covering=_covered(run_id=NarrowIndex("ix_approvals_run", ("workflow_run_id",))),
     row=ApprovalSummaryRow,
 )
 
@@ -153,7 +153,7 @@ LIST = Listing(
     },
     walked=("statuses",),
     through=_SUMMARY,
-    covering=_covered(artifact=Narrow("ix_approvals_artifact", ("artifact",))),
+    covering=_covered(artifact=NarrowIndex("ix_approvals_artifact", ("artifact",))),
     row=ApprovalSummaryRow,
 )
 
@@ -209,9 +209,9 @@ INBOX = Inbox(
     run_id=APPROVALS.c.workflow_run_id,
     order=(APPROVALS.c.created_at, APPROVALS.c.id),
     filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},
-    by=By(
+    by=InboxIndexes(
         "ix_approvals_asked",
         asked="ix_approvals_asked",
-        of_run=Narrow("ix_approvals_run", ("workflow_run_id", "status", "expires_at")),
+        of_run=NarrowIndex("ix_approvals_run", ("workflow_run_id", "status", "expires_at")),
     ),
 )

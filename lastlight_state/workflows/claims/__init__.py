@@ -24,7 +24,7 @@ from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, driving, lists, statements as sql, takes
 from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder
-from lastlight_state.workflows.claims.driving import B, D, Driven, DrivenRun, J, Reins, W
+from lastlight_state.workflows.claims.driving import B, ClaimCallbacks, D, Driven, DrivenRun, J, W
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
 from lastlight_state.workflows.kernel import overdue, rows
 from lastlight_state.workflows.kernel.claims import RenewedRow
@@ -236,7 +236,7 @@ class Claims(Repository, Generic[W]):
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a run is driven longer than a transaction should last: call driving() on the store")
         held = checks.claim(claim)
-        reins = Reins(
+        reins = ClaimCallbacks(
             self.heartbeat,
             lambda renewed, retry_after: self.release(renewed, retry_after=retry_after),
             self._ended_by_holder,
@@ -262,7 +262,7 @@ class Claims(Repository, Generic[W]):
         names = shared.some_workflows(workflow_names)
         valid.page_limit(limit)
 
-        def spent(size: int) -> overdue.Found:
+        def spent(size: int) -> overdue.DueRuns:
             return self._reading(lambda unit: lists.spent(unit, moment, names, size))
 
         if names == []:
@@ -278,10 +278,10 @@ class Claims(Repository, Generic[W]):
 
     def _awaited(
         self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float | None
-    ) -> overdue.Awaited:
+    ) -> overdue.WorkWait:
         """Return one wait for runs that may be taken. Checks the arguments."""
         sought = lists.Claimable(shared.frozen_workflows(workflow_names))
-        return overdue.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
+        return overdue.WorkWait(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _holding(self, statement: Statement[RenewedRow], claim: Claim, values: Values, lease: timedelta) -> Claim:
         """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from lastlight_state.db.news.renewals import Held, Renewed
+from lastlight_state.db.news.renewals import Held, RenewalBlock
 from lastlight_state.errors import ClaimLost
 from lastlight_state.unwinding import block
 from lastlight_state.workflows.arguments import Claim
@@ -70,7 +70,7 @@ class Driven(DrivenRun[W], Generic[W, J, B]):
 
 
 @dataclass(frozen=True)
-class Reins:
+class ClaimCallbacks:
     """How a claim is renewed and given back, and how to find out that its holder has ended it."""
 
     heartbeat: Callable[[Claim], Claim]
@@ -88,11 +88,11 @@ class Reins:
 
 
 @block
-def driving(claim: Claim, reins: Reins, make: Callable[[Claim], D]) -> Iterator[D]:
+def driving(claim: Claim, reins: ClaimCallbacks, make: Callable[[Claim], D]) -> Iterator[D]:
     """Drive a run in a block, which gets what ``make`` makes of the renewed claim."""
     run = make(reins.heartbeat(claim))
     try:
-        with Renewed(run, f"run {claim.run_id}", claim.lease, reins.renew):
+        with RenewalBlock(run, f"run {claim.run_id}", claim.lease, reins.renew):
             yield run
     except Exception:  # the lease runs out, so that the next take counts as a restart
         raise
@@ -102,7 +102,7 @@ def driving(claim: Claim, reins: Reins, make: Callable[[Claim], D]) -> Iterator[
     _release(run, reins)
 
 
-def _release(run: DrivenRun[Any], reins: Reins) -> None:
+def _release(run: DrivenRun[Any], reins: ClaimCallbacks) -> None:
     try:
         reins.release(run.claim, run.retry_after)
     except ClaimLost as error:
@@ -111,7 +111,7 @@ def _release(run: DrivenRun[Any], reins: Reins) -> None:
             _log.info("run %s was lost before its block ended: %s", run.run_id, error)
 
 
-def _release_after(error: BaseException, run: DrivenRun[Any], reins: Reins) -> None:
+def _release_after(error: BaseException, run: DrivenRun[Any], reins: ClaimCallbacks) -> None:
     """Give the run back after an interruption. Whatever comes of that, the interruption is the one to be seen."""
     try:
         _release(run, reins)

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.covering import Narrow
+from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.filters import Filtered
-from lastlight_state.db.lists.pages import Placed, Window, parted, placed, window
+from lastlight_state.db.lists.pages import KeyedRows, Window, keyed_rows, split_damaged, window
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import RowT, bind, constant, number
 from lastlight_state.db.schema.indexes import through
@@ -87,7 +87,7 @@ class Judged:
 LOOKED_UP = Judged(LEASE_END)
 
 
-class Moment(TypedDict):
+class MomentParameters(TypedDict):
     """The parameters of these conditions."""
 
     at: datetime
@@ -95,7 +95,7 @@ class Moment(TypedDict):
     foreign_silent: datetime
 
 
-def moment(now: datetime, grace: timedelta = timedelta(0)) -> Moment:
+def moment(now: datetime, grace: timedelta = timedelta(0)) -> MomentParameters:
     """Return the parameters of these conditions.
 
     A lease that ends exactly ``now`` is alive; ``grace`` prolongs all leases.
@@ -155,7 +155,7 @@ _SHOWN = (
 #: The key of a claimable run.
 _KEY = ("seen_at", "id")
 _DUE = "ix_run_leases_due"
-_WAKE = Narrow("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=PAUSED)
+_WAKE = NarrowIndex("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=PAUSED)
 
 
 #: The names of workflows to look at; None for all.
@@ -163,7 +163,7 @@ Names = Sequence[str] | None
 
 
 def page(
-    unit: Unit, now: Moment, grace: timedelta, names: Names, limit: int, page_token: str | None
+    unit: Unit, now: MomentParameters, grace: timedelta, names: Names, limit: int, page_token: str | None
 ) -> Page[ClaimableRun]:
     """Return a page of claimable runs, those at their restart limit included.
 
@@ -171,21 +171,23 @@ def page(
     """
     asked = ["claimable", grace.total_seconds(), names]
     found = _window(unit, LISTED, now, names, pages.key(asked, page_token, (datetime, str)), limit)
-    items, damaged = parted(found.rows, _claimable)
+    items, damaged = split_damaged(found.rows, _claimable)
     token = None if found.last is None else pages.encode_token(asked, found.last)
     return Page(items=items, next_page_token=token, damaged=damaged)
 
 
-def candidates(unit: Unit, now: Moment, names: Names, after: list[Any] | None, limit: int) -> Window[CandidateRow]:
+def candidates(
+    unit: Unit, now: MomentParameters, names: Names, after: list[Any] | None, limit: int
+) -> Window[CandidateRow]:
     """Return the next ``limit`` runs that may be taken, after this key."""
     return _window(unit, TAKEN_NEXT, now, names, after, limit)
 
 
-def spent(unit: Unit, now: Moment, names: Names, limit: int) -> overdue.Found:
+def spent(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdue.DueRuns:
     """Return the ids of the abandoned runs that nobody is to go on with, those that were silent for longest first."""
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
     rows, in_all = unit.sound(statement, {**now, **given})
-    return overdue.Found([row["id"] for row in rows], in_all)
+    return overdue.DueRuns([row["id"] for row in rows], in_all)
 
 
 @dataclass(frozen=True)
@@ -242,11 +244,13 @@ class Ranges(Filtered[RowT]):
         judged, shown = self._judged(LEASES)
         source = rows.OF_OTHERS.after(LEASES)
         running = through(claims.due(shown, *_named(LEASES, named)).select_from(source), LEASES, _DUE)
-        running = rows.beside(running).where(RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_after(judged, paged))
+        running = rows.through_live_index(running).where(
+            RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_after(judged, paged)
+        )
         running = _first(running, (judged.seen, RUNS.c.id), limit)
         if not self._due:
             return running
-        finding = rows.finding(_WAKE)
+        finding = rows.live_self_join(_WAKE)
         waiting = finding.select(self._judged()[1], (DUE, *_named(RUNS, named), *_after(LOOKED_UP, paged)))
         return _merged(running, _first(waiting, map(finding.found, (LOOKED_UP.seen, RUNS.c.id)), limit), limit)
 
@@ -287,13 +291,13 @@ SPENT = Ranges(CandidateRow, lambda *_: (RUNS.c.id,), lambda judged: judged.spen
 
 
 def _window(
-    unit: Unit, ranges: Ranges[RowT], now: Moment, names: Names, key: list[Any] | None, limit: int
+    unit: Unit, ranges: Ranges[RowT], now: MomentParameters, names: Names, key: list[Any] | None, limit: int
 ) -> Window[RowT]:
     after = {} if key is None else pages.after_values(key)
 
-    def read(size: int) -> Placed[RowT]:
+    def read(size: int) -> KeyedRows[RowT]:
         statement, given = ranges.of({"workflow_name": names}, key is not None, size)
-        return placed(unit.readable(statement, {**now, **after, **given}), _KEY)
+        return keyed_rows(unit.readable(statement, {**now, **after, **given}), _KEY)
 
     return window(read, limit)
 

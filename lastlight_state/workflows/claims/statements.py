@@ -29,7 +29,7 @@ from lastlight_state.workflows.kernel.claims import (
     RenewedRow,
 )
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
-from lastlight_state.workflows.kernel.rows import STATE, LockedRun, beside, locking
+from lastlight_state.workflows.kernel.rows import STATE, LockedRun, locking, through_live_index
 from lastlight_state.workflows.kernel.transitions import WAKE_REASON, recorded
 from lastlight_state.workflows.tables import EXECUTIONS, LEASES, RUNS, TRANSITIONS
 
@@ -138,7 +138,7 @@ LOCK_LEASE = prepared(
 
 def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return (
-        beside(sa.select(*KEPT, LOOKED_UP.seen))
+        through_live_index(sa.select(*KEPT, LOOKED_UP.seen))
         .where(RUNS.c.id.in_(ids), unindexed(sa.or_(LOOKED_UP.takeable, DUE)))
         .order_by(LOOKED_UP.seen, RUNS.c.id)
         .limit(sa.bindparam("limit", type_=sa.Integer))

@@ -18,7 +18,7 @@ from lastlight_state.errors import ClaimLost, Conflict, CorruptData, LostRace
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, lists, statements as sql
 from lastlight_state.workflows.claims.checks import Holding
-from lastlight_state.workflows.claims.lists import CandidateRow, Moment
+from lastlight_state.workflows.claims.lists import CandidateRow, MomentParameters
 from lastlight_state.workflows.claims.statements import JudgedRun
 from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.kernel.claims import ClaimedRow, RenewedRow
@@ -29,7 +29,7 @@ _SPARE = 50
 _MOST = 500
 
 
-class Attempt(Holding, Moment):
+class Attempt(Holding, MomentParameters):
     """The parameters of a take."""
 
     expected_epoch: int | None
@@ -42,11 +42,11 @@ class FreeAttempt(Holding):
     expected_epoch: int | None
 
 
-class OneAttempt(FreeAttempt, Moment):
+class OneAttempt(FreeAttempt, MomentParameters):
     """The parameters of a take of one run that somebody may hold."""
 
 
-class GivingUp(Moment):
+class GivingUp(MomentParameters):
     """The parameters of the end of one run that nobody is to go on with."""
 
     run_id: str

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import entry_of
-from lastlight_state.db.lists.covering import Narrow
+from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import AnyOf, bind, number, prepared
 from lastlight_state.db.units.unit import Unit
@@ -142,7 +142,7 @@ _filters = {
 }
 
 
-def _newest_first(name: str, narrow: Narrow | None = None, *, few: bool = False) -> Listing[ExecutionSummaryRow]:
+def _newest_first(name: str, narrow: NarrowIndex | None = None, *, few: bool = False) -> Listing[ExecutionSummaryRow]:
     """Return a list that is found by this index."""
     through, covering = (narrow.index, covered(narrow)) if narrow else (None, None)
     order = (_c.started_at, _c.id)
@@ -165,7 +165,7 @@ _ATTEMPTS = Listing(
     order=(_c.attempt,),
     filters=_filters,
     descending=False,
-    covering=covered(Narrow("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))),
+    covering=covered(NarrowIndex("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))),
     row=ExecutionSummaryRow,
 )
 #: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise walk through all
@@ -173,16 +173,17 @@ _ATTEMPTS = Listing(
 _NARROWER = {
     "run_id": _newest_first("executions of a run", BY_RUN, few=True),
     "in_flight": _newest_first(
-        "executions in flight", Narrow("ix_executions_signs", ("workflow_run_id", "finished_at", "success"))
+        "executions in flight", NarrowIndex("ix_executions_signs", ("workflow_run_id", "finished_at", "success"))
     ),
     "trigger_id": _newest_first(
         "executions of a trigger",
-        Narrow("idx_executions_trigger", ("trigger_type", "trigger_id"), ordered=False),
+        NarrowIndex("idx_executions_trigger", ("trigger_type", "trigger_id"), ordered=False),
         few=True,
     ),
-    "skill": _newest_first("executions of a skill", Narrow("idx_executions_skill", ("skill",))),
+    "skill": _newest_first("executions of a skill", NarrowIndex("idx_executions_skill", ("skill",))),
     "lost_log": _newest_first(
-        "executions without a log", Narrow("ix_executions_lost_log", (*SPENT, "session_id", "finished_at", "success"))
+        "executions without a log",
+        NarrowIndex("ix_executions_lost_log", (*SPENT, "session_id", "finished_at", "success")),
     ),
 }
 

@@ -15,7 +15,7 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Family, RowT, constant, number, prepared
 from lastlight_state.db.schema.indexes import through
-from lastlight_state.db.units.unit import Found, Unit
+from lastlight_state.db.units.unit import FoundRows, Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import NodeRef
@@ -23,7 +23,7 @@ from lastlight_state.workflows.health.state import Facts, OwnerAlive, PendingQue
 from lastlight_state.workflows.kernel.claims import LEASE_END
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, label_of
 from lastlight_state.workflows.kernel.questions import pending
-from lastlight_state.workflows.kernel.rows import BY_LIVE_STATUS, covered
+from lastlight_state.workflows.kernel.rows import BY_LIVE_STATUS, live_covering
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
 
 # The statements of `health`: what the state of a run is derived from, for one run or a page of runs.
@@ -126,7 +126,7 @@ LIVE = Listing(
     spread={"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name},
     worded=("statuses",),
     leading="statuses",
-    covering=covered(BY_LIVE_STATUS),
+    covering=live_covering(BY_LIVE_STATUS),
     row=JudgedRow,
 )
 
@@ -265,7 +265,7 @@ def _facts_of(row: JudgedRow, silent_since: datetime | None, questions: tuple[Pe
     )
 
 
-def _sound(found: Found[RowT], damaged: dict[str, CorruptData]) -> Iterator[RowT]:
+def _sound(found: FoundRows[RowT], damaged: dict[str, CorruptData]) -> Iterator[RowT]:
     """Return the rows that can be read. The others are noted with their run."""
     for at, row in enumerate(found.rows):
         if isinstance(row, CorruptData):

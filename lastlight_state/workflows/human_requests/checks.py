@@ -175,10 +175,10 @@ def _problems(where: str, error: Any) -> Iterator[tuple[str, str]]:
             if name not in error.instance:
                 yield f"{path}.{name[:80]}", "missing"
         return
-    yield path, _form_text(error.validator, error.validator_value)
+    yield path, _keyword_text(error.validator, error.validator_value)
 
 
-def _form_text(keyword: str | None, value: Any) -> str:
+def _keyword_text(keyword: str | None, value: Any) -> str:
     if keyword is None:
         return "not permitted"
     if keyword == "type":

@@ -8,7 +8,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.db.lists.covering import Narrow
+from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.units.unit import Unit
@@ -24,9 +24,9 @@ from lastlight_state.workflows.human_requests.records import (
 )
 from lastlight_state.workflows.indexes import ASKED_REQUEST, REQUEST_SUMMARY
 from lastlight_state.workflows.kernel import rows, transitions
-from lastlight_state.workflows.kernel.transitions import Said
+from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.questions import repository
-from lastlight_state.workflows.questions.inbox import By, Inbox
+from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.repos import preview, short
 from lastlight_state.workflows.tables import REQUESTS, shown
@@ -113,10 +113,10 @@ INBOX = Inbox(
     run_id=REQUESTS.c.run_id,
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},
-    by=By(
+    by=InboxIndexes(
         "ix_human_requests_asked",
         asked="ix_human_requests_asked",
-        of_run=Narrow(_SUMMARY, ("run_id", "status", "expires_at", "kind")),
+        of_run=NarrowIndex(_SUMMARY, ("run_id", "status", "expires_at", "kind")),
     ),
 )
 
@@ -141,7 +141,12 @@ def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
         return AnsweredRequest.of({"request": request, "run": rows.get(unit, row["id"]), "repeated": True})
     rows.expect(row, words.LIVE)
     answered = QUESTIONS.close(unit, request, "answered", at=answer.at, by=answer.by, response=answer.response)
-    said: Said = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": _told(request, "answered")}
+    said: TransitionParameters = {
+        "at": answer.at,
+        "source": "responder",
+        "actor": answer.by,
+        "detail": _told(request, "answered"),
+    }
     run = repository.go_on(unit, row, said, reason=words.QUESTION_ANSWERED)
     return AnsweredRequest.of({"request": answered, "run": run, "repeated": False})
 

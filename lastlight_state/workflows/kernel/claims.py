@@ -41,7 +41,7 @@ def present(name: str, beside: sa.FromClause | None = None) -> sa.ColumnElement[
 HEARTBEAT_AT = present("heartbeat_at")
 LEASE_END = present("lease_expires_at")
 
-_lease_at = bind("at", LEASES.c.due_at)
+_due_at = bind("at", LEASES.c.due_at)
 _LONG_AGO: sa.ColumnElement[Any] = sa.literal_column("'0001-01-01T00:00:00.000Z'")
 
 
@@ -51,7 +51,7 @@ def due(shown: Iterable[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[
     Postgres guesses a third of the table for an open range, and for what is due all of it once its statistics are an
     hour old: then it would read the table. For a closed range whose ends it does not know it guesses one in 200.
     """
-    first, last = (sa.select(sa.cast(end, _lease_at.type)).scalar_subquery() for end in (_LONG_AGO, _lease_at))
+    first, last = (sa.select(sa.cast(end, _due_at.type)).scalar_subquery() for end in (_LONG_AGO, _due_at))
     return sa.select(*shown).where(LEASES.c.due_at.between(first, last), *conditions)
 
 

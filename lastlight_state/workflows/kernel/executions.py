@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.expressions import millis_between, nearest
 from lastlight_state.backends.sql.json import object_of
-from lastlight_state.db.lists.covering import Covering, Finding, Narrow
+from lastlight_state.db.lists.covering import Covering, NarrowIndex, SelfJoin
 from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
@@ -162,7 +162,7 @@ class SumsRow(Tokens):
     included_cache_reads: int
 
 
-class Summed(Tokens):
+class TotalsRow(Tokens):
     """The sums of a row as totals have them."""
 
     cost_usd: Decimal
@@ -180,7 +180,7 @@ HERE = _c.id == sa.bindparam("execution_id")
 IN_FLIGHT = sa.and_(_c.finished_at.is_(None), _c.success.is_(None))
 
 #: The executions of a run, which are read whole and sorted.
-BY_RUN = Narrow("idx_executions_workflow_run", ("workflow_run_id",), ordered=False)
+BY_RUN = NarrowIndex("idx_executions_workflow_run", ("workflow_run_id",), ordered=False)
 
 _each = EXECUTIONS.alias("each")
 _first_type = sa.select(sa.func.min(_each.c.trigger_type).label("word")).cte(recursive=True)
@@ -193,7 +193,7 @@ _known_types = sa.select(_types.c.word).where(_types.c.word.is_not(None))
 OF_TRIGGER = sa.and_(AmongFew(_c.trigger_type, _known_types), _c.trigger_id == bind("trigger_id", _c.trigger_id))
 
 
-def covered(narrow: Narrow) -> Covering:
+def covered(narrow: NarrowIndex) -> Covering:
     """Return how executions are read where large values lie inside the rows."""
     return Covering("ix_executions_usage", ("started_at", "id"), {"": narrow})
 
@@ -202,7 +202,7 @@ def of_runs(
     shown: Sequence[sa.ColumnElement[Any]], *conditions: sa.ColumnElement[bool], by_run: bool = False
 ) -> tuple[sa.Select[Any], sa.Select[Any]]:
     """Return what is shown of the executions of some runs, or for each of the runs; and how that is read there."""
-    finding = Finding(covered(BY_RUN), BY_RUN, (_c.started_at, _c.id))
+    finding = SelfJoin(covered(BY_RUN), BY_RUN, (_c.started_at, _c.id))
     plain, beside = sa.select(*shown).where(*conditions), finding.select(shown, conditions)
     if not by_run:
         return plain, beside
@@ -324,7 +324,7 @@ SUMS = (
 COUNTED = ("executions", "cost_micros", "cost_picos", *TOKENS, INCLUDED)
 
 
-def summed(row: SumsRow) -> Summed:
+def summed(row: SumsRow) -> TotalsRow:
     """Return the sums of a row as totals have them: the cost in dollars."""
     return {
         "executions": row["executions"],

@@ -119,7 +119,7 @@ POLL = 0.03
 STUCK_SECONDS = 60.0
 
 
-class Sought(Protocol):
+class WaitTarget(Protocol):
     """What somebody waits for, in these workflows, or in all for None. Equal ones are asked for once."""
 
     @property
@@ -131,7 +131,7 @@ class Sought(Protocol):
     def __hash__(self) -> int: ...
 
 
-class Awaited:
+class WorkWait:
     """One wait for work, of at most ``timeout`` seconds."""
 
     def __init__(
@@ -139,7 +139,7 @@ class Awaited:
         scope: Scope,
         now: Callable[[], datetime],
         overdue: Overdue,
-        sought: Sought,
+        sought: WaitTarget,
         timeout: float,
         poll_interval: float | None,
     ) -> None:
@@ -165,7 +165,7 @@ class Awaited:
         self._overdue.expire_at_once(self._sought.names)
         return self._scope.reading(lambda unit: self._sought.is_there(unit, self._now()))
 
-    def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[Sought]]:
+    def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[WaitTarget]]:
         """Watch for work that comes after this object was made."""
         watch = _watch_for(self._scope, self._now, self._overdue)
         return arrivals(
@@ -179,11 +179,11 @@ class Awaited:
         )
 
 
-def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> Watch[Sought]:
+def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> Watch[WaitTarget]:
     """The store's watch over work. Its values are the times of the looks that found some, so that they only grow."""
     stuck_until = 0.0
 
-    def read(sought: Collection[Sought]) -> dict[Sought, int]:
+    def read(sought: Collection[WaitTarget]) -> dict[WaitTarget, int]:
         nonlocal stuck_until
         for names in {each.names for each in sought}:
             if time.monotonic() >= stuck_until and not overdue.expire_at_once(names):
@@ -205,14 +205,14 @@ T = TypeVar("T")
 _log = logging.getLogger("lastlight_state.workflows")
 
 
-class Found(NamedTuple):
+class DueRuns(NamedTuple):
     """The runs that a sweep is to work on, and how many rows were read for them: not all may be readable."""
 
     run_ids: Sequence[str]
     rows: int
 
 
-def over(read: Callable[[int], Found], limit: int, work: Callable[[str], T]) -> Iterator[tuple[str, T]]:
+def over(read: Callable[[int], DueRuns], limit: int, work: Callable[[str], T]) -> Iterator[tuple[str, T]]:
     """Yield each run id with what ``work`` returned for it, in ascending order of ids.
 
     ``read`` finds the first rows, as many as it is asked for. Where none of the runs of ``limit`` rows could be worked

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-def presenting(repository: R, claim: Claim) -> R:
+def with_claim(repository: R, claim: Claim) -> R:
     """The repository, whose engine writes present this claim unless they are given another.
 
     A call that names another run presents nothing by itself: the claim says nothing about that run.

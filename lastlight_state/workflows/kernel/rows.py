@@ -13,11 +13,11 @@ from typing import Any, TypedDict, TypeVar, overload
 import sqlalchemy as sa
 
 from lastlight_state.db import valid
-from lastlight_state.db.lists.covering import Covering, Finding, Narrow, Other
+from lastlight_state.db.lists.covering import Covering, JoinedTable, NarrowIndex, SelfJoin
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import RowT, Statement, among, bind, constant, prepared
-from lastlight_state.db.schema.indexes import Repeated, through
+from lastlight_state.db.schema.indexes import RepeatedPredicate, through
 from lastlight_state.db.units.scope import Scope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict, LostRace, StateError
@@ -285,25 +285,25 @@ def _again(
 LIVE_INDEX = "ix_workflow_runs_live"
 
 #: Repeats the predicate of the index.
-NOT_ENDED: sa.ColumnElement[bool] = Repeated(RUNS.c.status.not_in([constant(word) for word in TERMINAL]))
+NOT_ENDED: sa.ColumnElement[bool] = RepeatedPredicate(RUNS.c.status.not_in([constant(word) for word in TERMINAL]))
 
 #: The index by which they are found in a status, in the order of their start.
-BY_LIVE_STATUS = Narrow("ix_workflow_runs_live_started", ("status",), only=NOT_ENDED)
+BY_LIVE_STATUS = NarrowIndex("ix_workflow_runs_live_started", ("status",), only=NOT_ENDED)
 
 #: The runs of a list of something else.
-OF_OTHERS = Other(RUNS, LIVE_INDEX)
+OF_OTHERS = JoinedTable(RUNS, LIVE_INDEX)
 
 
-def beside(statement: sa.Select[Any]) -> sa.Select[Any]:
+def through_live_index(statement: sa.Select[Any]) -> sa.Select[Any]:
     """The statement, reading live runs through the index on SQLite."""
     return through(statement, RUNS, LIVE_INDEX).where(NOT_ENDED)
 
 
-def covered(narrow: Narrow) -> Covering:
+def live_covering(narrow: NarrowIndex) -> Covering:
     """Return how live runs are read that are found by this index."""
     return Covering(LIVE_INDEX, ("id",), {"": narrow}, only=NOT_ENDED)
 
 
-def finding(narrow: Narrow) -> Finding:
+def live_self_join(narrow: NarrowIndex) -> SelfJoin:
     """The two sides of such a statement."""
-    return Finding(covered(narrow), narrow, (RUNS.c.id,))
+    return SelfJoin(live_covering(narrow), narrow, (RUNS.c.id,))

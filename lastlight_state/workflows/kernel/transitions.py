@@ -29,13 +29,13 @@ from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import TERMINAL, Outcome, RunStatus, Source
 
 #: What a paused run waits for.
-Why = Literal["gate", "timer", "signal", "operator"]
+TransitionReason = Literal["gate", "timer", "signal", "operator"]
 
 #: The reason of a run that was woken because its time had come.
 WAKE_REASON = "run.resumed.timer"
 
 
-class Said(TypedDict):
+class TransitionParameters(TypedDict):
     """Who changed a run, when and how; for its transition."""
 
     at: datetime
@@ -262,7 +262,7 @@ def record_takes(unit: Unit, run_ids: Sequence[str], at: datetime) -> None:
 def pause(
     unit: Unit,
     row: StatusRow,
-    why: Why,
+    why: TransitionReason,
     *,
     at: datetime,
     claim: Claim | None,

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.pages import Window, parted, placed, window
+from lastlight_state.db.lists.pages import Window, keyed_rows, split_damaged, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import bind, constant, number, prepared
@@ -212,10 +212,10 @@ class Lookups(Repository):
 
         def read(unit: Unit) -> Window[NameRow]:
             asked = {"after": after}
-            return window(lambda size: placed(unit.readable(sql.NAMES, {**asked, "most": size}), ["name"]), limit)
+            return window(lambda size: keyed_rows(unit.readable(sql.NAMES, {**asked, "most": size}), ["name"]), limit)
 
         found = self._reading(read)
-        items, damaged = parted(found.rows, lambda row: row["name"])
+        items, damaged = split_damaged(found.rows, lambda row: row["name"])
         token = None if found.last is None else pages.encode_token(_NAMES, found.last)
         return Page(items=items, next_page_token=token, damaged=damaged)
 
@@ -227,7 +227,7 @@ class Lookups(Repository):
         """
         valid.page_limit(limit)
         after = tuple(pages.key(_REPOS, page_token, (str, str)) or ("", ""))
-        rows, damaged = parted(self._reading(lambda unit: unit.readable(sql.REPOS).rows), lambda row: row)
+        rows, damaged = split_damaged(self._reading(lambda unit: unit.readable(sql.REPOS).rows), lambda row: row)
         found = _folded(rows)
         page = [found[key] for key in sorted(found) if key > after][: limit + 1]
         last = page[limit - 1] if len(page) > limit else None

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.lists.covering import Finding, Narrow
+from lastlight_state.db.lists.covering import NarrowIndex, SelfJoin
 from lastlight_state.db.lists.listing import MOST_VALUES, Listing
 from lastlight_state.db.rows.statements import AnyOf, Row, Statement, bind, number, padded, prepared, size_for
 from lastlight_state.db.rows.writes import listed
@@ -143,7 +143,7 @@ _FIRST = {"newest": (_begun.desc(), _c.id.desc()), "oldest": (_begun.asc(), _c.i
 
 
 #: How a trigger's runs are read where large values lie inside the rows.
-_TRIGGERED = Finding(COVERED, Narrow("ix_workflow_runs_trigger_started", ("trigger_id",)), (_c.started_at, _c.id))
+_TRIGGERED = SelfJoin(COVERED, NarrowIndex("ix_workflow_runs_trigger_started", ("trigger_id",)), (_c.started_at, _c.id))
 
 
 def _of_trigger(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
@@ -191,7 +191,7 @@ CHILDREN = Listing(
     order=(_c.started_at, _c.id),
     filters={"run_id": _c.parent_run_id == bind("run_id", _c.parent_run_id)},
     through="ix_workflow_runs_parent",
-    covering=replace(COVERED, found_by={"run_id": Narrow("ix_workflow_runs_parent", ("parent_run_id",))}),
+    covering=replace(COVERED, found_by={"run_id": NarrowIndex("ix_workflow_runs_parent", ("parent_run_id",))}),
     row=RunSummaryRow,
 )
 

@@ -13,7 +13,7 @@ from lastlight_state.db.rows.statements import AnyOf, among, bind, constant, pre
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import Leading
 from lastlight_state.workflows.kernel.executions import AT, KEY, NODE_COLUMNS, NODE_HERE, TOUCHED, WAIT, param, waits
-from lastlight_state.workflows.kernel.rows import PERMITTED, PERMITTED_RUN, beside
+from lastlight_state.workflows.kernel.rows import PERMITTED, PERMITTED_RUN, through_live_index
 from lastlight_state.workflows.rows import RunNodeRow
 from lastlight_state.workflows.tables import NODES, RUNS
 from lastlight_state.workflows.words import LIVE, NODE_STATES
@@ -101,7 +101,9 @@ LIST = Listing(
 )
 ITERATIONS = Listing("iterations", NODE_COLUMNS, order=(_c.iteration,), filters=_filters, row=RunNodeRow)
 
-_of_live_run = sa.exists(beside(sa.select(RUNS.c.id))).where(RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE))
+_of_live_run = sa.exists(through_live_index(sa.select(RUNS.c.id))).where(
+    RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE)
+)
 
 DUE = Listing(
     "nodes_due",

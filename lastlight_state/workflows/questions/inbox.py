@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.covering import Covering, Narrow
+from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, prepared
 from lastlight_state.db.schema.indexes import through
@@ -26,7 +26,7 @@ _live = sa.func.coalesce(RUNS.c.status, constant("unknown")).not_in([constant(wo
 
 
 @dataclass(frozen=True)
-class By:
+class InboxIndexes:
     """The indexes of an inbox: ``pending`` has the pending questions in their order.
 
     Where large values lie inside the rows, ``asked`` holds what is shown, and ``of_run`` finds the questions of a run.
@@ -34,11 +34,11 @@ class By:
 
     pending: str
     asked: str
-    of_run: Narrow
+    of_run: NarrowIndex
 
     def covering(self, order: Sequence[sa.Column[Any]], pending: sa.ColumnElement[bool]) -> Covering:
         """How questions are read there."""
-        found_by = {"run_id": self.of_run, "": Narrow(self.pending, only=pending)}
+        found_by = {"run_id": self.of_run, "": NarrowIndex(self.pending, only=pending)}
         key = tuple(column.name for column in order)
         return Covering(self.asked, key, found_by, only=pending, other=rows.OF_OTHERS)
 
@@ -58,7 +58,7 @@ class Inbox(Generic[RowT]):
         run_id: sa.Column[str],
         order: tuple[sa.Column[Any], sa.Column[Any]],
         filters: Mapping[str, sa.ColumnElement[bool]],
-        by: By,
+        by: InboxIndexes,
     ) -> None:
         table, expires_at = run_id.table, run_id.table.c.expires_at
         pending = table.c.status == constant("pending")

@@ -27,7 +27,7 @@ from lastlight_state.workflows.kernel import overdue, progress, rows, transition
 from lastlight_state.workflows.kernel.progress import Step
 from lastlight_state.workflows.kernel.questions import blocking
 from lastlight_state.workflows.kernel.rows import LockedRun
-from lastlight_state.workflows.kernel.transitions import Said
+from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.questions.inbox import Inbox
 from lastlight_state.workflows.questions.records import AskedQuestion, AskedT, as_of
 from lastlight_state.workflows.questions.rows import ExpiredRow, Q, QuestionRows
@@ -106,7 +106,7 @@ def _insert(unit: Unit, row: LockedRun, opening: Opening[Q], allowed: Sequence[s
 _RUN, _TRANSITION = limits_of(RUNS), limits_of(TRANSITIONS)
 
 
-def go_on(unit: Unit, row: LockedRun, said: Said, *, reason: str) -> WorkflowRun:
+def go_on(unit: Unit, row: LockedRun, said: TransitionParameters, *, reason: str) -> WorkflowRun:
     """Offer a run to any worker if it was paused for gates and no question blocks it.
 
     Other runs stay as they are, and a note of them has this reason.
@@ -117,7 +117,9 @@ def go_on(unit: Unit, row: LockedRun, said: Said, *, reason: str) -> WorkflowRun
     return transitions.move(unit, transitions.RESUME, row, "running", reason="run.resumed.gate", **said)
 
 
-def fail(unit: Unit, listeners: Listeners, row: LockedRun, error: str, *, reason: str, said: Said) -> WorkflowRun:
+def fail(
+    unit: Unit, listeners: Listeners, row: LockedRun, error: str, *, reason: str, said: TransitionParameters
+) -> WorkflowRun:
     """Fail a live run because of a question, and close everything else that belongs to it."""
     return transitions.end(unit, listeners, row, "failed", error=_cut(error, _RUN.error), reason=reason, **said)
 
@@ -136,7 +138,12 @@ def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str,
         raise questions.closed(question)
     rows.expect(row, words.LIVE)
     cancelled = questions.close(unit, question, "cancelled", by=by, at=at, closed_reason=reason)
-    said: Said = {"at": at, "source": "operator", "actor": by, "detail": questions.told(question, "cancelled")}
+    said: TransitionParameters = {
+        "at": at,
+        "source": "operator",
+        "actor": by,
+        "detail": questions.told(question, "cancelled"),
+    }
     go_on(unit, row, said, reason=words.QUESTION_CANCELLED)
     return cancelled
 
@@ -153,7 +160,9 @@ def expire(
     return [question["id"] for question in expired]
 
 
-def _after(unit: Unit, listeners: Listeners, row: LockedRun, expired: list[ExpiredRow], said: Said) -> None:
+def _after(
+    unit: Unit, listeners: Listeners, row: LockedRun, expired: list[ExpiredRow], said: TransitionParameters
+) -> None:
     failing = next((question for question in expired if question["policy"] == "fail"), None)
     if failing is None:
         go_on(unit, row, said, reason=words.QUESTION_EXPIRED)
@@ -225,10 +234,10 @@ class QuestionRepository(Repository, Generic[Q]):
             return ()
         due: dict[str, list[str]] = {}
 
-        def read(size: int) -> overdue.Found:
+        def read(size: int) -> overdue.DueRuns:
             found, rows = self._reading(lambda unit: self._questions.due(unit, now, size, names))
             due.update(found)
-            return overdue.Found(tuple(found), rows)
+            return overdue.DueRuns(tuple(found), rows)
 
         swept = overdue.over(read, limit, lambda run_id: self._expire(run_id, due[run_id][:limit], now))
         return tuple(question_id for _, expired in swept for question_id in expired)

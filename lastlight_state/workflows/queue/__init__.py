@@ -179,7 +179,7 @@ class Queue(Repository):
         if names == []:
             return ()
 
-        def overdue(size: int) -> kernel_overdue.Found:
+        def overdue(size: int) -> kernel_overdue.DueRuns:
             return self._reading(lambda unit: _overdue(unit, cutoff, names, size))
 
         swept = kernel_overdue.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
@@ -193,23 +193,23 @@ class Queue(Repository):
         workflow_caps: Mapping[str, int] | None,
         claimable: bool,
         poll_interval: float | None,
-    ) -> overdue.Awaited:
+    ) -> overdue.WorkWait:
         """Return one wait for runs that may be admitted. Checks the arguments."""
         names = shared.frozen_workflows(workflow_names)
         caps = tuple(check_caps(workflow_caps).items())
         also = Claimable(names) if valid.flag("claimable", claimable) else None
         sought = statements.Admissible(valid.number("cap", cap), caps, names, also)
-        return overdue.Awaited(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
+        return overdue.WorkWait(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _expire(self, run_id: str, cutoff: datetime, error: str, now: datetime) -> bool:
         return self._writing(lambda unit: _expire(unit, self._listeners, run_id, cutoff, error, now))
 
 
-def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> kernel_overdue.Found:
+def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> kernel_overdue.DueRuns:
     """The first runs in line that were queued before ``cutoff``, of all workflows or of these."""
     statement, given = sql.OVERDUE.of({"of": names})
     rows, in_all = unit.sound(statement, {**given, "cutoff": cutoff, "limit": limit})
-    return kernel_overdue.Found([row["id"] for row in rows], in_all)
+    return kernel_overdue.DueRuns([row["id"] for row in rows], in_all)
 
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.covering import Narrow
+from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, bind, constant
@@ -71,7 +71,7 @@ LIST = Listing(
     descending=False,
     always=_in_line,
     through=_INDEX,
-    covering=replace(COVERED, found_by={"": Narrow(_INDEX, only=RUNS.c.status == constant("queued"))}),
+    covering=replace(COVERED, found_by={"": NarrowIndex(_INDEX, only=RUNS.c.status == constant("queued"))}),
     row=QueuedRow,
 )
 
@@ -204,7 +204,7 @@ def admit_next(
         statement, given = NEXT.of({"of": names, "full": full or None})
         found, in_all = unit.sound(statement, {**given, "at": holder["at"], "limit": size})
         fitting = _fitting(found, rooms)
-        taken += _admission_take(unit, holder, fitting[: room - len(taken)])
+        taken += _take_admitted(unit, holder, fitting[: room - len(taken)])
         if len(taken) == room or in_all < size:
             return taken
         if len(fitting) == len(found):
@@ -272,7 +272,7 @@ def _fitting(found: Sequence[NextRow], rooms: dict[str, int]) -> list[str]:
     return fitting
 
 
-def _admission_take(unit: Unit, holder: Holding, run_ids: Sequence[str]) -> list[ClaimedRow]:
+def _take_admitted(unit: Unit, holder: Holding, run_ids: Sequence[str]) -> list[ClaimedRow]:
     """Admit and take locked runs. Returns their rows, in this order."""
     if not run_ids:
         return []

@@ -135,7 +135,7 @@ class Runs(Repository):
         repository.
         """
         given = shared.list_filters(statuses, workflow_names, None, since)
-        given |= {} if repo is None else repos.asked_several(repo)
+        given |= {} if repo is None else repos.repos_filter(repo)
         valid.page_limit(limit)
         how = lists.ORDERS[valid.word("order", order, lists.ORDERS)]
         return self._viewing(lambda unit: how(unit, given, limit, page_token))

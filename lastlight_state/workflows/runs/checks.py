@@ -22,7 +22,7 @@ from lastlight_state.workflows.checks import Operator, failure_columns, no_succe
 from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.kernel.progress import encoded_scratch
 from lastlight_state.workflows.kernel.rows import LockedRun
-from lastlight_state.workflows.kernel.transitions import Said
+from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.runs import statements as sql
 from lastlight_state.workflows.runs.statements import NewRun, ProvenanceColumns, RunFacts, new_row
@@ -71,7 +71,7 @@ def _one(unit: Unit, listeners: Listeners, row: LockedRun, cancel: Cancel) -> Wo
     if row["status"] == "cancelled" and not cancel.ask:
         return rows.get(unit, row["id"])
     rows.expect(row, words.LIVE)
-    said: Said = {**cancel.said, "at": cancel.at, "source": "operator"}
+    said: TransitionParameters = {**cancel.said, "at": cancel.at, "source": "operator"}
     if cancel.ask and row["status"] == "running":
         if row["cancel_requested_at"] is not None:
             return rows.get(unit, row["id"])

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import Placed, parted, window
+from lastlight_state.db.lists.pages import KeyedRows, split_damaged, window
 from lastlight_state.db.rows.records import DamagedRow, Page
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
@@ -61,20 +61,20 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
     asked = ["runs", "active_first", chosen]
     rank, key = _position(asked, page_token)
     found = window(lambda size: _ranked(unit, chosen, rank, key, size), limit)
-    items, damaged = parted(found.rows, _as_it_is)
+    items, damaged = split_damaged(found.rows, _as_it_is)
     token = None if found.last is None else pages.encode_token(asked, found.last)
     return _page(unit, items, token, damaged)
 
 
 def _ranked(
     unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | None, limit: int
-) -> Placed[RunSummaryRow]:
+) -> KeyedRows[RunSummaryRow]:
     """Return the next runs after this key in the group of this rank, then those of the groups that follow.
 
     Each group is a range of an index, read after the one before it; nothing is sorted.
     """
     rows: list[RunSummaryRow | CorruptData] = []
-    places: list[tuple[int, int, Placed[RunSummaryRow]]] = []
+    places: list[tuple[int, int, KeyedRows[RunSummaryRow]]] = []
     while rank < len(_RANKS) and len(rows) < limit:
         statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
         asked = {**chosen, "statuses": statuses}
@@ -88,7 +88,7 @@ def _ranked(
         key = found.key(place)
         return None if key is None else [group, *key]
 
-    return Placed(rows, key_of)
+    return KeyedRows(rows, key_of)
 
 
 ORDERS = {"newest": newest, "active_first": active_first}

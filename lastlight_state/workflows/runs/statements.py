@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.covering import Covering, Narrow
+from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.db.rows.writes import Chain
@@ -114,14 +114,14 @@ SUMMARY = tuple(RUNS.c[name] for name in RUN_SUMMARY)
 
 _newest = (RUNS.c.started_at, RUNS.c.id)
 
-_BY_REPO = Narrow("ix_workflow_runs_repo", ("owner", "repo"))
+_BY_REPO = NarrowIndex("ix_workflow_runs_repo", ("owner", "repo"))
 
 #: How lists of run summaries are read where large values lie inside the rows. Without these filters no join is needed.
 COVERED = Covering(
     "ix_workflow_runs_summary",
     ("started_at", "id"),
     {
-        "workflow_names": Narrow("idx_workflow_runs_name_started", ("workflow_name",)),
+        "workflow_names": NarrowIndex("idx_workflow_runs_name_started", ("workflow_name",)),
         "owned_repo": _BY_REPO,
         "owned_repos": _BY_REPO,
     },

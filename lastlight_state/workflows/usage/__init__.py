@@ -233,7 +233,7 @@ def _filters(workflow: str | None, repo: str | None, model: str | None) -> Row:
         given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, _RUN.workflow_name))
     if model is not None:
         given["model"] = {"model": valid.identifier("model", model, _MOST.model)}
-    return given if repo is None else given | repos.asked(repo)
+    return given if repo is None else given | repos.repo_filter(repo)
 
 
 def _floor(moment: datetime, size: timedelta) -> datetime:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Self
 
-from lastlight_state.db.rows.records import Record, made
+from lastlight_state.db.rows.records import Record, make_record
 from lastlight_state.workflows.kernel.executions import SumsRow, summed, total_tokens
 from lastlight_state.workflows.records import Totals
 
@@ -48,7 +48,7 @@ class UsageTotals(Totals):
 
     @classmethod
     def of(cls, values: SumsRow) -> Self:
-        return made(cls, {**summed(values), "total_tokens": total_tokens(values)})
+        return make_record(cls, {**summed(values), "total_tokens": total_tokens(values)})
 
 
 class UsageBucket(UsageTotals):
@@ -71,7 +71,7 @@ class UsageBucket(UsageTotals):
             "included_cache_reads": sum(part["included_cache_reads"] for part in parts),
         }
         sums = {**summed(total), "total_tokens": total_tokens(total)}
-        return made(cls, {**sums, "start": start, "outcomes": outcomes})
+        return make_record(cls, {**sums, "start": start, "outcomes": outcomes})
 
 
 class UsageGroup(UsageTotals):
@@ -81,7 +81,7 @@ class UsageGroup(UsageTotals):
 
     @classmethod
     def of(cls, values: GroupRow) -> Self:  # type: ignore[override]
-        return made(cls, {"key": values["key"], **summed(values), "total_tokens": total_tokens(values)})
+        return make_record(cls, {"key": values["key"], **summed(values), "total_tokens": total_tokens(values)})
 
 
 class ThreadUsage(UsageTotals):
@@ -94,7 +94,7 @@ class ThreadUsage(UsageTotals):
     @classmethod
     def of(cls, values: ThreadRow) -> Self:  # type: ignore[override]
         thread = {"trigger_id": values["trigger_id"], "first_at": values["first_at"], "last_at": values["last_at"]}
-        return made(cls, {**thread, **summed(values), "total_tokens": total_tokens(values)})
+        return make_record(cls, {**thread, **summed(values), "total_tokens": total_tokens(values)})
 
 
 class UsageStats(Record):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lastlight_state.backends.sqlite import locked_reads
-from lastlight_state.backends.sqlite.locked_reads import Abandoned
+from lastlight_state.backends.sqlite.locked_reads import FileReader
 
 
 def test_a_connection_that_cannot_read_is_closed(tmp_path: Path) -> None:
@@ -21,10 +21,10 @@ def test_a_connection_that_cannot_read_is_closed(tmp_path: Path) -> None:
         return opened[-1]
 
     def not_held() -> sqlite3.Connection:
-        raise locked_reads.NotPossible
+        raise locked_reads.LockUnavailable
 
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-        Abandoned(file, lambda: copied.append(1)).connected(not_held, connect)
+        FileReader(file, lambda: copied.append(1)).connected(not_held, connect)
     [connection] = opened
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")

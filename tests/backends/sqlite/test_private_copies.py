@@ -100,7 +100,7 @@ def test_a_copy_needs_room_for_all_files_and_the_log_once_more(
     """maintenance OP-16: recovery brings the log into the copy."""
     for size, suffix in ((100, ""), (20, "-journal"), (3, "-wal")):
         (tmp_path / f"x.db{suffix}").write_bytes(bytes(size))
-    mark, needed = private_copies.mark_of(tmp_path / "x.db"), 126
+    mark, needed = private_copies.stamps_of(tmp_path / "x.db"), 126
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(shutil, "disk_usage", lambda _place: SimpleNamespace(free=needed + free))
     if enough:

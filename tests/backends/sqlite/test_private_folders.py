@@ -74,7 +74,7 @@ def test_what_a_killed_look_left_is_removed_by_the_next_copy(
 
 def test_what_a_living_process_reads_stays(place: Path) -> None:
     """maintenance OP-16: also where another process, forked from it, is what lives."""
-    folder, held = private_copies.make(str(place))
+    folder, held = private_copies.make_folder(str(place))
     (folder / "copy.db").write_bytes(b"private")
     private_copies.remove_left(str(place))
     assert _names(place) == {folder.name}
@@ -120,7 +120,7 @@ def test_without_locks_a_folder_has_a_name_under_which_nobody_removes_it(
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", refused)
-        folder, held = private_copies.make(str(place))
+        folder, held = private_copies.make_folder(str(place))
     private_copies.remove_left(str(place))
     assert _names(place) == {folder.name}
     assert not folder.name.startswith(PREFIX)
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_locked_for_want_of_descriptors_is_not_left(plac
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
-            private_copies.make(str(place))
+            private_copies.make_folder(str(place))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert _names(place) == set()

@@ -9,7 +9,7 @@ from support.between import before
 from support.maintenance.run_folders import branch, message, write_run
 
 from lastlight_state.conversations import NewMessage, NewSession
-from lastlight_state.conversations.trees.saving import Saving
+from lastlight_state.conversations.trees.saving import TreeSave
 from lastlight_state.testing import Database, racing
 
 
@@ -36,7 +36,7 @@ def test_what_is_stored_after_the_look_of_a_unit_stays_as_it_is(
         "message": lambda: talks.messages.put(NewMessage("user", "mine", id="m1")),
         "session": lambda: talks.sessions.create(NewSession("r1")),
     }
-    happened = before(monkeypatch, Saving, "part", come[what])
+    happened = before(monkeypatch, TreeSave, "part", come[what])
     done = store.maintenance.imports.run(tmp_path / "runs")
     assert (happened, done.units, done.failures[0].code) == (["part"], {"failed": 1}, "already_exists")
     if what == "message":

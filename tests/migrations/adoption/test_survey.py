@@ -36,7 +36,7 @@ def unable(tmp_path: Path) -> Iterator[Unable]:
 def test_where_revisions_cannot_be_tried_nothing_is_found(unable: Unable, reason: Exception) -> None:
     """maintenance OP-5: the rest of the plan is told all the same."""
     unable.reason = reason
-    assert survey.look(unable) is None
+    assert survey.read_survey(unable) is None
 
 
 @pytest.mark.parametrize("reason", [BackendBusy("locked"), ZeroDivisionError("a mistake")])
@@ -44,4 +44,4 @@ def test_any_other_error_is_told(unable: Unable, reason: Exception) -> None:
     """maintenance OP-5: it does not say that there is nothing."""
     unable.reason = reason
     with pytest.raises(type(reason)):
-        survey.look(unable)
+        survey.read_survey(unable)

@@ -39,7 +39,7 @@ HEAD = 16
 
 
 @dataclass(frozen=True)
-class Told:
+class Story:
     """The story of one run and the chat beside it, as read from the store."""
 
     run: WorkflowRun
@@ -89,12 +89,12 @@ class Told:
             yield f"a tool result of {kept.bytes:,} bytes is cut there, and kept whole beside the log"
 
 
-def of(store: StateStore, run_id: str, chat_id: str) -> Told:
+def of(store: StateStore, run_id: str, chat_id: str) -> Story:
     """Read the story."""
     executions = [*store.workflows.executions.list(run_id=run_id), *store.workflows.executions.list(trigger_id=chat_id)]
     executions.sort(key=lambda found: found.started_at)
     session_id = next(found.session_id for found in executions if found.outcome == "interrupted") or ""
-    return Told(
+    return Story(
         run=store.workflows.runs.get(run_id),
         events=maintenance.whole(store, run_id),
         executions=tuple(executions),

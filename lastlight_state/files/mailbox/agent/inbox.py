@@ -20,8 +20,8 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.agent import state, state as sql
 from lastlight_state.files.mailbox.kernel import messages, queries
 from lastlight_state.files.mailbox.kernel.messages import Poll
-from lastlight_state.files.mailbox.kernel.pair import Room
-from lastlight_state.files.mailbox.kernel.queries import Both
+from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_SECOND
 from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.records import Batch, MessageIn
@@ -31,7 +31,7 @@ from lastlight_state.files.mailbox.rows import AcksRow
 _SKIPPED = ("system",)
 
 
-class AgentInbox(Room):
+class AgentInbox(MailboxRepository):
     """``agent.inbox``"""
 
     def peek(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
@@ -119,7 +119,7 @@ class AgentInbox(Room):
             waiting.pause(min(pause, left))
         return True
 
-    def _chosen(self, both: Both, poll: Poll) -> tuple[Batch, list[HeadRow]]:
+    def _chosen(self, both: BothFiles, poll: Poll) -> tuple[Batch, list[HeadRow]]:
         """Return the batch, and the messages before it that cannot be read."""
         found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
         if found:
@@ -175,7 +175,7 @@ class AgentInbox(Room):
         if status == "completed":
             state.tidy(unit, self._pair)
 
-    def _response(self, both: Both, question_id: str, now: datetime) -> MessageIn | None:
+    def _response(self, both: BothFiles, question_id: str, now: datetime) -> MessageIn | None:
         poll = Poll(now, models.MOST_POLLED, first_poll=self._pair.first_poll)
         answers: list[MessageIn] = []
         for walk in (messages.triggers(both), reversed([*messages.context(both)])):
@@ -221,7 +221,7 @@ def _acks(unit: Unit, heads: Collection[HeadRow]) -> dict[str, AcksRow]:
 
 
 def _read(
-    both: Both, poll: Poll, walk: Iterable[HeadRow], limit: int
+    both: BothFiles, poll: Poll, walk: Iterable[HeadRow], limit: int
 ) -> tuple[list[tuple[HeadRow, MessageIn]], list[HeadRow]]:
     """Return the first ``limit`` messages that the poll may have, and the damaged ones before the last."""
     heads = messages.open_to(poll, both, walk)

@@ -20,9 +20,9 @@ from lastlight_state.files.mailbox.agent import state as sql
 from lastlight_state.files.mailbox.arguments import AT_ONCE, Attachment, Deliver, Routing
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
 from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, queries
-from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
 from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
-from lastlight_state.files.mailbox.kernel.queries import Both, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import DESTINATION, MESSAGE
 from lastlight_state.files.mailbox.projections import RoutingColumns, SizedRow
 from lastlight_state.files.mailbox.records import Delivery, Destination, MessageOut, MessageOutSummary, MessageRef
@@ -52,7 +52,7 @@ class AgentPruner(Pruner):
         found = self.walk(Rule("id", partial(self._delivered, before), self._remove), dry_run=dry_run)
         return PruneReport(messages=len(found), size_bytes=sum(row["size"] for row in found), dry_run=dry_run)
 
-    def _delivered(self, before: datetime, unit: Unit, both: Both, after: str) -> Step:
+    def _delivered(self, before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
         seen = unit.sound(_SENT, {"after": after})[0]
         receipts = both.keyed(messages.DELIVERED_BY_ID, [row["id"] for row in seen])
         done = {row["message_out_id"] for row in receipts if _is_old(row, before)}
@@ -72,13 +72,13 @@ def _is_old(receipt: DeliveredRow, before: datetime) -> bool:
 
 # Where the agent's messages go. Each call reads what the host says at that moment.
 
-_DEFAULT = Reading(models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)), row=SessionRoutingRow)
-_ALL = Reading(
+_DEFAULT = TolerantSelect(models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)), row=SessionRoutingRow)
+_ALL = TolerantSelect(
     models.DESTINATIONS, lambda columns: sa.select(*shown(columns)).order_by(columns["name"]), row=DestinationsRow
 )
 
 
-class AgentRouting(Room):
+class AgentRouting(MailboxRepository):
     """``agent.routing``"""
 
     def find_default(self) -> Routing | None:
@@ -123,7 +123,7 @@ class OutDraft(OutPart):
     content: str
 
 
-class AgentOutbox(Room):
+class AgentOutbox(MailboxRepository):
     """``agent.outbox``"""
 
     def send(

@@ -16,7 +16,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, NotFound
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.kernel import messages, queries
-from lastlight_state.files.mailbox.kernel.pair import Pair, Room
+from lastlight_state.files.mailbox.kernel.pair import MailboxRepository, Pair
 from lastlight_state.files.mailbox.models import STATE
 from lastlight_state.files.mailbox.projections import HeadRow, OutSummaryRow
 from lastlight_state.files.mailbox.records import StateEntry
@@ -56,20 +56,20 @@ def _is_needed(ack: AcksRow, head: HeadRow | None) -> bool:
 
 # The statements of the agent's own file.
 
-_statement_ack, _out, _state = models.ACKS.c, models.MESSAGES_OUT.c, models.SESSION_STATE.c
+_acks, _out, _state = models.ACKS.c, models.MESSAGES_OUT.c, models.SESSION_STATE.c
 
 _ACK_NAMES = ("status", "status_changed", "message_seq", "message_tries", "claimed_by", "error")
-_statement_put = insert(models.ACKS).values(**{column.name: bind(column.name, column) for column in _statement_ack})
+_upsert_ack = insert(models.ACKS).values(**{column.name: bind(column.name, column) for column in _acks})
 PUT_ACK = prepared(
-    _statement_put.on_conflict_do_update(
-        index_elements=[_statement_ack.message_id], set_={name: _statement_put.excluded[name] for name in _ACK_NAMES}
+    _upsert_ack.on_conflict_do_update(
+        index_elements=[_acks.message_id], set_={name: _upsert_ack.excluded[name] for name in _ACK_NAMES}
     )
 )
 RELEASE = prepared(
     sa.delete(models.ACKS).where(
-        _statement_ack.message_id == bind("message_id", _statement_ack.message_id),
-        _statement_ack.status == constant("processing"),
-        _statement_ack.claimed_by.is_not_distinct_from(bind("claimed_by", _statement_ack.claimed_by)),
+        _acks.message_id == bind("message_id", _acks.message_id),
+        _acks.status == constant("processing"),
+        _acks.claimed_by.is_not_distinct_from(bind("claimed_by", _acks.claimed_by)),
     )
 )
 
@@ -106,7 +106,7 @@ DELETE_STATE = prepared(sa.delete(models.SESSION_STATE).where(_state.key == bind
 _LEGACY = "sdk_session_id"
 
 
-class AgentState(Room):
+class AgentState(MailboxRepository):
     """``agent.state``"""
 
     def get(self, key: str) -> str:

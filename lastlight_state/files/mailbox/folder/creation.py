@@ -88,7 +88,7 @@ def old_folders(session: Path, before: datetime) -> list[str]:
         os.close(held)
 
 
-def leftover_remove(session: Path, name: str) -> bool:
+def remove_leftover(session: Path, name: str) -> bool:
     """Remove the files in such a folder, and the folder if nothing else is in it; whether it is gone."""
     target = attachments.MessageFolder(session, INBOX, name)
     attachments.clear(target)

@@ -10,15 +10,15 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.host import receipts, statements as sql
 from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
-from lastlight_state.files.mailbox.kernel.deliveries import Open
+from lastlight_state.files.mailbox.kernel.deliveries import UnsettledMessage
 from lastlight_state.files.mailbox.kernel.pair import Pair
-from lastlight_state.files.mailbox.kernel.queries import Both
+from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import WaitingRow
 from lastlight_state.files.mailbox.records import DueMessage, MessageOut
 
 
-class Wish(NamedTuple):
+class LeaseRequest(NamedTuple):
     """What a caller wants to take."""
 
     now: datetime
@@ -34,21 +34,21 @@ class _Target(NamedTuple):
     platform_id: str | None = None
 
 
-def is_any_due(both: Both, now: datetime) -> bool:
+def is_any_due(both: BothFiles, now: datetime) -> bool:
     """Whether `take` would find something."""
     return any(
         _is_due(found, now) and _target(found.head, both).state != "waiting" for found in deliveries.unsettled(both)
     )
 
 
-def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
+def take(unit: Unit, pair: Pair, both: BothFiles, wish: LeaseRequest) -> list[DueMessage]:
     """Lease due messages. One whose target failed, or that cannot be read, is failed instead."""
     taken: list[DueMessage] = []
     settled, contiguous = deliveries.settled_seq(both), True
     before = settled
     for step in deliveries.steps(both, settled):
         for found in step:
-            if not isinstance(found, Open):
+            if not isinstance(found, UnsettledMessage):
                 settled = found if contiguous and found is not None else settled
                 continue
             contiguous = found.head["seq"] is None  # these come before all others
@@ -61,7 +61,7 @@ def take(unit: Unit, pair: Pair, both: Both, wish: Wish) -> list[DueMessage]:
     return taken
 
 
-def _is_due(found: Open, now: datetime) -> bool:
+def _is_due(found: UnsettledMessage, now: datetime) -> bool:
     if not models.is_due(found.head["deliver_after"], now):
         return False
     before = found.attempt
@@ -74,7 +74,7 @@ def _is_ahead(text: str | None, now: datetime) -> bool:
     return moment is not None and timedelta(0) < moment - now <= models.LONGEST_LEASE
 
 
-def _target(head: WaitingRow, both: Both, group: str = "") -> _Target:
+def _target(head: WaitingRow, both: BothFiles, group: str = "") -> _Target:
     if head["target_seq"] is None:
         return _Target("none")
     found = messages.find(head["target_seq"], group, both)
@@ -85,7 +85,7 @@ def _target(head: WaitingRow, both: Both, group: str = "") -> _Target:
     return _Target("known", found.platform_message_id or found.id)
 
 
-def _taken(unit: Unit, pair: Pair, both: Both, found: Open, wish: Wish) -> list[DueMessage]:
+def _taken(unit: Unit, pair: Pair, both: BothFiles, found: UnsettledMessage, wish: LeaseRequest) -> list[DueMessage]:
     head = found.head
     target = _target(head, both, pair.place.group)
     if target.state == "waiting":
@@ -117,7 +117,7 @@ def _fail(unit: Unit, message_id: str, error: str, now: datetime) -> None:
     receipts.store(unit, receipts.failed(message_id, error, now))
 
 
-def _lease(unit: Unit, found: Open, wish: Wish) -> int:
+def _lease(unit: Unit, found: UnsettledMessage, wish: LeaseRequest) -> int:
     now, before = iso_text(wish.now), found.attempt
     attempts = 1 if before is None else int(before["attempts"] or 0) + 1
     unit.change(

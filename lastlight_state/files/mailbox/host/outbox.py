@@ -19,7 +19,7 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
 from lastlight_state.files.mailbox.host import leases, receipts, statements as sql
 from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
-from lastlight_state.files.mailbox.kernel.pair import Room
+from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_MINUTE, ONE_SECOND
 from lastlight_state.files.mailbox.records import (
     Delivery,
@@ -41,7 +41,7 @@ class Undeliverable(Exception):
     """Raised by an adapter for a message that can never be sent; its text is the reason."""
 
 
-class HostOutbox(Room):
+class HostOutbox(MailboxRepository):
     """``host.outbox``"""
 
     def take_due(self, *, limit: int = 20, lease: timedelta = ONE_MINUTE) -> list[DueMessage]:
@@ -54,7 +54,7 @@ class HostOutbox(Room):
         now = self._now()
         if not self._both(lambda both: leases.is_any_due(both, now)):
             return []
-        wish = leases.Wish(now, most, now + length, new_id())
+        wish = leases.LeaseRequest(now, most, now + length, new_id())
         taken = self._writing(lambda unit: self._beside(unit, lambda both: leases.take(unit, self._pair, both, wish)))
         self._metrics.count("mailbox_taken", len(taken))
         self._metrics.count("mailbox_in_doubt", sum(message.in_doubt for message in taken))

@@ -19,7 +19,7 @@ from lastlight_state.files.mailbox.host import statements as sql
 from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, queries
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
-from lastlight_state.files.mailbox.kernel.queries import Both, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.projections import InId, ReceiptTime, SettledRow, ValueRow
 from lastlight_state.files.mailbox.records import Delivery
 from lastlight_state.files.mailbox.reports import PruneReport
@@ -63,14 +63,14 @@ _RECEIPTS = prepared(
 _REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_IN).where(_in.id.in_(ids)))
 _REMOVE_RECEIPTS = Family("id", lambda ids: sa.delete(models.DELIVERED).where(_done.message_out_id.in_(ids)))
 
-_STILL_THERE = Reading(
+_STILL_THERE = TolerantSelect(
     models.MESSAGES_OUT,
     lambda columns, ids: sa.select(*shown(columns, "id")).where(columns["id"].in_(ids)),
     listed="id",
     row=InId,
 )
 #: Says that the agent's file is one that numbered messages, not an empty one in its place.
-_HIGHEST = Reading(
+_HIGHEST = TolerantSelect(
     models.OUT_META,
     lambda columns: sa.select(*shown(columns, "value")).where(
         columns["key"] == sa.literal_column(f"'{pruning.HIGHEST}'")
@@ -93,7 +93,7 @@ class HostPruner(Pruner):
             dry_run=dry_run,
         )
 
-    def _settled(self, before: datetime, unit: Unit, both: Both, after: str) -> Step:
+    def _settled(self, before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
         seen = unit.sound(_SETTLED, {"after": after})[0]
         kept = _named(both)
         old = [row for row in seen if _is_old(row, before) and kept.isdisjoint((row["id"], row["seq"]))]
@@ -105,7 +105,7 @@ class HostPruner(Pruner):
         unit.change(*_REMOVE.of(ids))
 
 
-def _named(both: Both) -> set[object]:
+def _named(both: BothFiles) -> set[object]:
     """Ids and numbers of messages that the agent works on, and that a message names which is still to be delivered."""
     named: set[object] = {ack["message_id"] for ack in both.rows(messages.PROCESSING)}
     for found in deliveries.unsettled(both):
@@ -124,7 +124,7 @@ def _is_old(row: SettledRow, before: datetime) -> bool:
     return all(pruning.is_before(text, before) for text in (row["timestamp"], *later))
 
 
-def _receipts(before: datetime, unit: Unit, both: Both, after: str) -> Step:
+def _receipts(before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
     """Receipts of messages that are gone. While a message is there, its receipt says that it was sent."""
     if not both.rows(_HIGHEST):
         return Step((), ())

@@ -21,8 +21,8 @@ from lastlight_state.files.mailbox.host import series, statements as sql
 from lastlight_state.files.mailbox.host.inbox import HostInbox
 from lastlight_state.files.mailbox.kernel import messages, queries
 from lastlight_state.files.mailbox.kernel.files import deadline
-from lastlight_state.files.mailbox.kernel.pair import Room
-from lastlight_state.files.mailbox.kernel.queries import Both, Reading, shown
+from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.records import Claim
@@ -49,7 +49,7 @@ class Signs:
     claims: Sequence[datetime] = ()
 
 
-def stale_verdict(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reason, str] | None:
+def judge_stale(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reason, str] | None:
     """Why the agent must be stopped, with the evidence; None while it is well."""
     alive_at = max(signs.started_at, min(signs.heartbeat or signs.started_at, now))
     allowance = _allowance(signs, policy)
@@ -74,10 +74,10 @@ _Held: TypeAlias = tuple[HeadRow, AcksRow]
 
 #: The longest time, in milliseconds, for which a tool may be silent: a year.
 _LONGEST_TOOL = 365 * 86_400_000
-_TOOL = Reading(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)), row=ContainerStateRow)
+_TOOL = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)), row=ContainerStateRow)
 
 
-class HostSweep(Room):
+class HostSweep(MailboxRepository):
     """``host.sweep``"""
 
     def sync(self) -> SyncReport:
@@ -127,7 +127,7 @@ class HostSweep(Room):
             claims=[moment for moment in times if moment is not None],
         )
         unreadable = tuple(head["id"] for (head, _), moment in zip(held, times, strict=True) if moment is None)
-        verdict = stale_verdict(signs, self._now(), rule)
+        verdict = judge_stale(signs, self._now(), rule)
         if verdict is None:
             return Assessment(action="ok", due=due, unreadable_claims=unreadable)
         return Assessment(action="stop", reason=verdict[0], evidence=verdict[1], due=due, unreadable_claims=unreadable)
@@ -164,7 +164,7 @@ class HostSweep(Room):
             return 0
         known = self._reading(lambda unit: messages.HEADS_BY_ID.keyed(unit, found))
         kept = {row["id"] for row in known}
-        return sum(creation.leftover_remove(self._pair.place.path, name) for name in found if name not in kept)
+        return sum(creation.remove_leftover(self._pair.place.path, name) for name in found if name not in kept)
 
     def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
         """All steps of a sweep. A step that fails is named in ``errors`` and does not undo the ones before it."""
@@ -249,12 +249,12 @@ class HostSweep(Room):
         return settled is not None
 
 
-def _live(both: Both) -> Iterator[HeadRow]:
+def _live(both: BothFiles) -> Iterator[HeadRow]:
     """Return all messages that are not settled."""
     return chain(messages.triggers(both), messages.context(both), messages.paused(both))
 
 
-def _settlings(both: Both) -> tuple[list[_Settling], int]:
+def _settlings(both: BothFiles) -> tuple[list[_Settling], int]:
     """Return what the acknowledgements settle, and how many of them belong to no message."""
     heads = list(_live(both))
     found = messages.acknowledged(both, heads)
@@ -266,13 +266,13 @@ def _settlings(both: Both) -> tuple[list[_Settling], int]:
     return settlings, _unknown(both)
 
 
-def _unknown(both: Both) -> int:
+def _unknown(both: BothFiles) -> int:
     """Return how many acknowledgements, of at most 500, name no message."""
     ids = [ack["message_id"] for ack in both.rows(messages.SETTLING)]
     return len(ids) - len(both.keyed(messages.HEADS_BY_ID, ids))
 
 
-def _held(both: Both) -> list[_Held]:
+def _held(both: BothFiles) -> list[_Held]:
     """Live claims, each with its message."""
     claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
     heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
@@ -301,7 +301,7 @@ def _stalled(unit: Unit, adopted: int) -> list[HeadRow]:
     return stalled
 
 
-def _adopted_seq(unit: Unit, room: Room) -> int:
+def _adopted_seq(unit: Unit, room: MailboxRepository) -> int:
     return queries.number(unit, room._pair.declared, "adopted_seq")
 
 

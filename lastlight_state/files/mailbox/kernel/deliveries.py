@@ -17,7 +17,7 @@ from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import bind, number
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.kernel import messages
-from lastlight_state.files.mailbox.kernel.queries import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
 from lastlight_state.files.mailbox.projections import OutSummaryRow, ValueRow, WaitingRow
 from lastlight_state.files.mailbox.records import MessageOutSummary
 from lastlight_state.files.mailbox.rows import AttemptsRow
@@ -38,44 +38,44 @@ def _unnumbered(columns: Columns) -> sa.Select[Any]:
     return found.order_by(columns["timestamp"], columns["id"])
 
 
-_NUMBERED = Reading(models.MESSAGES_OUT, _numbered, row=WaitingRow)
-_UNNUMBERED = Reading(models.MESSAGES_OUT, _unnumbered, row=WaitingRow)
-_ATTEMPTS = Reading(
+_NUMBERED = TolerantSelect(models.MESSAGES_OUT, _numbered, row=WaitingRow)
+_UNNUMBERED = TolerantSelect(models.MESSAGES_OUT, _unnumbered, row=WaitingRow)
+_ATTEMPTS = TolerantSelect(
     models.ATTEMPTS,
     lambda columns, ids: sa.select(*shown(columns)).where(columns["message_out_id"].in_(ids)),
     listed="id",
     row=AttemptsRow,
 )
 _SUMMARY = [*_HEAD, "recurrence", "thread_id"]
-_SUMMARIES = Reading(
+_SUMMARIES = TolerantSelect(
     models.MESSAGES_OUT,
     lambda columns, ids: sa.select(*shown(columns, *_SUMMARY)).where(columns["id"].in_(ids)),
     listed="id",
     row=OutSummaryRow,
 )
-_SETTLED = Reading(
+_SETTLED = TolerantSelect(
     models.IN_META,
     lambda columns: sa.select(*shown(columns, "value")).where(columns["key"] == sa.literal_column("'settled_seq'")),
     row=ValueRow,
 )
 
 
-class Open(NamedTuple):
+class UnsettledMessage(NamedTuple):
     """A message that is not settled, with its attempts so far."""
 
     head: WaitingRow
     attempt: AttemptsRow | None
 
 
-def unsettled(both: Both) -> Iterator[Open]:
+def unsettled(both: BothFiles) -> Iterator[UnsettledMessage]:
     """All messages without a receipt, in the order in which they were written."""
     for step in steps(both, settled_seq(both)):
         for found in step:
-            if isinstance(found, Open):
+            if isinstance(found, UnsettledMessage):
                 yield found
 
 
-def page(both: Both, limit: int, page_token: str | None) -> Page[MessageOutSummary]:
+def page(both: BothFiles, limit: int, page_token: str | None) -> Page[MessageOutSummary]:
     """A page of the messages without a receipt, in the order in which they were written."""
     after = pages.key(_WAITING, page_token, (int, str, str))
     behind = (one.head for one in unsettled(both) if after is None or _place(one.head) > tuple(after))
@@ -86,7 +86,7 @@ def page(both: Both, limit: int, page_token: str | None) -> Page[MessageOutSumma
     return Page(items=items, next_page_token=token)
 
 
-def steps(both: Both, at: int) -> Iterator[list[Open | int | None]]:
+def steps(both: BothFiles, at: int) -> Iterator[list[UnsettledMessage | int | None]]:
     """Messages step by step; in place of one that is settled, its number."""
     rest = iter(both.rows(_UNNUMBERED))
     while found := list(islice(rest, messages.STEP)):
@@ -96,7 +96,7 @@ def steps(both: Both, at: int) -> Iterator[list[Open | int | None]]:
         at = found[-1]["seq"] or at
 
 
-def settled_seq(both: Both) -> int:
+def settled_seq(both: BothFiles) -> int:
     """The number up to which all messages are settled."""
     found = both.rows(_SETTLED)
     text = str(found[0]["value"]) if found else ""
@@ -108,8 +108,10 @@ def _place(head: WaitingRow) -> tuple[int, str, str]:
     return (0, str(head["timestamp"]), head["id"]) if head["seq"] is None else (head["seq"], "", "")
 
 
-def _judged(both: Both, heads: list[WaitingRow]) -> list[Open | int | None]:
+def _judged(both: BothFiles, heads: list[WaitingRow]) -> list[UnsettledMessage | int | None]:
     ids = [head["id"] for head in heads]
     settled = {row["message_out_id"] for row in both.keyed(messages.DELIVERED_BY_ID, ids)}
     attempts = {row["message_out_id"]: row for row in both.keyed(_ATTEMPTS, ids)}
-    return [head["seq"] if head["id"] in settled else Open(head, attempts.get(head["id"])) for head in heads]
+    return [
+        head["seq"] if head["id"] in settled else UnsettledMessage(head, attempts.get(head["id"])) for head in heads
+    ]

@@ -28,7 +28,7 @@ from lastlight_state.errors import BackendUnavailable, Conflict, CorruptData, No
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import Place, is_regular
 from lastlight_state.files.mailbox.kernel import queries
-from lastlight_state.files.mailbox.kernel.queries import Look
+from lastlight_state.files.mailbox.kernel.queries import OtherSide
 from lastlight_state.files.mailbox.models import LAYOUT, MAILBOX
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
@@ -215,7 +215,7 @@ class OtherFile:
         self._place = place
         self._path = path
 
-    def look(self, work: Callable[[Look], T]) -> T:
+    def look(self, work: Callable[[OtherSide], T]) -> T:
         """Run ``work`` on one moment of the file.
 
         Raises `NotFound` where it is missing, `CorruptData` where it is no database, and `BackendUnavailable`.
@@ -223,11 +223,11 @@ class OtherFile:
         if not is_regular(self._path):
             raise NotFound(MAILBOX, self._place.key, reason=f"it has no {self._path.name}")
         try:
-            return self.scope.viewing(lambda unit: work(Look(unit)))
+            return self.scope.viewing(lambda unit: work(OtherSide(unit)))
         except BackendUnavailable as error:
             raise unsound(error, self._place, self._path) from error
 
-    def look_if_sound(self, work: Callable[[Look], T], otherwise: T) -> T:
+    def look_if_sound(self, work: Callable[[OtherSide], T], otherwise: T) -> T:
         """As `look`, or ``otherwise`` where the file is missing or damaged, which is logged."""
         try:
             return self.look(work)

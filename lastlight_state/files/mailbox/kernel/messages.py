@@ -15,7 +15,7 @@ from lastlight_state.db.rows.statements import RowT, bind, constant, number
 from lastlight_state.errors import NotFound
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import Routing
-from lastlight_state.files.mailbox.kernel.queries import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import MESSAGE, instant
 from lastlight_state.files.mailbox.projections import AckedId, HeadRow
 from lastlight_state.files.mailbox.records import MessageRef
@@ -28,19 +28,19 @@ from lastlight_state.files.mailbox.rows import AcksRow, DeliveredRow, Destinatio
 # acknowledgement.
 
 #: The acknowledgements of these messages.
-OF_MESSAGES = Reading(
+OF_MESSAGES = TolerantSelect(
     models.ACKS,
     lambda columns, ids: sa.select(*shown(columns)).where(columns["message_id"].in_(ids)),
     listed="id",
     row=AcksRow,
 )
-PROCESSING = Reading(
+PROCESSING = TolerantSelect(
     models.ACKS,
     lambda columns: sa.select(*shown(columns)).where(columns["status"] == sa.literal_column("'processing'")),
     row=AcksRow,
 )
 #: Acknowledgements that settle messages, at most 500 of them.
-SETTLING = Reading(
+SETTLING = TolerantSelect(
     models.ACKS,
     lambda columns: (
         sa.select(*shown(columns, "message_id"))
@@ -85,8 +85,8 @@ HEAD = tuple(
 STEP = 200
 
 
-def _keyed(table: sa.Table, key: str, row: type[RowT]) -> Reading[RowT]:
-    return Reading(
+def _keyed(table: sa.Table, key: str, row: type[RowT]) -> TolerantSelect[RowT]:
+    return TolerantSelect(
         table, lambda columns, values: sa.select(*shown(columns)).where(columns[key].in_(values)), listed=key, row=row
     )
 
@@ -98,7 +98,7 @@ OUT_BY_ID, OUT_BY_SEQ = (
 )
 DELIVERED_BY_ID = _keyed(models.DELIVERED, "message_out_id", DeliveredRow)
 DESTINATION_BY_NAME = _keyed(models.DESTINATIONS, "name", DestinationsRow)
-HEADS_BY_ID = Reading(
+HEADS_BY_ID = TolerantSelect(
     models.MESSAGES_IN,
     lambda columns, ids: sa.select(*shown(columns, *HEAD)).where(columns["id"].in_(ids)),
     listed="id",
@@ -110,15 +110,15 @@ def _pending(columns: Columns, trigger: int) -> sa.ColumnElement[bool]:
     return sa.and_(columns["status"] == constant("pending"), columns["trigger"] == number(trigger))
 
 
-def _unnumbered(trigger: int) -> Reading[HeadRow]:
+def _unnumbered(trigger: int) -> TolerantSelect[HeadRow]:
     def make(columns: Columns) -> sa.Select[Any]:
         found = sa.select(*shown(columns, *HEAD)).where(_pending(columns, trigger), columns["seq"].is_(None))
         return found.order_by(columns["timestamp"], columns["id"]).limit(number(STEP))
 
-    return Reading(models.MESSAGES_IN, make, row=HeadRow)
+    return TolerantSelect(models.MESSAGES_IN, make, row=HeadRow)
 
 
-def _numbered(trigger: int, *, newest_first: bool) -> Reading[HeadRow]:
+def _numbered(trigger: int, *, newest_first: bool) -> TolerantSelect[HeadRow]:
     def make(columns: Columns) -> sa.Select[Any]:
         seq = columns["seq"]
         at = bind("at", seq)
@@ -126,7 +126,7 @@ def _numbered(trigger: int, *, newest_first: bool) -> Reading[HeadRow]:
         found = sa.select(*shown(columns, *HEAD)).where(_pending(columns, trigger), beyond)
         return found.order_by(seq.desc() if newest_first else seq).limit(number(STEP))
 
-    return Reading(models.MESSAGES_IN, make, row=HeadRow)
+    return TolerantSelect(models.MESSAGES_IN, make, row=HeadRow)
 
 
 _TRIGGERS, _CONTEXT = _numbered(1, newest_first=False), _numbered(0, newest_first=True)
@@ -140,27 +140,29 @@ def _paused(columns: Columns) -> sa.Select[Any]:
     return found.order_by(columns["id"]).limit(number(STEP))
 
 
-_PAUSED = Reading(models.MESSAGES_IN, _paused, row=HeadRow)
+_PAUSED = TolerantSelect(models.MESSAGES_IN, _paused, row=HeadRow)
 
 
-def triggers(both: Both) -> Iterator[HeadRow]:
+def triggers(both: BothFiles) -> Iterator[HeadRow]:
     """Return pending messages that wake the agent, oldest first."""
     yield from both.rows(_UNNUMBERED_TRIGGERS)
     yield from _walk(both, _TRIGGERS, -1)
 
 
-def context(both: Both) -> Iterator[HeadRow]:
+def context(both: BothFiles) -> Iterator[HeadRow]:
     """Return pending messages that wake nobody, newest first."""
     yield from _walk(both, _CONTEXT, _GREATEST)
     yield from reversed(both.rows(_UNNUMBERED_CONTEXT))
 
 
-def paused(both: Both) -> Iterator[HeadRow]:
+def paused(both: BothFiles) -> Iterator[HeadRow]:
     """Return paused messages, in the order of their ids."""
     return _walk(both, _PAUSED, "", key="id")
 
 
-def _walk(both: Both, reading: Reading[HeadRow], at: Any, *, key: Literal["seq", "id"] = "seq") -> Iterator[HeadRow]:
+def _walk(
+    both: BothFiles, reading: TolerantSelect[HeadRow], at: Any, *, key: Literal["seq", "id"] = "seq"
+) -> Iterator[HeadRow]:
     while found := both.rows(reading, {"at": at}):
         yield from found
         at = found[-1][key]
@@ -185,7 +187,7 @@ class Poll:
         return models.is_due(head["process_after"], self.now)
 
 
-def open_to(poll: Poll, both: Both, heads: Iterable[HeadRow]) -> Iterator[HeadRow]:
+def open_to(poll: Poll, both: BothFiles, heads: Iterable[HeadRow]) -> Iterator[HeadRow]:
     """Return those of the pending messages that the poll may have: due, of its kinds, and not acknowledged."""
     rest = iter(heads)
     while step := list(islice(rest, STEP)):
@@ -194,7 +196,7 @@ def open_to(poll: Poll, both: Both, heads: Iterable[HeadRow]) -> Iterator[HeadRo
         yield from (head for head in admitted if not is_live(found.get(head["id"]), head))
 
 
-def acknowledged(both: Both, heads: Iterable[HeadRow]) -> dict[str, AcksRow]:
+def acknowledged(both: BothFiles, heads: Iterable[HeadRow]) -> dict[str, AcksRow]:
     """Return the acknowledgements of these messages, by id."""
     return {ack["message_id"]: ack for ack in both.keyed(OF_MESSAGES, [head["id"] for head in heads])}
 
@@ -207,7 +209,7 @@ def checked(seq: Any) -> int:
     return valid.number("seq", seq, least=1, most=models.GREATEST)
 
 
-def resolve(seq: int, group: str, both: Both) -> MessageRef:
+def resolve(seq: int, group: str, both: BothFiles) -> MessageRef:
     """The message with this number. Raises `NotFound`."""
     found = find(seq, group, both)
     if found is None:
@@ -215,7 +217,7 @@ def resolve(seq: int, group: str, both: Both) -> MessageRef:
     return found
 
 
-def find(seq: int, group: str, both: Both) -> MessageRef | None:
+def find(seq: int, group: str, both: BothFiles) -> MessageRef | None:
     """The message with this number, or None."""
     return _inbound(seq, group, both) if models.side_of(seq) == "host" else _outbound(seq, both)
 
@@ -225,12 +227,12 @@ def platform_id(row: MessagesInRow, group: str) -> str:
     return row["platform_message_id"] or row["id"].removesuffix(f":{group}")
 
 
-def _inbound(seq: int, group: str, both: Both) -> MessageRef | None:
+def _inbound(seq: int, group: str, both: BothFiles) -> MessageRef | None:
     found = both.keyed(IN_BY_SEQ, [seq])
     return _reference(found[0], seq, "host", platform_id(found[0], group), None) if found else None
 
 
-def _outbound(seq: int, both: Both) -> MessageRef | None:
+def _outbound(seq: int, both: BothFiles) -> MessageRef | None:
     found = both.keyed(OUT_BY_SEQ, [seq])
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""`Pair`: one side's view of a mailbox, and `Room`, the base of what works on it."""
+"""`Pair`: one side's view of a mailbox, and `MailboxRepository`, the base of what works on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place
 from lastlight_state.files.mailbox.kernel import deliveries, messages
 from lastlight_state.files.mailbox.kernel.files import OtherFile, OwnFile
 from lastlight_state.files.mailbox.kernel.messages import Poll
-from lastlight_state.files.mailbox.kernel.queries import Both, Columns, Reading
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect
 from lastlight_state.files.mailbox.models import LIVE, MAILBOX, Side
 from lastlight_state.files.mailbox.projections import CountRow, InId, LiveTwice, OddNumber
 from lastlight_state.files.mailbox.records import Finding, MailboxStatus
@@ -33,37 +33,37 @@ from lastlight_state.unwinding import block
 # How much waits in a mailbox, as either side sees it.
 
 
-def _count(table: sa.Table, status: str) -> Reading[CountRow]:
+def _count(table: sa.Table, status: str) -> TolerantSelect[CountRow]:
     def make(columns: Columns) -> sa.Select[Any]:
         found = sa.select(sa.func.count().label("rows")).select_from(table)
         return found.where(columns["status"] == constant(status))
 
-    return Reading(table, make, row=CountRow)
+    return TolerantSelect(table, make, row=CountRow)
 
 
 _PENDING, _PAUSED, _FAILED = (_count(models.MESSAGES_IN, status) for status in ("pending", "paused", "failed"))
 _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
-def _rows(table: sa.Table) -> Reading[CountRow]:
+def _rows(table: sa.Table) -> TolerantSelect[CountRow]:
     """Return all rows.
 
     ``count(*)`` alone is one step for SQLite, which no clock ends; ``count(1)`` is a step for each row.
     """
     counted = sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table)
-    return Reading(table, lambda _: counted, row=CountRow)
+    return TolerantSelect(table, lambda _: counted, row=CountRow)
 
 
 _MESSAGES = tuple(_rows(table) for table in (models.MESSAGES_IN, models.MESSAGES_OUT))
 _RECEIPTS = _rows(models.DELIVERED)
 
 
-def stored(both: Both) -> tuple[int, int]:
+def stored(both: BothFiles) -> tuple[int, int]:
     """Return how many messages, and how many receipts there are."""
     return sum(_number(both, reading) for reading in _MESSAGES), _number(both, _RECEIPTS)
 
 
-def status(both: Both, now: datetime) -> MailboxStatus:
+def status(both: BothFiles, now: datetime) -> MailboxStatus:
     """The counts of one moment of each file. ``due`` is what an agent would be woken for."""
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
     claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
@@ -79,7 +79,7 @@ def status(both: Both, now: datetime) -> MailboxStatus:
     )
 
 
-def _number(both: Both, reading: Reading[CountRow]) -> int:
+def _number(both: BothFiles, reading: TolerantSelect[CountRow]) -> int:
     found = both.rows(reading)
     return int(found[0]["rows"]) if found else 0
 
@@ -89,7 +89,7 @@ def _number(both: Both, reading: Reading[CountRow]) -> int:
 _MOST = "1000"
 
 
-def _odd_numbers(table: sa.Table, remainder: int) -> Reading[OddNumber]:
+def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[OddNumber]:
     """Return numbers that are no whole ones, or are the other side's. As text, whatever they are."""
 
     def make(columns: Columns) -> sa.Select[Any]:
@@ -99,7 +99,7 @@ def _odd_numbers(table: sa.Table, remainder: int) -> Reading[OddNumber]:
         shown: tuple[sa.ColumnElement[Any], ...] = (columns["id"].label("id"), sa.cast(seq, sa.Text).label("seq"))
         return sa.select(*shown).where(seq.is_not(None), sa.not_(sound)).limit(sa.literal_column(_MOST))
 
-    return Reading(table, make, row=OddNumber)
+    return TolerantSelect(table, make, row=OddNumber)
 
 
 def remainder_of(value: int) -> sa.ColumnElement[int]:
@@ -108,7 +108,7 @@ def remainder_of(value: int) -> sa.ColumnElement[int]:
 
 
 _ODD_IN, _ODD_OUT = _odd_numbers(models.MESSAGES_IN, 0), _odd_numbers(models.MESSAGES_OUT, 1)
-_ENDED = Reading(
+_ENDED = TolerantSelect(
     models.MESSAGES_IN,
     lambda columns: (
         sa.select(columns["id"].label("id"))
@@ -119,7 +119,7 @@ _ENDED = Reading(
 )
 
 
-_TWICE = Reading(
+_TWICE = TolerantSelect(
     models.MESSAGES_IN,
     lambda columns: (
         sa.select(sa.func.max(columns["id"]).label("id"), columns["series_id"].label("series_id"))
@@ -132,7 +132,7 @@ _TWICE = Reading(
 )
 
 
-def findings(both: Both) -> Iterator[Finding]:
+def findings(both: BothFiles) -> Iterator[Finding]:
     """Everything that was found."""
     for reading, file in ((_ODD_IN, INBOUND_DB), (_ODD_OUT, OUTBOUND_DB)):
         for row in both.rows(reading):
@@ -190,7 +190,7 @@ class Pair:
         return made
 
 
-class Room(Repository):
+class MailboxRepository(Repository):
     """Base of the rooms of a side: a `Repository` of its own file that also looks at the other's."""
 
     def __init__(self, pair: Pair) -> None:
@@ -198,13 +198,13 @@ class Room(Repository):
         self._pair = pair
         self._look = pair.other.look
 
-    def _both(self, work: Callable[[Both], T]) -> T:
+    def _both(self, work: Callable[[BothFiles], T]) -> T:
         """Read both files, one moment of each."""
         return self._viewing(lambda unit: self._beside(unit, work))
 
-    def _beside(self, unit: Unit, work: Callable[[Both], T]) -> T:
+    def _beside(self, unit: Unit, work: Callable[[BothFiles], T]) -> T:
         """Read the other file beside a unit of the own one."""
-        return self._look(lambda look: work(Both(self._pair.declared, unit, look)))
+        return self._look(lambda look: work(BothFiles(self._pair.declared, unit, look)))
 
 
 class Mailbox:
@@ -242,15 +242,15 @@ class Mailbox:
     def status(self) -> MailboxStatus:
         """Return how much waits, from one moment of each file."""
         now = self._pair.clock.now()
-        return Room(self._pair)._both(lambda both: status(both, now))
+        return MailboxRepository(self._pair)._both(lambda both: status(both, now))
 
     def verify(self) -> list[Finding]:
         """Return what the rules of the files forbid and others have stored. It holds up neither sending nor reading."""
-        return Room(self._pair)._both(lambda both: list(findings(both)))
+        return MailboxRepository(self._pair)._both(lambda both: list(findings(both)))
 
     def _stored(self) -> tuple[int, int]:
         """Count what is stored: how many messages and receipts there are."""
-        return Room(self._pair)._both(stored)
+        return MailboxRepository(self._pair)._both(stored)
 
     def _strict(self) -> Self:
         """Return itself, unless its files break the rules."""

@@ -13,8 +13,8 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import attachments
 from lastlight_state.files.mailbox.kernel import queries
-from lastlight_state.files.mailbox.kernel.pair import Pair, Room
-from lastlight_state.files.mailbox.kernel.queries import Both, Columns, Reading, shown
+from lastlight_state.files.mailbox.kernel.pair import MailboxRepository, Pair
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import HeadRow, SeqRow
 from lastlight_state.files.mailbox.rows import MessagesOutRow
@@ -37,8 +37,8 @@ def _highest(columns: Columns) -> sa.Select[Any]:
 
 
 _OF = {
-    "host": Reading(models.MESSAGES_IN, _highest, row=SeqRow),
-    "agent": Reading(models.MESSAGES_OUT, _highest, row=SeqRow),
+    "host": TolerantSelect(models.MESSAGES_IN, _highest, row=SeqRow),
+    "agent": TolerantSelect(models.MESSAGES_OUT, _highest, row=SeqRow),
 }
 
 
@@ -84,11 +84,11 @@ class Rule(NamedTuple):
     """What goes: ``step`` looks at the rows after a key, and ``remove`` removes old ones."""
 
     key: str
-    step: Callable[[Unit, Both, str], Step]
+    step: Callable[[Unit, BothFiles, str], Step]
     remove: Callable[[Unit, Sequence[Row]], object]
 
 
-class Pruner(Room):
+class Pruner(MailboxRepository):
     """Walks rows by their key, each step in a transaction of its own."""
 
     def walk(self, rule: Rule, *, dry_run: bool) -> list[Row]:
@@ -126,7 +126,11 @@ def sized(pair: Pair, box: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def clear_later(
-    unit: Unit, pair: Pair, box: str, heads: Reading[HeadRow] | Reading[MessagesOutRow], ids: Sequence[str]
+    unit: Unit,
+    pair: Pair,
+    box: str,
+    heads: TolerantSelect[HeadRow] | TolerantSelect[MessagesOutRow],
+    ids: Sequence[str],
 ) -> None:
     """Remove the folders of messages after the commit, unless another message has taken the id by then."""
 

@@ -122,7 +122,7 @@ _Make: TypeAlias = Callable[..., sa.Select[Any]]
 _MOST = 500
 
 
-class Reading(Generic[RowT]):
+class TolerantSelect(Generic[RowT]):
     """A SELECT over one table. ``make`` gets its columns by name; with ``listed`` also parameters to compare with.
 
     ``row`` is the `TypedDict` of its rows, as of a `Statement`.
@@ -168,23 +168,23 @@ class Reading(Generic[RowT]):
         return Family(self._listed, lambda parameters: self._make(columns, parameters), self.row)
 
 
-class Look:
+class OtherSide:
     """One moment of the other side's file."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._present: dict[str, frozenset[str]] = {}
 
-    def rows(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
+    def rows(self, reading: TolerantSelect[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
         """Return the rows of a reading; none where the file has no such table."""
         present = self._columns(reading.table.name)
         return reading.rows(self._unit, values or {}, present) if present else []
 
-    def row(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> RowT | None:
+    def row(self, reading: TolerantSelect[RowT], values: Mapping[str, Any] | None = None) -> RowT | None:
         """Return the first row of a reading."""
         return next(iter(self.rows(reading, values)), None)
 
-    def keyed(self, reading: Reading[RowT], keys: Sequence[Any]) -> list[RowT]:
+    def keyed(self, reading: TolerantSelect[RowT], keys: Sequence[Any]) -> list[RowT]:
         """Return the rows of these keys."""
         present = self._columns(reading.table.name)
         return reading.keyed(self._unit, keys, present) if present else []
@@ -196,25 +196,25 @@ class Look:
         return found
 
 
-class Both:
+class BothFiles:
     """One moment of both files: each reading goes to the file that has its table.
 
     An own file that may only be read may lack columns, too.
     """
 
-    def __init__(self, own: sa.MetaData, unit: Unit, look: Look) -> None:
+    def __init__(self, own: sa.MetaData, unit: Unit, look: OtherSide) -> None:
         self._own = own
         self._unit = unit
         self._look = look
-        self._mine = Look(unit) if unit.backend.options.read_only else None
+        self._mine = OtherSide(unit) if unit.backend.options.read_only else None
 
-    def rows(self, reading: Reading[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
+    def rows(self, reading: TolerantSelect[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
         """Return the rows of a reading."""
         if reading.table.metadata is self._own:
             return self._mine.rows(reading, values) if self._mine else reading.rows(self._unit, values or {})
         return self._look.rows(reading, values)
 
-    def keyed(self, reading: Reading[RowT], keys: Sequence[Any]) -> list[RowT]:
+    def keyed(self, reading: TolerantSelect[RowT], keys: Sequence[Any]) -> list[RowT]:
         """Return the rows of these keys."""
         if reading.table.metadata is self._own:
             return self._mine.keyed(reading, keys) if self._mine else reading.keyed(self._unit, keys)

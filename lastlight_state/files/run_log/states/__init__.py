@@ -161,7 +161,7 @@ class States:
         """Like `find`; without a snapshot `NotFound`."""
         found = self.find(session_id)
         if found is None:
-            raise NotFound(paths.WORD_STATE, session_id)
+            raise NotFound(paths.STATE_TYPE, session_id)
         return found
 
     @checked
@@ -193,7 +193,7 @@ class States:
         with storage.acquire(self._tree.state_lock_path(session_id), self._lock_timeout):
             stored = files.load(self._tree.state_path(session_id), session_id)
             if stored is None:
-                raise NotFound(paths.WORD_STATE, session_id)
+                raise NotFound(paths.STATE_TYPE, session_id)
             changed = group("change", change(stored), SessionState)
             if changed.session_id != session_id:
                 raise InvalidValue("session_id", "must not be changed")
@@ -261,7 +261,7 @@ class States:
         if saving.based_on is not None and not saving.force:
             found = stored.updated_at if stored else None
             if found != saving.based_on:
-                raise StaleVersion(paths.WORD_STATE, state.session_id, expected=saving.based_on, found=found)
+                raise StaleVersion(paths.STATE_TYPE, state.session_id, expected=saving.based_on, found=found)
         if state.updated_at is None:
             state = state.model_copy(update={"updated_at": self._stamp(stored)})
         if stored is not None and not saving.force:
@@ -295,4 +295,4 @@ def refuse_backwards(state: SessionState, stored: SessionState) -> None:
     is_earlier = stored.invoke_seq is not None and (state.invoke_seq is None or state.invoke_seq < stored.invoke_seq)
     if is_older or is_earlier:
         expected, found = ((one.updated_at, one.invoke_seq) for one in (state, stored))
-        raise StaleVersion(paths.WORD_STATE, state.session_id, expected=expected, found=found)
+        raise StaleVersion(paths.STATE_TYPE, state.session_id, expected=expected, found=found)

@@ -18,8 +18,8 @@ from lastlight_state.maintenance.imports import cells, foreign, servers
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.foreign import Foreign, digest, unit_name
 from lastlight_state.maintenance.imports.node_databases import units
-from lastlight_state.maintenance.imports.node_databases.source_rows import Found, Terms, moment
-from lastlight_state.maintenance.imports.pieces import Into, Kind, Part, Piece, Place
+from lastlight_state.maintenance.imports.node_databases.source_rows import SourceRow, Terms, moment
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, Place
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row as Placed, RowDraft, RowPiece, change
 from lastlight_state.outputs import models as outputs
 from lastlight_state.outputs.models import CACHE
@@ -37,7 +37,7 @@ _PLAN = ["next_run_at", "planned_with"]
 Made = Callable[[Terms, Row], dict[str, list[Row]]]
 
 
-def piece(source: Foreign, row: Row, kind: str, made: Made, into: Into) -> Piece:
+def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) -> Piece:
     """The unit of a row."""
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
@@ -51,7 +51,7 @@ def piece(source: Foreign, row: Row, kind: str, made: Made, into: Into) -> Piece
 
 def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
     """A cron. It is planned by the first look for due ones here, so that what was missed meanwhile does not fire."""
-    found = Found(terms, "_smithers_cron", row, "cron_id", adapts=True)
+    found = SourceRow(terms, "_smithers_cron", row, "cron_id", adapts=True)
     created = found.must("created_at_ms", moment)
     enabled = found.may("enabled", cells.flag)
     terms.noticed["enabled_unknown"] += enabled is None
@@ -75,7 +75,7 @@ def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
     """An entry of the cache, under its own key."""
-    found = Found(terms, "_smithers_cache", row, "cache_key")
+    found = SourceRow(terms, "_smithers_cache", row, "cache_key")
     for name in ("tools_sig", "jj_pointer"):
         terms.noticed[f"{name}_left"] += row.get(name) is not None
     table = found.must("output_table", _NAME)
@@ -94,7 +94,7 @@ def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
     """A chunk of text with its embedding, in its namespace, which begins with the first of its chunks."""
-    found = Found(terms, "_smithers_vectors", row, "id", adapts=True)
+    found = SourceRow(terms, "_smithers_vectors", row, "id", adapts=True)
     embedding = found.must("embedding", checks.vector)
     dimensions = len(embedding) // 4
     if found.must("dimensions", valid.number) != dimensions:
@@ -124,7 +124,9 @@ def _cron_is_open(stored: Placed, row: Placed) -> bool:
     return stored["last_fire_id"] is None and bool(stored["updated_at"] == row["updated_at"])
 
 
-def _change_cron(view: Unit, _into: Into, growth: Growth, stored: Placed, row: Placed, names: list[str]) -> None:
+def _change_cron(
+    view: Unit, _into: ImportTarget, growth: Growth, stored: Placed, row: Placed, names: list[str]
+) -> None:
     """Change a cron. With another pattern it is planned anew."""
     plan = _PLAN if {"pattern", "enabled"} & set(names) else []
     change(view, growth, SCHEDULES, stored, row, [*names, *plan])
@@ -221,7 +223,7 @@ def _left(source: Foreign) -> list[str]:
     return [name for name in source.tables() if name.startswith(_PREFIX) and name not in _READ]
 
 
-def _without_run(_: Into) -> Piece:
+def _without_run(_: ImportTarget) -> Piece:
     raise InvalidValue("run_id", f"must be the id of a row of {_RUNS}")
 
 

@@ -11,7 +11,14 @@ from lastlight_state.db import valid
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Row
-from lastlight_state.maintenance.imports.node_databases.source_rows import Found, Terms, fitting, id_of, mapped, moment
+from lastlight_state.maintenance.imports.node_databases.source_rows import (
+    SourceRow,
+    Terms,
+    fitting,
+    id_of,
+    mapped,
+    moment,
+)
 from lastlight_state.workflows import words
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS, RUNS
 
@@ -38,7 +45,7 @@ CANCELLED: Row = {"status": "cancelled", "closed_reason": _CLOSED}
 
 def approval(terms: Terms, row: Row, run: Row) -> Row:
     """A gate. Once it is answered the source does not say any more when it was asked."""
-    found = Found(terms, "_smithers_approvals", row, "node_id", adapts=True)
+    found = SourceRow(terms, "_smithers_approvals", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _QUESTION_ID), found.must("node_id", _QUESTION_NODE)
     iteration = found.must("iteration", valid.number)
     status = found.must("status", partial(mapped, _QUESTION_STATUSES))
@@ -68,7 +75,7 @@ def approval(terms: Terms, row: Row, run: Row) -> Row:
 
 def request(terms: Terms, row: Row, run: Row) -> Row:
     """A question to a person."""
-    found = Found(terms, "_smithers_human_requests", row, "request_id")
+    found = SourceRow(terms, "_smithers_human_requests", row, "request_id")
     made = {
         "id": found.must("request_id", _QUESTION_ID),
         "run_id": found.must("run_id", _QUESTION_ID),
@@ -150,7 +157,7 @@ _NO_PHASE = "imported"
 
 def run(terms: Terms, row: Row) -> Row:
     """The run itself, as if it waited for nothing."""
-    found = Found(terms, "_smithers_runs", row, "run_id", adapts=True)
+    found = SourceRow(terms, "_smithers_runs", row, "run_id", adapts=True)
     run_id = found.must("run_id", _ID)
     created = found.must("created_at_ms", moment)
     status = found.must("status", partial(mapped, _STATUSES))
@@ -183,7 +190,7 @@ def run(terms: Terms, row: Row) -> Row:
 
 def attempt(terms: Terms, row: Row) -> Row:
     """An attempt at a node."""
-    found = Found(terms, "_smithers_attempts", row, "node_id", adapts=True)
+    found = SourceRow(terms, "_smithers_attempts", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _ID), found.must("node_id", _NODE)
     iteration, number = found.must("iteration", valid.number), found.must("attempt", valid.number)
     outcome = found.may("state", partial(mapped, _OUTCOMES))
@@ -222,7 +229,7 @@ def last_attempts(attempts: Iterable[Row]) -> dict[Place, Row]:
 
 def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
     """The state of a node. What it waits for stands in the last of its ``attempts``."""
-    found = Found(terms, "_smithers_nodes", row, "node_id")
+    found = SourceRow(terms, "_smithers_nodes", row, "node_id")
     name, iteration = found.must("node_id", _NODE), found.must("iteration", valid.number)
     state = found.must("state", partial(mapped, _STATES))
     return {
@@ -242,7 +249,7 @@ def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
 
 def loop(terms: Terms, row: Row) -> Row:
     """Where a loop stands."""
-    found = Found(terms, "_smithers_ralph", row, "ralph_id")
+    found = SourceRow(terms, "_smithers_ralph", row, "ralph_id")
     return {
         "run_id": found.must("run_id", _ID),
         "loop_id": found.must("ralph_id", _NODE),
@@ -299,7 +306,7 @@ def _inner(value: Row, name: str) -> Row:
     return found if isinstance(found, dict) else {}
 
 
-def _failure(found: Found) -> tuple[str | None, Any]:
+def _failure(found: SourceRow) -> tuple[str | None, Any]:
     """The text of an error, cut where it is long, and all of it."""
     detail = found.json("error_json", _RUN.error_detail)
     told = detail.get("message") if isinstance(detail, dict) else detail

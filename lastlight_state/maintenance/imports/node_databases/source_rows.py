@@ -33,7 +33,7 @@ class Terms:
         self.noticed: Counter[str] = Counter()
 
 
-class Found:
+class SourceRow:
     """A row of a table of the source.
 
     ``adapts`` says that what was made of it has a place for texts: there a lenient import keeps values that are

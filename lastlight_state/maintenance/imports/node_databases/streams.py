@@ -18,7 +18,14 @@ from lastlight_state.journal.models import EVENTS, FRAMES, SANDBOXES, SCORES, SI
 from lastlight_state.journal.signals import trimmed_correlation, trimmed_name
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Row
-from lastlight_state.maintenance.imports.node_databases.source_rows import Found, Terms, fitting, id_of, mapped, moment
+from lastlight_state.maintenance.imports.node_databases.source_rows import (
+    SourceRow,
+    Terms,
+    fitting,
+    id_of,
+    mapped,
+    moment,
+)
 
 # What happened in a run, as rows of ours: events and signals keep their numbers.
 
@@ -28,7 +35,7 @@ _ID = cells.name(_EVENT.run_id)
 
 def event(terms: Terms, row: Row) -> Row:
     """An event. Its node is the one that its payload names."""
-    found = Found(terms, "_smithers_events", row, "seq", adapts=True)
+    found = SourceRow(terms, "_smithers_events", row, "seq", adapts=True)
     payload = found.json("payload_json", _EVENT.payload)
     if payload is not None and not isinstance(payload, dict):
         raise InvalidValue(f"_smithers_events {row['seq']!s:.80}.payload_json", "must be an object")
@@ -46,7 +53,7 @@ def event(terms: Terms, row: Row) -> Row:
 
 def signal(terms: Terms, row: Row) -> Row:
     """A signal. The source does not say who took it."""
-    found = Found(terms, "_smithers_signals", row, "seq")
+    found = SourceRow(terms, "_smithers_signals", row, "seq")
     return {
         "run_id": found.must("run_id", _ID),
         "seq": found.must("seq", valid.number),
@@ -94,7 +101,7 @@ def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
 
     ``executions`` are the ids of those that there are.
     """
-    found = Found(terms, "_smithers_tool_calls", row, "seq")
+    found = SourceRow(terms, "_smithers_tool_calls", row, "seq")
     run_id, node = found.must("run_id", _NAME), found.must("node_id", _NAME)
     place = [found.must(name, valid.number) for name in ("iteration", "attempt", "seq")]
     begun, ended = found.must("started_at_ms", moment), found.may("finished_at_ms", moment)
@@ -118,7 +125,7 @@ def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
 
 def sandbox(terms: Terms, row: Row, run: Row) -> Row:
     """A sandbox. The source says when it was shipped and ended, and not when it was made."""
-    found = Found(terms, "_smithers_sandboxes", row, "sandbox_id", adapts=True)
+    found = SourceRow(terms, "_smithers_sandboxes", row, "sandbox_id", adapts=True)
     shipped, completed = (found.may(f"{name}_at_ms", moment) for name in ("shipped", "completed"))
     made: Row = {
         "run_id": found.must("run_id", _NAME),
@@ -147,7 +154,7 @@ def scores(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _score(terms: Terms, row: Row) -> Row:
-    found = Found(terms, "_smithers_scorers", row, "id", adapts=True)
+    found = SourceRow(terms, "_smithers_scorers", row, "id", adapts=True)
     made: Row = {
         "id": found.must("id", _NAME),
         "run_id": found.must("run_id", _NAME),
@@ -179,7 +186,7 @@ def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
     """
     before: tuple[int, str] | None = None
     for row in rows:
-        found = Found(terms, "_smithers_frames", row, "frame_no")
+        found = SourceRow(terms, "_smithers_frames", row, "frame_no")
         try:
             made, text = _frame(found, before)
         except InvalidValue:
@@ -193,7 +200,7 @@ def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
             yield made
 
 
-def _frame(found: Found, before: tuple[int, str] | None) -> tuple[Row, str]:
+def _frame(found: SourceRow, before: tuple[int, str] | None) -> tuple[Row, str]:
     number = found.must("frame_no", valid.number)
     body = found.must("xml_json", cells.text(_MOST.body))
     encoding = mapped(_ENCODINGS, "encoding", found.row.get("encoding") or "full")
@@ -213,7 +220,7 @@ def _frame(found: Found, before: tuple[int, str] | None) -> tuple[Row, str]:
     return made, text
 
 
-def _created(found: Found) -> datetime:
+def _created(found: SourceRow) -> datetime:
     created: datetime = found.must("created_at_ms", moment)
     return created
 

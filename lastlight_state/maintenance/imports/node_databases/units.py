@@ -24,7 +24,7 @@ from lastlight_state.maintenance.imports.foreign import Foreign, digest
 from lastlight_state.maintenance.imports.node_databases import runs, streams, values
 from lastlight_state.maintenance.imports.node_databases.source_rows import Terms
 from lastlight_state.maintenance.imports.node_databases.values import Outputs
-from lastlight_state.maintenance.imports.pieces import STORED, Into, Look, Piece
+from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Piece, UnitLookup
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece
 from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, RUNS
@@ -136,12 +136,12 @@ _NEXT = prepared(sa.select(_s.next_seq).where(_s.run_id == bind("run_id", _s.run
 class RunPiece(RowPiece):
     """A run. A tool call that is stored keeps its number; the others get the next ones, as they began."""
 
-    def __init__(self, draft: RowDraft, calls: Sequence[Row], produced: Outputs, into: Into) -> None:
+    def __init__(self, draft: RowDraft, calls: Sequence[Row], produced: Outputs, into: ImportTarget) -> None:
         super().__init__(draft, GROWTHS | dict.fromkeys(produced, values.STAYS), into)
         self._produced = produced
         self._calls = sorted(calls, key=lambda row: (row["started_at"], row["call_id"]))
 
-    def compared(self, look: Look) -> tuple[str, Counter[str], Counter[str]]:
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Its outcome, the rows that are added, and what is noticed."""
         numbered = self._numbered(look) if self._calls else {}
         held = values.fitting(look.view, self._produced)
@@ -156,7 +156,7 @@ class RunPiece(RowPiece):
             noticed.update({f"{name}_left": len(self._produced[name]) for name in left})
         return found, added, noticed
 
-    def _numbered(self, look: Look) -> dict[str, Sequence[Row]]:
+    def _numbered(self, look: UnitLookup) -> dict[str, Sequence[Row]]:
         this = {"run_id": self.target[1]}
         stored = {row["call_id"]: row["seq"] for row in look.view.rows(_CALLS, this)}
         following = max((look.view.value(_NEXT, this) or 0, *(seq + 1 for seq in stored.values())))
@@ -190,7 +190,7 @@ OF_RUNS = {
 Rows = Mapping[str, Sequence[CellRow]]
 
 
-def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[str], into: Into) -> Piece:
+def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[str], into: ImportTarget) -> Piece:
     """The run of a row of ``_smithers_runs``. ``left`` are tables that have no place here: their rows are counted.
 
     ``outputs`` are the tables of what tasks produced.

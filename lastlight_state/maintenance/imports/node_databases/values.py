@@ -14,7 +14,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports import cells
 from lastlight_state.maintenance.imports.cells import Check, Row
-from lastlight_state.maintenance.imports.node_databases.source_rows import Found, Terms
+from lastlight_state.maintenance.imports.node_databases.source_rows import SourceRow, Terms
 from lastlight_state.maintenance.imports.row_pieces import Growth
 from lastlight_state.outputs import inputs, models
 from lastlight_state.outputs.catalog.definitions import ALL, Registered
@@ -113,7 +113,7 @@ def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
 
     Typed columns forget how their values were passed: a snapshot that agrees with them tells it.
     """
-    found = Found(terms, TABLE, row, "run_id")
+    found = SourceRow(terms, TABLE, row, "run_id")
     payload = _of_one_column(found)
     is_typed = set(row) != {"run_id", _PAYLOAD}
     if is_typed:
@@ -130,7 +130,7 @@ def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
     }
 
 
-def _of_one_column(found: Found) -> Row:
+def _of_one_column(found: SourceRow) -> Row:
     payload = found.json(_PAYLOAD, _MOST.payload)
     if payload is not None and not isinstance(payload, dict):
         raise InvalidValue(f"input.{_PAYLOAD}", f"must be an object, not {type(payload).__name__}")

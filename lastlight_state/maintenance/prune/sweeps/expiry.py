@@ -20,7 +20,7 @@ from lastlight_state.db.rows.statements import Family, Row, Statement, bind, exa
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.prune import arguments
-from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, Look, OneStage, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, CandidatePage, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.outputs.models import CACHE
 from lastlight_state.states.models import STATES
 
@@ -141,10 +141,10 @@ class Expiring(OneStage):
         """Return the terms with the place before which records are old enough, and not among the newest valid ones."""
         return arguments.bounded(unit, self.statements.boundary, terms, now=_now(terms))
 
-    def look(self, unit: Unit, terms: Terms, _after: Any) -> Look:
+    def look(self, unit: Unit, terms: Terms, _after: Any) -> CandidatePage:
         """Return the next batch of removable records. It needs no cursor: removed ones are not found again."""
         s = self.statements
-        return Look(_next(unit, terms, s.look_expired, s.look_old, s.chosen), None)
+        return CandidatePage(_next(unit, terms, s.look_expired, s.look_old, s.chosen), None)
 
     def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
         """Remove records of about ``most`` rows that may go now. Those that somebody has locked are passed over.
@@ -224,9 +224,9 @@ class Over(OneStage):
         """Return the terms as they are: nothing else is fixed when the prune begins."""
         return terms
 
-    def look(self, unit: Unit, terms: Terms, _after: Any) -> Look:
+    def look(self, unit: Unit, terms: Terms, _after: Any) -> CandidatePage:
         """Return the next batch of removable records. It needs no cursor: removed ones are not found again."""
-        return Look(self._keys(unit, terms, self.statements.look, self.statements.chosen), None)
+        return CandidatePage(self._keys(unit, terms, self.statements.look, self.statements.chosen), None)
 
     def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
         """Remove up to ``most`` records that may go now. Those that somebody has locked are passed over."""

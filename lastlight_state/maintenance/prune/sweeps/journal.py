@@ -28,7 +28,7 @@ from lastlight_state.maintenance.prune import arguments, candidates
 from lastlight_state.maintenance.prune.arguments import START
 from lastlight_state.maintenance.prune.candidates import LOOK, STATEMENTS, Range
 from lastlight_state.maintenance.prune.kinds import RUNS_KIND
-from lastlight_state.maintenance.prune.sweeps.sweep import Look, OneStage, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.workflows.tables import RUNS
 
 _ALL = 2**62
@@ -177,13 +177,13 @@ class Journal(OneStage):
         """Return the terms with the place of the end before which runs are old enough, and not among the newest."""
         return candidates.bounded(unit, RUNS_KIND, terms)
 
-    def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
+    def look(self, unit: Unit, terms: Terms, after: Any) -> CandidatePage:
         """Return the next runs of whose journals something may go, in the order of their ends."""
         start = START if after is None else arguments.read(after)
         found = Range.of(RUNS_KIND, terms).next(unit, start, locked=False)
         free = _free(unit, [key for _, key in found], Counter())
         keys = [row["key"] for row in rows(unit, SOME, free) if any(row[name] for name in self.tables)]
-        return Look(keys, arguments.written(found[-1]) if len(found) == LOOK else None)
+        return CandidatePage(keys, arguments.written(found[-1]) if len(found) == LOOK else None)
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove journals of these runs, or the beginnings of them: about ``most`` rows."""

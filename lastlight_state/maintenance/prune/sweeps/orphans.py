@@ -20,7 +20,7 @@ from lastlight_state.db.lists.filters import family, rows
 from lastlight_state.db.rows.statements import Family, bind, number
 from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.maintenance.prune.sweeps.sweep import Keys, Look, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Keys, Removal, Tally, Terms, cutoff
 
 #: The days after which a writer is not expected to refer to what it has stored.
 LEAST_DAYS = 1
@@ -52,10 +52,10 @@ class Stage:
         """Return the table of the rows themselves."""
         return [*self.removals][-1]
 
-    def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
+    def look(self, unit: Unit, terms: Terms, after: str | None) -> CandidatePage:
         """Return those of the next rows after a key that may go."""
         keys, ends = self.keys.next(unit, terms, after)
-        return Look(self.judged(unit, terms, keys), ends)
+        return CandidatePage(self.judged(unit, terms, keys), ends)
 
     def judged(self, unit: Unit, terms: Terms, keys: Iterable[str]) -> list[str]:
         """Return those of these rows that may go."""
@@ -72,7 +72,7 @@ class Stage:
 
     def all(self, unit: Unit, terms: Terms) -> Iterator[list[str]]:
         """Return all rows that may go, a look at a time."""
-        look = Look([], "")
+        look = CandidatePage([], "")
         while look.after is not None:
             look = self.look(unit, terms, look.after)
             yield look.keys

@@ -19,7 +19,7 @@ from lastlight_state.db.rows.statements import Family, Statement, bind, number, 
 from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.counters import CHANGES_COUNTER, INBOX_COUNTER, Counter as Numbering
-from lastlight_state.maintenance.prune.sweeps.sweep import Keys, Look, OneStage, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Keys, OneStage, Removal, Tally, Terms, cutoff
 
 #: How many rows of a prefix one statement reads.
 _READ = 2_000
@@ -29,7 +29,7 @@ _MOST = sa.bindparam("most", type_=sa.BigInteger())
 
 
 @dataclass(frozen=True)
-class Freed:
+class PrefixReferences:
     """What the rows of a prefix alone may hold: their column for it, how it is counted, and how it goes."""
 
     table: str
@@ -63,7 +63,7 @@ class Heads(OneStage):
     waits: sa.ColumnElement[bool] | None = None
     protections: Mapping[str, sa.ColumnElement[bool]] = field(default_factory=dict)
     locks: bool = False
-    freed: Freed | None = None
+    freed: PrefixReferences | None = None
     keep_days: int = 30
     keep_n: int = 0
 
@@ -84,12 +84,12 @@ class Heads(OneStage):
         """Return the terms as they are: what is kept is counted for each owner."""
         return terms
 
-    def look(self, unit: Unit, terms: Terms, after: str | None) -> Look:
+    def look(self, unit: Unit, terms: Terms, after: str | None) -> CandidatePage:
         """Return the next owners after a key of which a prefix may go."""
         keys, ends = self.keys.next(unit, terms, after)
         judged = self._judged(unit, terms, keys, Counter())
         found = [key for key, _ in self._going(unit, terms, judged, most=1)]
-        return Look(found, ends)
+        return CandidatePage(found, ends)
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove the prefixes of these owners in their order, or the beginnings of them: about ``most`` rows."""
@@ -272,7 +272,7 @@ EXCHANGE = Heads(
     counter=INBOX_COUNTER,
     age=_d.acked_at,
     waits=sa.and_(_d.acked_at.is_(None), _d.delivered_at < bind("cutoff", _d.delivered_at)),
-    freed=Freed(
+    freed=PrefixReferences(
         str(MESSAGES.name), _d.message_id, _unused, lambda unit, messages: removed_unused(unit, messages, REFERRED)
     ),
 )

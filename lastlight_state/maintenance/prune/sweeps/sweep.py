@@ -25,7 +25,7 @@ LOOK = 200
 Terms = Mapping[str, Any]
 
 
-class Look(NamedTuple):
+class CandidatePage(NamedTuple):
     """The records from which something may go, and the place after which the next look begins: None at the end.
 
     A place is what the sweep makes it, as JSON can hold it.
@@ -66,7 +66,7 @@ SAMPLES = 20
 class Stage(Protocol):
     """One walk through records."""
 
-    def look(self, unit: Unit, terms: Terms, after: Any) -> Look:
+    def look(self, unit: Unit, terms: Terms, after: Any) -> CandidatePage:
         """The next records after a place, from the beginning after None."""
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
