@@ -105,6 +105,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
 
 types: $(VENV)/.test
 	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/rows.py docs/api.py

@@ -1,0 +1,87 @@
+"""Check the words of what is new: first words of docstrings on changed lines, and subjects of commits.
+
+New is what `origin/main` lacks, or else what came after the last tag. Without git, or without either of them, nothing
+is checked. `docs/contributing.md` gives the rules under "Words".
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Set as AbstractSet
+from pathlib import Path
+
+FOLDERS = ("lastlight_state", "tests", "docs", ".ci")
+NO_VERBS = frozenset("what who whom whose whether those these this one some of it its how why when where which".split())
+NO_SUBJECTS = NO_VERBS | {"the", "a", "an", "tests"}
+ENDS_LIKE_A_VERB = frozenset("bring embed exceed feed need proceed seed shed speed spring string succeed".split())
+LONGEST_SUBJECT = 72
+
+
+def git(folder: Path, *words: str) -> str | None:
+    """Return what a command of git prints, None where it fails or is missing."""
+    try:
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout
+
+
+def base_of(folder: Path) -> str | None:
+    """Return the commit after which everything is new."""
+    base = git(folder, "merge-base", "HEAD", "origin/main") or git(folder, "describe", "--tags", "--abbrev=0")
+    return base.strip() if base else None
+
+
+def changed(folder: Path, base: str) -> dict[str, set[int]]:
+    """Return the numbers of the changed lines of each Python file, also of those that are not committed."""
+    lines: dict[str, set[int]] = {}
+    name = ""
+    for line in (git(folder, "diff", "-M", "-U0", "--no-ext-diff", base, "--", *FOLDERS) or "").splitlines():
+        if line.startswith("+++ "):
+            name = line.removeprefix("+++ ").removeprefix("b/")
+        elif match := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(match[1]), int(match[2] or 1)
+            lines.setdefault(name, set()).update(range(first, first + count))
+    return {name: numbers for name, numbers in lines.items() if name.endswith(".py")}
+
+
+def docstring_problems(source: str, lines: AbstractSet[int]) -> Iterator[tuple[int, str]]:
+    """Yield the line and first word of each docstring of a function on these lines that begins with no verb."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node)):
+            word = re.match(r"[\w']*", text)
+            if node.body[0].lineno in lines and word and word[0].lower() in NO_VERBS:
+                yield node.body[0].lineno, f"a docstring begins with {word[0]!r}, not with a verb, Return or True if"
+
+
+def subject_problem(subject: str) -> str | None:
+    """Return what is wrong with the subject of a commit, None if nothing is."""
+    if len(subject) > LONGEST_SUBJECT:
+        return f"{len(subject)} characters, more than {LONGEST_SUBJECT}"
+    first = subject.split(" ", 1)[0]
+    word = first.lower()
+    if first.endswith(":") or word in NO_SUBJECTS:
+        return f"begins with {first!r}, not with an imperative verb"
+    if word.endswith(("ing", "ed")) and word not in ENDS_LIKE_A_VERB:
+        return f"begins with {first!r}, which is no imperative"
+    return None
+
+
+def problems(folder: Path) -> Iterator[str]:
+    """Yield a line for each new docstring and subject that breaks a rule."""
+    if (base := base_of(folder)) is None:
+        return
+    for name, lines in changed(folder, base).items():
+        if (folder / name).is_file():
+            for line, problem in docstring_problems((folder / name).read_text("utf-8"), lines):
+                yield f"{name}:{line}: {problem}"
+    for line in (git(folder, "log", "--no-merges", "--format=%h %s", f"{base}..HEAD") or "").splitlines():
+        commit, _, subject = line.partition(" ")
+        if problem := subject_problem(subject):
+            yield f"{commit}: {problem}: {subject}"
+
+
+if __name__ == "__main__":
+    found = list(problems(Path(__file__).resolve().parents[1]))
+    sys.exit("\n".join(found) if found else 0)
