@@ -116,7 +116,7 @@ def exact_text(amount: Decimal) -> str:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether objects and arrays stand in one another more than ``levels`` deep."""
+    """Return whether objects and arrays stand in one another more than ``levels`` deep."""
     found = [value]
     for _ in range(levels + 1):
         found = [one for one in found if isinstance(one, dict | list | tuple)]
@@ -134,7 +134,7 @@ def check_text(where: str, text: str) -> None:
 
 
 def _is_sound(root: Any, max_depth: int) -> bool:
-    """Whether every value, key and nesting may be stored as it is; texts are judged on the encoded bytes instead."""
+    """True if every value, key and nesting may be stored as it is. Texts are judged on the encoded bytes."""
     stack: list[tuple[Any, int]] = [(root, 0)]
     while stack:
         value, depth = stack.pop()
@@ -279,7 +279,7 @@ def load_line(raw: bytes) -> Any:
 
 
 def _has_whole_float(root: Any) -> bool:
-    """Whether the (acyclic) value holds a float that is written as an integer."""
+    """Return whether the (acyclic) value holds a float that is written as an integer."""
     if type(root) is not dict:
         return True
     containers: list[Any] = [root]

@@ -48,7 +48,7 @@ _ANY_YEAR = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def available() -> bool:
-    """Whether the extra is installed."""
+    """Return whether the extra is installed."""
     try:
         _library()
     except MisuseError:
@@ -156,7 +156,7 @@ def _follows_the_wall(pattern: str) -> bool:
 
 
 def _matches(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """What cronsim answers. Raises `InvalidValue` for a pattern that it cannot parse."""
+    """Yield the instants that cronsim finds. Raises `InvalidValue` for a pattern that it cannot parse."""
     library = _library()
     expression = _SHORTHANDS.get(pattern.lower(), pattern)
     try:

@@ -94,7 +94,7 @@ class Metrics:
             counter.add(amount, {} if label is None else {"label": label})
 
     def of(self, label: str) -> dict[str, int]:
-        """What was counted in transactions with this label, by the counter's name."""
+        """Return what was counted in transactions with this label, by the counter's name."""
         with self._lock:
             return dict(self._by_label.get(label, {}))
 

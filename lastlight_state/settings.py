@@ -97,7 +97,7 @@ class Limits(BaseModel):
 
 
 def _says_anything(source: PydanticBaseSettingsSource) -> bool:
-    """Whether a source has variables, of the environment or of a file."""
+    """Return whether a source has variables, of the environment or of a file."""
     return not isinstance(source, EnvSettingsSource) or bool(source.env_vars)
 
 

@@ -30,7 +30,7 @@ class HeldResource:
 
     @property
     def gone(self) -> bool:
-        """Whether the statement is over and the block has not ended."""
+        """True if the statement is over and the block has not ended."""
         return self.handle is not None and self.handle() is None
 
     def abandoned(self, handle: object) -> None:

@@ -47,7 +47,7 @@ class Pinned(HeldResource):
         self._tasks = tasks
 
     async def enter(self) -> Any:
-        """What the block gives. A task that is cancelled while it enters leaves it again."""
+        """Return what the block gives. A task that is cancelled while it enters leaves it again."""
         self._admit()
         entered: list[Any] = []
         try:
@@ -129,7 +129,7 @@ class PinnedRunner:
         self.finish = lane.finish
 
     def refuse_closed(self) -> None:
-        """Its calls are those of the transaction."""
+        """Keep the calls of the transaction as the calls of the block."""
 
 
 def refuse_inside(tasks: Tasks, problem: str) -> None:
@@ -157,7 +157,7 @@ class StopEvent(threading.Event):
         self._stop = valid.stop(stop)
 
     def is_set(self) -> bool:
-        """Whether the iterator is to end."""
+        """Return whether the iterator is to end."""
         return super().is_set() or self._stop.is_set()
 
 
@@ -257,7 +257,7 @@ P = ParamSpec("P")
 
 @asynccontextmanager
 async def entered(runner: Runner, block: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """What the block gives, on shared threads. A task that is cancelled while it enters leaves it again."""
+    """Give what the block gives, on shared threads. A task that is cancelled while it enters leaves it again."""
     targets: list[T] = []
     try:
         await runner.write(lambda: targets.append(block.__enter__()))

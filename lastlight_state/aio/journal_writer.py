@@ -188,7 +188,7 @@ class AsyncLineFileMirror(Face[LineFileMirror]):
 
     @property
     def directory(self) -> Path:
-        """Where the files are."""
+        """Return the folder of the files."""
         return self._target.directory
 
     def path_of(self, run_id: str) -> Path:

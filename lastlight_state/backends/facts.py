@@ -160,11 +160,14 @@ class Upkeep:
         return None
 
     def damages(self, checkout: Any, *, deep: bool) -> list[str]:
-        """What the database's own checks find, a few dozen at most; empty for a sound one. ``deep`` reads all of it."""
+        """Return what the database's own checks find, a few dozen at most; empty for a sound one.
+
+        ``deep`` reads all of it.
+        """
         raise NotSupported(f"{self.name} does not examine itself")
 
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
-        """Whether a stored value is in another form than this one; None where no such value can be stored."""
+        """Return whether a stored value is in another form than this one; None where no such value can be stored."""
         return None
 
     def newest(self, table: Table) -> ColumnElement[Any] | None:
@@ -172,11 +175,11 @@ class Upkeep:
         return None
 
     def place(self) -> Place | None:
-        """Where the file of the database lies; None for a server, and for a file that cannot be looked at."""
+        """Return where the file of the database lies; None for a server, and for a file that cannot be looked at."""
         return None
 
     def lost_log(self, *, lacks_tables: bool) -> bool:
-        """Whether the file seems to be a copy that was made while it was open, without its write-ahead log."""
+        """Return whether the file seems to be a copy that was made while it was open, without its write-ahead log."""
         return False
 
     def checkpoint(self, checkout: Any, mode: str) -> tuple[bool, int, int] | None:
@@ -212,7 +215,7 @@ class Upkeep:
         """Renew the planner's statistics of these tables, where it has any that matter."""
 
     def identity(self, checkout: Any) -> Hashable:
-        """What connections to the same tables have in common; None for tables that no other connection can see."""
+        """Return a key that connections to the same tables share; None for tables that no other connection can see."""
         return None
 
     def snapshot(self, checkout: Any, path: Path) -> bool:

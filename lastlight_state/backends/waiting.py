@@ -194,7 +194,7 @@ class Retry:
 
     @property
     def most_seconds(self) -> float:
-        """How long a call waits for locks and between its repetitions, at most."""
+        """Return how long a call waits for locks and between its repetitions, at most."""
         return self.lock_seconds + self._after_failure
 
     @property

@@ -80,7 +80,7 @@ class Output:
             self.note(text)
 
     def line(self, value: Any) -> None:
-        """One object (``--json``) or one line of text, at once: for commands that stream instead of answering."""
+        """Write one object (``--json``) or one line of text, at once: for commands that stream instead of answering."""
         self._streamed = True
         if self._flags.json:
             self._out.write(_json(value))
@@ -89,7 +89,7 @@ class Output:
         self._out.flush()
 
     def raw_line(self, line: bytes) -> None:
-        """One line byte for byte, where the stream takes bytes; on a terminal as printable JSON of the same value."""
+        """Write one line byte for byte. On a terminal, write printable JSON of the same value."""
         self._streamed = True
         if self._out.isatty():
             self._out.write(printable_json(line.decode("utf-8", "backslashreplace")) + "\n")

@@ -96,12 +96,12 @@ def message_ids(where: str, given: Any, most: int) -> list[str]:
 
 
 def kind(where: str, value: Any) -> str | None:
-    """What a session runs, or None."""
+    """Return what a session runs, or None."""
     return None if value is None else valid.word(where, value, words.INVOCATION_KINDS)
 
 
 def source(where: str, value: Any) -> str | None:
-    """Where a session comes from, or None."""
+    """Return where a session comes from, or None."""
     return None if value is None else valid.word(where, value, words.SOURCE_KINDS)
 
 

@@ -292,7 +292,7 @@ class SaveReport(Record):
 
     @property
     def changed(self) -> bool:
-        """Whether anything was written."""
+        """True if anything was written."""
         return any(value for name, value in self if name != "session_id")
 
 

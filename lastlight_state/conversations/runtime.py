@@ -55,7 +55,7 @@ def message_mapping(values: Mapping[str, Any], mode: str) -> dict[str, Any]:
 
 
 def branch_fields(mapping: Any, where: str) -> tuple[dict[str, Any], Any, list[Any]]:
-    """Of a branch: the fields of a `NewBranch`, its system message, and its messages in their order.
+    """Return the fields of a `NewBranch`, its system message, and its messages in their order.
 
     Keys that are not known are its ``extra``, and so is what a pile says beside its items and their order, under the
     name of the pile.
@@ -67,7 +67,7 @@ def branch_fields(mapping: Any, where: str) -> tuple[dict[str, Any], Any, list[A
 
 
 def session_fields(mapping: Any, where: str = "session") -> tuple[dict[str, Any], list[Any]]:
-    """Of a session: the fields of a `NewSession`, and its branches. Their order is kept in ``extra``."""
+    """Return the fields of a `NewSession`, and its branches. Their order is kept in ``extra``."""
     fields, branches = _whole_fields(_mapping(where, mapping), where, "branches", None)
     extra = fields["extra"] or {}
     order = [_id_of(branch) for branch in branches]
@@ -104,7 +104,7 @@ def session_mapping(values: Mapping[str, Any], branches: Sequence[dict[str, Any]
 
 
 def seconds(values: Mapping[str, Any]) -> float:
-    """When a row was created, in Unix seconds: the caller's own number where there is one."""
+    """Return when a row was created, in Unix seconds: the caller's own number where there is one."""
     exact: float | None = values["created_at_unix"]
     moment: datetime = values["created_at"]
     return moment.timestamp() if exact is None else exact
@@ -117,7 +117,7 @@ def timed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> dict[str, Any]:
-    """These fields, the time of creation and the metadata, without those that have no value."""
+    """Return the fields, the time of creation and the metadata, without those that have no value."""
     if values["created_at"] is not None:
         fields["created_at"] = seconds(values)
     fields[metadata] = values["node_metadata"]

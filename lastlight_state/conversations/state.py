@@ -32,7 +32,7 @@ def exit_code(status: SessionStatus) -> int:
 
 
 def status_of_exit_code(code: int) -> SessionStatus:
-    """How a session ended whose process had this exit code."""
+    """Return how a session ended whose process had this exit code."""
     known: dict[int, SessionStatus] = {0: "completed", 124: "timed_out", 130: "aborted", 143: "cancelled"}
     return known.get(code, "failed")
 

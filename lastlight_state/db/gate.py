@@ -72,7 +72,7 @@ def _refuse_unfit(
 
 
 def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] | None:
-    """Where in a value something does not fit its annotation, and what; None where all of it fits."""
+    """Return where in a value something does not fit its annotation, and what; None where all of it fits."""
     origin, inner = get_origin(hint), get_args(hint)
     if depth > _MOST_DEPTH or hint is Any:
         return None

@@ -78,7 +78,7 @@ def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
 
 
 def existing(unit: Unit, names: Iterable[str]) -> list[str]:
-    """Those of these tables that there are."""
+    """Return the given tables that exist."""
     tables = frozenset(sa.inspect(unit.backend.connection(unit.checkout)).get_table_names(unit.backend.schema))
     return [name for name in names if name in tables]
 

@@ -42,7 +42,7 @@ def identifier(where: str, value: Any, max_bytes: int = 256) -> str:
 
 
 def is_identifier(value: Any, max_bytes: int = 256) -> bool:
-    """Whether a value is an `identifier`."""
+    """Return whether a value is an `identifier`."""
     try:
         identifier("value", value, max_bytes)
     except InvalidValue:

@@ -23,7 +23,7 @@ def _differ(names: Iterable[str]) -> str:
 
 
 def _but(table: Table, *changing: str) -> str:
-    """Whether any other column than these changes."""
+    """Return whether any other column than these changes."""
     return _differ(column.name for column in table.columns if column.name not in changing)
 
 

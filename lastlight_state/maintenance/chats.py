@@ -217,7 +217,7 @@ class Chats(Repository):
         return log.path if log else None
 
     def _joined(self, threads: Sequence[ThreadUsage]) -> tuple[ChatThread, ...]:
-        """These threads as records, with one more statement for all of them."""
+        """Return these threads as records, with one more statement for all of them."""
         if not threads:
             return ()
         known = self._reading(lambda unit: known_threads(unit, [thread.trigger_id for thread in threads]))

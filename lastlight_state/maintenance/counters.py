@@ -72,7 +72,7 @@ class Counter:
 
     @property
     def own(self) -> sa.ColumnElement[bool]:
-        """Which rows of the counter's table it is about."""
+        """Return the condition for the rows of the counter's table that it numbers."""
         return sa.true() if self.stream is None else self.column.table.c.stream == constant(self.stream)
 
     @property
@@ -83,7 +83,7 @@ class Counter:
 
     @property
     def behind(self) -> sa.ColumnElement[bool]:
-        """Whether the counter is behind."""
+        """Return whether the counter is behind."""
         return self.column < self.needed
 
     @cached_property
@@ -167,7 +167,7 @@ class Counters(Repository):
         self._receipts = Receipts(context)
 
     def plan(self) -> CounterPlan:
-        """Which counters are behind, at one moment. Writes nothing, and holds no lock."""
+        """Return which counters are behind, at one moment. Writes nothing, and holds no lock."""
         return self._viewing(_planned)
 
     def run(self, *, actor: str | None = None) -> Receipt:

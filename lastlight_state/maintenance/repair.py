@@ -205,7 +205,7 @@ def _run_of(path: Path) -> str | None:
 
 
 def _accepts(path: Path) -> Accepts:
-    """How a record in a damaged line of this file is told from a part of one."""
+    """Return how a record in a damaged line of this file is told from a part of one."""
     run_id = _run_of(path)
     return LOG_LINES.accepts if run_id is None else run_lines.accepts(run_id)
 

@@ -39,7 +39,7 @@ _NO_LIMIT = 2**40
 
 
 def missing_rows(view: Unit, given: Given, *, keeps: bool = False) -> dict[str, list[Row]]:
-    """Those of these rows that are not stored, by table, in the order in which they can be inserted.
+    """Return the given rows that are not stored, by table, in the order in which they can be inserted.
 
     Raises `AlreadyExists` with the table and the key of the first row that is stored with another value in a given
     column, unless ``keeps`` says that stored rows stay whatever they hold. Raises `InvalidValue` for a table or column
@@ -64,7 +64,7 @@ def check_insert(view: Unit, table: sa.Table, rows: Sequence[Row]) -> None:
 
 
 def stored_pairs(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]:
-    """Those of these rows that are stored: the table, the row as given, and as it is stored."""
+    """Yield each given row that is stored: its table, the row as given, and the row as stored."""
     for subject in _ordered(view, given):
         by_key = _by_key(subject, given[subject.name])
         for stored in _stored(view, subject, by_key):

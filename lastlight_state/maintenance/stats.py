@@ -62,7 +62,7 @@ def _distribution(table: sa.Table, status: Any) -> Statement[StatusRow]:
 
 
 def _either(column: sa.Column[Any], without: str, filled: str) -> sa.ColumnElement[str]:
-    """One word where the column is empty, else the other."""
+    """Return one word where the column is empty, else the other."""
     return sa.case((column.is_(None), constant(without)), else_=constant(filled))
 
 

@@ -77,7 +77,7 @@ class Timeline(Repository):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> Iterator[FollowedEntry]:
-        """What happens to the run, each entry once and in order: what is stored, then what is new as it is committed.
+        """Yield what happens to the run, once and in order: what is stored, then what is new as it is committed.
 
         Tells every change of the run's status, whoever made it, what happened to its questions, its inputs, the
         signals it received and its events. Executions, and signals that were taken, are told by `list` alone. Going on
@@ -116,7 +116,7 @@ def _next(unit: Unit, run_id: str, told: TimelinePosition, limit: int) -> KeyedR
 
 
 def _later(before: Place, row: Row, column: str) -> datetime:
-    """When a fact with a number is told: at its time, and not before the fact before it."""
+    """Return when a fact with a number is told: at its time, and not before the fact before it."""
     latest: datetime = before[0]
     return latest if isinstance(row, CorruptData) else max(latest, row[column])
 

@@ -174,7 +174,10 @@ class Follower:
                 is_new = bool(grown)
 
     def _read(self, unit: Unit) -> tuple[list[_Place], bool, bool]:
-        """What comes next in order, whether that is all there is, and whether the run has ended. Changes nothing."""
+        """Return what comes next in order, whether that is all there is, and whether the run has ended.
+
+        Changes nothing.
+        """
         found: list[_Place] = []
         horizon = None
         for rank in range(len(FOLLOWED)):

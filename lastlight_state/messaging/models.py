@@ -180,13 +180,13 @@ MESSAGES = table_of(MessagingMessageModel)
 
 
 def is_active(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
-    """Whether the session is active."""
+    """Return whether the session is active."""
     condition: sa.ColumnElement[bool] = sessions.c.active == sa.true()
     return condition
 
 
 def at_place(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
-    """Whether the session is in the place ``:platform``, ``:channel_id``, ``:thread`` (empty outside a thread)."""
+    """True if the session is in the place ``:platform``, ``:channel_id``, ``:thread`` (empty outside a thread)."""
     return sa.and_(
         sessions.c.platform == bind("platform", SESSIONS.c.platform),
         sessions.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),

@@ -130,7 +130,7 @@ class MessagingSessionSummary(Record):
         return ConversationKey(self.platform, self.channel_id, self.user_id, self.thread_id or None)
 
     def is_idle(self, now: datetime, idle_timeout: timedelta | None) -> bool:
-        """Whether the last activity is more than ``idle_timeout`` before ``now``. With None, never."""
+        """Return whether the last activity is more than ``idle_timeout`` before ``now``. With None, never."""
         return self.last_activity_at < oldest_fresh(now, idle_timeout)
 
 

@@ -30,14 +30,14 @@ def colliding_tables(backend: Backend, state: SchemaState, target: str) -> tuple
 
 
 def _is_there(backend: Backend, table: str) -> bool:
-    """Whether a new table of this name would meet another one: not where that is elsewhere on the search path."""
+    """True if a new table of this name would meet another one: not where that is elsewhere on the search path."""
     if backend.schema is not None:
         return backend.peek(f"SELECT 1 FROM {qualified(backend, table)} LIMIT 0") is not None
     return bool(backend.peek(_THERE[backend.name].format(table=table)))
 
 
 def lines(tables: Sequence[str]) -> tuple[str, ...]:
-    """One line for each table."""
+    """Return one line for each table."""
     return tuple(f"table {table} is there already, and a later revision makes one" for table in tables)
 
 

@@ -33,7 +33,7 @@ class SchemaEntry(NamedTuple):
 
 
 def differences(backend: Backend) -> tuple[str, ...]:
-    """One line for each thing of the newest revision that is missing, different or switched off; more may be there."""
+    """Return one line for each thing of the newest revision that is missing, different or switched off."""
     return tuple(_compared(_shape(backend), promised(backend.name)))
 
 
@@ -68,7 +68,7 @@ def promised(product: str) -> Mapping[Entry, SchemaEntry]:
 
 @cache
 def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
-    """What the file says, if it is about the newest revision."""
+    """Return what the file says, if it is about the newest revision."""
     if not file.is_file():
         return {}
     revision, *lines = file.read_text("utf-8").splitlines()
@@ -79,7 +79,7 @@ def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
 
 
 def words_for(entry: Entry) -> str:
-    """What is said of an entry: its kind, and where it is."""
+    """Return what is said of an entry: its kind, and where it is."""
     kind, table, name = entry
     return " ".join([kind, ".".join(part for part in (table, name) if part)])
 

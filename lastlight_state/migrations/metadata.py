@@ -122,12 +122,12 @@ def _is_ours(element: Any, name: str | None, kind: str) -> bool:
 
 
 def _has_our_mark(table: Any) -> bool:
-    """Whether a reflected table of our name says that it is ours; without any comment, it is ours in the own schema."""
+    """True if a reflected table of our name says that it is ours. Without a comment, it is ours in our own schema."""
     return table.schema is None if table.comment is None else str(table.comment).startswith(COMMENT_PREFIX)
 
 
 def _is_output(element: Any, kind: str) -> bool:
-    """Whether it is an output table, or hangs on one: Alembic looks at the database without asking our registry."""
+    """True if it is an output table, or hangs on one: Alembic looks at the database without asking our registry."""
     table = element if kind == "table" else element.table
     key = [column.name for column in table.primary_key]
     return key == _OUTPUT_KEY and set(table.columns.keys()) >= _OUTPUT_TIMES

@@ -69,7 +69,7 @@ def _rights_to(table: str) -> Iterator[str]:
 
 
 def _forbids(guard: Guard, table: str, event: str) -> bool:
-    """Whether the guard refuses this for every row, unless maintenance holds a permit."""
+    """Return whether the guard refuses this for every row, unless maintenance holds a permit."""
     return guard.table == table and guard.event == event and guard.when is None
 
 

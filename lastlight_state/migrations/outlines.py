@@ -30,7 +30,7 @@ def outline_expression(product: str, version: str) -> str:
 
 
 def missing_entries(product: str, found: str | None) -> tuple[str, ...]:
-    """One line for each table, column and guard of the newest revision that is not in the outline found."""
+    """Return one line for each table, column and guard of the newest revision that is not in the outline found."""
     promised = _promised(product)
     absent = promised.entries - expressions.entries(found)
     tables = promised.tables - {table for kind, table, _ in promised.entries - absent if kind == "column"}

@@ -47,7 +47,7 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
 
 
 def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> str | None:
-    """What `migrate` would do as SQL that does it when it is executed as it stands; None when there is nothing to do.
+    """Return the SQL that does what `migrate` would do, executable as it stands; None if there is nothing to do.
 
     Writes nothing. Raises as `migrate` does, and `NotSupported` for a database that would have to be taken over.
     """

@@ -49,7 +49,7 @@ def read_state(backend: Backend) -> SchemaState:
 
 
 def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
-    """Whether a revision is older or newer than the newest that this library knows, or equal."""
+    """Return whether a revision is older or newer than the newest that this library knows, or equal."""
     head = scripts.head()
     if revision == head:
         return "current"

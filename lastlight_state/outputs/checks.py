@@ -105,7 +105,7 @@ def sought(run: Any, node_id: Any, iteration: Any) -> Place:
 
 
 def reason(value: Any) -> str:
-    """Why something is changed: text for people, which must not be empty."""
+    """Return why something is changed: text for people, which must not be empty."""
     text = valid.content("reason", value, _MOST.reason)
     if not text.strip():
         raise InvalidValue("reason", "must say why")

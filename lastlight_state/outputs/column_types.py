@@ -141,7 +141,7 @@ def any_table_name(where: str, value: Any) -> str:
 
 
 def is_reserved(table: str) -> bool:
-    """Whether the library keeps this table name for itself, or a tool does."""
+    """Return whether the library keeps this table name for itself, or a tool does."""
     return table in RESERVED_NAMES or table.startswith((*RESERVED_PREFIXES, *_FOREIGN_PREFIXES))
 
 
@@ -229,7 +229,7 @@ def token_of(annotation: Any) -> Token:
 
 
 def has_sets(annotation: Any) -> bool:
-    """Whether there are sets anywhere inside a type."""
+    """Return whether there are sets anywhere inside a type."""
     return any(isinstance(part, type) and issubclass(part, AbstractSet) for part in _parts(annotation, set()))
 
 

@@ -43,7 +43,7 @@ REASON = "imported.columns"
 
 
 def folded(payload: Mapping[str, Any]) -> bytes:
-    """What typed columns would hold of a payload, in canonical form."""
+    """Return what typed columns would hold of a payload, in canonical form."""
     cells = {name.replace("_", "").lower(): _cell(value) for name, value in payload.items()}
     return codec.canonical({name: value for name, value in cells.items() if value is not None})
 
@@ -220,7 +220,7 @@ def _as_columns(row: InputDraft, revision: RunInputRow) -> bool:
 
 
 def _is_made_by(model: type[BaseModel], payload: Any) -> bool:
-    """Whether the payload is an instance of the model, whose fields are then known by their names alone."""
+    """Return whether the payload is an instance of the model, whose fields are then known by their names alone."""
     return isinstance(payload, BaseModel) and isinstance(payload, model)
 
 

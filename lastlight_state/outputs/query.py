@@ -29,7 +29,10 @@ class Query(Repository):
         return self._asked(sql, params, most, timeout, plan=False)
 
     def explain(self, sql: str, params: Mapping[str, Any] | None = None, *, timeout: float = 5.0) -> QueryRows:
-        """How the database would find the rows of a statement, in its own words. Nothing is run. Raises as `rows`."""
+        """Return how the database would find the rows of a statement, in its own words.
+
+        Nothing is run. Raises as `rows`.
+        """
         return self._asked(sql, params, models.QUERY_ROWS, timeout, plan=True)
 
     def _asked(self, sql: str, params: Mapping[str, Any] | None, most: int, timeout: float, *, plan: bool) -> QueryRows:

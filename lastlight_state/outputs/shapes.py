@@ -67,12 +67,12 @@ class Shape:
 
     @cached_property
     def has_json(self) -> bool:
-        """Whether a column holds JSON."""
+        """True if a column holds JSON."""
         return any(column.type == "json" for column in self.columns)
 
     @cached_property
     def holds_model(self) -> bool:
-        """Whether values are instances of a model with fields."""
+        """True if values are instances of a model with fields."""
         return _has_fields(self.model)
 
 
@@ -103,7 +103,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 
 def described(shape: Shape) -> list[dict[str, Any]]:
-    """What people should know of each field, in declared order."""
+    """Return what people should know of each field, in declared order."""
     if not shape.holds_model:
         return [_field_facts(models.PAYLOAD, shape.columns[0], None, shape.json_schema)]
     schema = TypeAdapter(shape.model).json_schema(by_alias=False, schema_generator=_Schemas)

@@ -238,7 +238,7 @@ class Snapshot(Targeted):
         ]
 
     def _meeting_gone(self, read: Callable[[], T], tables: Sequence[OutputTable[Any]]) -> T:
-        """What ``read`` returns. Raises `SchemaMismatch` where it failed because a table is physically gone."""
+        """Return what ``read`` returns. Raises `SchemaMismatch` where it failed because a table is physically gone."""
         try:
             return read()
         except BackendError as error:

@@ -56,7 +56,7 @@ def _refuse_changed(where: str, given: Any, dumped: Any) -> None:
 
 
 def _is_odd(given: Any) -> bool:
-    """Whether a value has one in it, or a key, that JSON has only as a text or a number."""
+    """Return whether a value has one in it, or a key, that JSON has only as a text or a number."""
     if isinstance(given, Mapping):
         return any(not isinstance(key, str) or _is_odd(value) for key, value in given.items())
     if isinstance(given, _LISTS):

@@ -47,7 +47,7 @@ class OutputTable(Generic[M]):
 
     @cached_property
     def is_payload(self) -> bool:
-        """Whether the whole value stands in the one column ``payload``."""
+        """True if the whole value stands in the one column ``payload``."""
         return len(self.domain) == 1 and self.domain[0].name == models.PAYLOAD and self.domain[0].type == "json"
 
     @cached_property
@@ -57,12 +57,12 @@ class OutputTable(Generic[M]):
 
     @cached_property
     def has_iteration(self) -> bool:
-        """Whether rows have iterations: tables of the caller's making may have none."""
+        """True if rows have iterations: tables of the caller's making may have none."""
         return "iteration" in self.table.c
 
     @cached_property
     def has_times(self) -> tuple[bool, bool]:
-        """Whether rows say when they were made, and when they were last written."""
+        """Return whether rows say when they were made, and when they were last written."""
         return "row_created_at" in self.table.c, "row_updated_at" in self.table.c
 
     @cached_property
@@ -72,7 +72,7 @@ class OutputTable(Generic[M]):
 
     @property
     def writable(self) -> bool:
-        """Whether this process knows what may be written."""
+        """True if this process knows what may be written."""
         return self.shape is not None or self.kind == "custom"
 
     def prompt_schema(self) -> str:

@@ -202,7 +202,7 @@ def _refuse_left_out(shape: Shape, dumped: Any) -> None:
 
 
 def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
-    """What a column gives back of an instance, whose JSON is ``dumped``."""
+    """Return what a column gives back of an instance, whose JSON is ``dumped``."""
     if column.type == "json":
         return dumped
     kept = getattr(instance, str(column.field)) if column.type in _NOT_JSON else dumped

@@ -129,7 +129,7 @@ def has_ended(owner: str) -> bool:
 
 
 def _kernel() -> str | None:
-    """What tells this boot of this machine, and this space of process ids, from all others."""
+    """Return what tells this boot of this machine, and this space of process ids, from all others."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text()
         return hashlib.sha256(f"{boot}{(_PROC / 'self/ns/pid').readlink()}".encode()).hexdigest()[:12]
@@ -138,7 +138,7 @@ def _kernel() -> str | None:
 
 
 def _began(pid: int) -> str | None:
-    """When a process began; an empty text for one that was killed, None where that cannot be read."""
+    """Return when a process began; an empty text for one that was killed, None where that cannot be read."""
     try:
         told = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return "" if told[_STATE] in _GONE else told[_BEGAN]

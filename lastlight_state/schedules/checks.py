@@ -100,12 +100,12 @@ def owner(value: Any) -> str:
 
 
 def lease(value: Any) -> timedelta:
-    """How long a claim lasts: one second to 24 hours."""
+    """Return how long a claim lasts: one second to 24 hours."""
     return valid.duration("lease", value, least=models.SHORTEST_LEASE, most=models.LONGEST_LEASE)
 
 
 def claims(value: Any) -> int:
-    """How many fires a call takes: 1 to 100."""
+    """Return how many fires a call takes: 1 to 100."""
     return valid.number("limit", value, least=1, most=models.CLAIMS)
 
 

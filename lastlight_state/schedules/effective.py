@@ -65,7 +65,7 @@ class Effective:
 
     @property
     def overridden(self) -> bool:
-        """Whether an override changes anything."""
+        """True if an override changes anything."""
         return self.pattern_overridden or self.timezone_overridden or self.enabled_overridden
 
     @property

@@ -213,7 +213,7 @@ class Overrides(Repository):
         return self._writing(lambda unit: _clear(unit, key, now), repeatable=True)
 
     def resolve(self, defaults: Mapping[str, CronSpec]) -> dict[str, EffectiveCron]:
-        """What is in effect for each of these configured crons: field by field the override, or else the default.
+        """Return what is in effect for these configured crons: field by field the override, or else the default.
 
         One query for any number of names. A name without an override comes back as its default.
         """

@@ -50,7 +50,7 @@ class Race:
 
     @property
     def left(self) -> int:
-        """How many planned acts have not happened. A test asserts that it is 0: otherwise it has proved nothing."""
+        """Return how many planned acts have not happened. A test asserts that it is 0, or else it proves nothing."""
         return len(self._planned) + len(self._units_planned)
 
     def _beginning(self) -> None:

@@ -64,13 +64,13 @@ class Binaries:
         return found.group() if found else told.stdout.strip()
 
     def below(self, place: Path) -> Binaries:
-        """What those of a wheel are, once `copies` has been carried out."""
+        """Return the programs of a wheel's server, once `copies` has been carried out."""
         assert self.package
         package = place / self.package.name
         return Binaries(package / self.folder.relative_to(self.package), package)
 
     def copies(self, place: Path) -> Iterator[tuple[Path, Path]]:
-        """What has to be copied where, so that those of a wheel work below ``place``: the tree and its libraries."""
+        """Yield what must be copied where, so that the programs of a wheel work below ``place``."""
         assert self.package
         tree = self.folder.parent
         yield tree, place / self.package.name / tree.name
@@ -80,7 +80,7 @@ class Binaries:
 
 
 def installed() -> list[Binaries]:
-    """Those on PATH, then those in the usual places, newest first."""
+    """Return the servers on PATH, then those in the usual places, newest first."""
     on_path = shutil.which("postgres")
     first = [Path(on_path).resolve().parent] if on_path else []
     usual = (folder for pattern in USUAL_PLACES for folder in Path("/").glob(pattern.removeprefix("/")))
@@ -95,7 +95,7 @@ def oldest_installed() -> Path | None:
 
 
 def in_wheels() -> list[Binaries]:
-    """Those that come with the ``test`` extra, newest first. Finds them without importing the package."""
+    """Return the servers that come with the ``test`` extra, newest first. Finds them without importing the package."""
     spec = importlib.util.find_spec(WHEEL)
     roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
     return list(complete(Binaries(root / tree / "bin", root) for root in roots for tree in WHEEL_TREES))

@@ -42,7 +42,7 @@ def from_url() -> RunningServer:
 
 
 def _given_url() -> str:
-    """What the variable says, or the file that the other variable names."""
+    """Return what the variable says, or the file that the other variable names."""
     given, file = os.environ.get(URL_VARIABLE), os.environ.get(FILE_VARIABLE)
     if given and file:
         raise BackendUnavailable(f"{URL_VARIABLE} and {FILE_VARIABLE} are both set")
@@ -100,7 +100,7 @@ def _container() -> RunningServer:
 
 
 def _without_leaks(provide: Callable[[], RunningServer]) -> RunningServer:
-    """What ``provide`` returns. If it fails, the sockets that Docker's client leaves open are closed in silence."""
+    """Return what ``provide`` returns. If it fails, close the sockets that Docker's client leaves open."""
     reason = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -49,7 +49,7 @@ class Overrides(Repository):
     """``store.workflows.overrides``"""
 
     def is_enabled(self, name: str) -> bool:
-        """Whether runs of this workflow may start. True for every name without an override."""
+        """Return whether runs of this workflow may start. True for every name without an override."""
         values = {"name": valid.sought("name", name)}
         return self._value(IS_ENABLED, values) is not False
 

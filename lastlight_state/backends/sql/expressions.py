@@ -149,7 +149,7 @@ def outline(product: str, tables: Iterable[str], version: str) -> str:
 
 
 def entries(text: str | None) -> frozenset[Entry]:
-    """What an outline names: columns and guards."""
+    """Return what an outline names: columns and guards."""
     parts = (line.split("\t") for line in (text or "").split("\n"))
     return frozenset((part[0], part[1], part[2]) for part in parts if len(part) == 3)
 

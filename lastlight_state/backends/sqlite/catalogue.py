@@ -123,7 +123,7 @@ def catalogue_of(driver: Any) -> Catalogue:
 
 
 def _of_table(table: str, sql: str) -> Iterator[tuple[Entry, str]]:
-    """One entry per column and constraint, because ADD COLUMN appends to the text behind the constraints."""
+    """Yield one entry per column and constraint, because ADD COLUMN appends to the text behind the constraints."""
     text = squeezed(sql)
     start, end = text.index("("), text.rindex(")")
     yield ("table", table, ""), text[end + 1 :].strip()

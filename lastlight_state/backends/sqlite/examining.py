@@ -153,7 +153,7 @@ def examined(driver: Any, *, deep: bool) -> list[str]:
 
 
 def checkpointed(driver: Any, mode: str) -> tuple[bool, int, int] | None:
-    """What a checkpoint did: None for a file without a write-ahead log."""
+    """Return what a checkpoint did: None for a file without a write-ahead log."""
     busy, log, brought = driver.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return None if log < 0 else (bool(busy), log, brought)
 

@@ -48,7 +48,9 @@ def create_private_file(path: Path) -> None:
 
 
 def is_there(path: Path, *, follow: bool = True) -> bool:
-    """Whether there is a database file. Raises OSError for a directory that may not be entered, or for no regular file.
+    """Return whether there is a database file.
+
+    Raises OSError for a directory that may not be entered, or for no regular file.
 
     SQLite would wait for ever at the other end of a FIFO. ``follow``: a symbolic link counts as what it leads to.
     """
@@ -91,7 +93,7 @@ def beside(path: Path) -> tuple[Path, Path, Path]:
 
 
 def lost_log(path: Path, *, lacks_tables: bool) -> bool:
-    """Whether a database is one whose commits stand in a write-ahead log, and there is none beside it.
+    """Return whether a database is one whose commits stand in a write-ahead log, and there is none beside it.
 
     A file that was closed looks so, too. Hence only one that lacks tables, or is shorter than its header says: the log
     of the former held them, and the latter was copied while it grew. To be asked only of a file that no connection of
@@ -119,7 +121,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def is_remote(carrier: str) -> bool:
-    """Whether a file system of this name is on a network or on the host of a virtual machine."""
+    """Return whether a file system of this name is on a network or on the host of a virtual machine."""
     return carrier.startswith(_REMOTE)
 
 

@@ -117,7 +117,7 @@ def _take(descriptor: int) -> None:
 
 
 def _is_left(held: int, path: Path, descriptor: int) -> bool:
-    """Whether a journal or log lies beside the file that has to be brought into it, and nobody is about to."""
+    """Return whether a journal or log lies beside the file that has to be brought into it, and nobody is about to."""
     with suppress(FileNotFoundError):
         if untrusted.regular(held, f"{path.name}-wal", path).st_size > 0:
             return True
@@ -242,7 +242,7 @@ class Probe:
 
     @property
     def disturbed(self) -> bool:
-        """Whether the file that was read as unchanging has changed, or got a writer."""
+        """True if the file that was read as unchanging has changed, or got a writer."""
         return self._before is not None and _sight(self._path) != self._before
 
     def connected(self) -> sqlite3.Connection:
@@ -288,7 +288,7 @@ def _sight(path: Path) -> FileStamp | None:
 
 
 def _holds(path: Path) -> bool:
-    """Whether there is such a file, and anything in it. An empty one is what somebody left who only read."""
+    """Return whether there is such a file, and anything in it. An empty one is what somebody left who only read."""
     try:
         return path.stat(follow_symlinks=False).st_size > 0
     except FileNotFoundError:

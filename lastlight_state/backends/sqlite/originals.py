@@ -26,7 +26,7 @@ _FLAGS: Mapping[object, int] = {"true": 1, "false": 0}
 
 
 def malformed(column: ColumnElement[Any], form: Form) -> ColumnElement[bool]:
-    """Whether a stored value that is not NULL is in another form than this one.
+    """Return whether a stored value that is not NULL is in another form than this one.
 
     A time is compared with what SQLite itself makes of it. The modifier has it count the days, so that there is no 30
     February.

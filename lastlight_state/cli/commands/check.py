@@ -64,7 +64,7 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
 
 
 def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str, bool, str | None]:
-    """What is found at last: a schema that needs no migration, or whatever there is when the time is over."""
+    """Return what is found at last: a schema that needs no migration, or whatever there is when the time is over."""
     while True:
         over = time.monotonic() + PAUSE > ends
         try:
@@ -87,7 +87,7 @@ def _examined(store: StateStore, quick: bool) -> tuple[Plan, str, bool, str | No
 
 
 def _lost(plan: Plan, mending: str) -> str:
-    """Of a file without tables that may as well be a new one."""
+    """Return the line about a file without tables, which may be a new one."""
     return f"{LOG_LOST}; if the file is new, run: {mending}" if plan.state.state == "empty" else LOG_LOST
 
 

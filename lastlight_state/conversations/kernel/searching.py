@@ -45,7 +45,7 @@ class SearchRequest(NamedTuple):
 
 
 def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
-    """What a caller asks for, checked. A zero vector is refused under cosine."""
+    """Return what a caller asks for, checked. A zero vector is refused under cosine."""
     given = valid.group("how", how, Search)
     metric = valid.word("how.metric", given.metric, words.METRICS)
     valid.word("how.exactness", given.exactness, words.EXACTNESS)
@@ -70,7 +70,7 @@ def best_matches(
 def batches(
     unit: Unit, statement: Statement[RowT], values: Values, after: Mapping[str, Any], search: SearchRequest
 ) -> Iterator[list[RowT]]:
-    """Return the rows of a statement, batch by batch. Rows that cannot be read are logged and left out.
+    """Yield the rows of a statement, batch by batch. Rows that cannot be read are logged and left out.
 
     The statement has the parameter ``limit``, and for each column of its order ``after_`` with the column's name;
     ``after`` is a key before all rows.

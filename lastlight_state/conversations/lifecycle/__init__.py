@@ -205,7 +205,7 @@ class Lifecycle(Repository):
             raise valid.not_found(words.SESSION, session_id)
 
     def state(self, session_id: str, *, limits: Limits = _LIMITS) -> NormalizedState:
-        """How a session stands now, by these limits. Raises `NotFound`."""
+        """Return how a session stands now, by these limits. Raises `NotFound`."""
         values, bounds, now = self._asked([valid.identifier("session_id", session_id, _SESSION.id)], limits)
         row = self._reading(lambda unit: unit.row(sql.STATES, values))
         if row is None:
@@ -213,7 +213,7 @@ class Lifecycle(Repository):
         return _state(row, now, bounds)
 
     def states(self, session_ids: Sequence[str], *, limits: Limits = _LIMITS) -> dict[str, NormalizedState]:
-        """How at most 500 sessions stand now, by id, read with one statement.
+        """Return how at most 500 sessions stand now, by id, read with one statement.
 
         Those that are not stored are absent, and so are those that cannot be read.
         """
@@ -260,7 +260,7 @@ def _end(status: str, ended_at: Any) -> datetime:
 
 
 def _leads(status: str | None, to: str) -> bool:
-    """Whether a status may be followed by another."""
+    """Return whether a status may be followed by another."""
     if status is None:
         return True
     return to in TERMINAL or to == RUNNING if status == "pending" else status == RUNNING and to in TERMINAL

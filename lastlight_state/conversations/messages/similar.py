@@ -50,7 +50,7 @@ _POOL = prepared(
 
 
 def place(where: str, within: Any) -> tuple[str, str] | None:
-    """Where to search: the name of the field that says it, and its value."""
+    """Return where to search: the name of the field that says it, and its value."""
     if within is None:
         return None
     given = [one for one in vars(valid.group(where, within, Within)).items() if one[1] is not None]

@@ -126,7 +126,7 @@ class Vectors(Repository):
         return self._viewing(search)
 
     def count(self, namespace: str) -> int:
-        """How many chunks a namespace has. An unknown one has none."""
+        """Return how many chunks a namespace has. An unknown one has none."""
         return int(self._value(sql.COUNT, {"namespace": valid.sought("namespace", namespace)}))
 
     def clear(

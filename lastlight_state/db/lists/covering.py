@@ -103,7 +103,7 @@ class SelfJoin:
         return through(selected, other.table, other.index) if other else selected
 
     def _predicates(self) -> Iterator[sa.ColumnElement[bool]]:
-        """Those of the partial indexes, repeated so that SQLite may use them."""
+        """Yield the predicates of the partial indexes, repeated so that SQLite may use them."""
         if self._narrow.only is not None:
             yield replacement_traverse(self._narrow.only, {}, self._of_found)
         if self._covering.only is not None:

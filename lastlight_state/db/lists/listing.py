@@ -172,7 +172,7 @@ class Listing(Generic[RowT]):
 
     @property
     def orders_by_time(self) -> bool:
-        """Whether the first part of a key is a time, for tests of plans."""
+        """True if the first part of a key is a time, for tests of plans."""
         return self._kinds[0] is datetime
 
     def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement[RowT]:
@@ -180,7 +180,7 @@ class Listing(Generic[RowT]):
         return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
 
     def _is_empty(self, chosen: Mapping[str, Any]) -> bool:
-        """Whether an empty sequence lets no row pass."""
+        """Return whether an empty sequence lets no row pass."""
         return any(not value and (name in self._spread or name in self._groups) for name, value in chosen.items())
 
     def _statement(

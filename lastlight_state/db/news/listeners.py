@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def message_of(error: BaseException) -> str:
-    """What the exception says, at most 4,000 characters of it."""
+    """Return what the exception says, at most 4,000 characters of it."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a job's exception may be unable to say anything

@@ -267,7 +267,7 @@ class Arrivals(Generic[K]):
 
     @property
     def seconds_left(self) -> float:
-        """How much of the time is left."""
+        """Return how much of the time is left."""
         return max(0.0, self._end - time.monotonic())
 
     def wait(self, seconds: float) -> bool:

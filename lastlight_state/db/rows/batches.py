@@ -91,7 +91,7 @@ def _table(statement: Any) -> str:
 
 
 def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
-    """What people know a row by: its primary key as far as it is shown, else an id or name."""
+    """Return what people know a row by: its primary key as far as it is shown, else an id or name."""
     shown = [(at, str(value) if isinstance(value, Unreadable) else value) for at, value in zip(cells, row, strict=True)]
     key = [v for at, v in shown if at.column is not None and at.column.primary_key and at.column.table.name == table]
     if not key:
@@ -149,7 +149,7 @@ class Column:
         self._known: set[type] = {type(None)}
 
     def of(self, rows: Sequence[Row]) -> list[Any]:
-        """What the rows have, as the driver takes it."""
+        """Return the values of the rows, as the driver takes them."""
         given = [*map(self._value, rows)]
         kinds = {*map(type, given)}
         if not kinds <= self._known:

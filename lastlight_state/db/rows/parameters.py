@@ -146,7 +146,7 @@ def refuse(name: str, value: Any) -> None:
 
 
 def rule(kind: TypeEngine[Any] | None) -> tuple[tuple[type, ...], str]:
-    """What a parameter of a column's type may be, and how that is called."""
+    """Return what a parameter of a column's type may be, and how that is called."""
     if kind is None or isinstance(kind, NullType):
         return _ANY
     return next(((allowed, words) for ours, allowed, words in _ALLOWED if isinstance(kind, ours)), _OPEN)
@@ -193,7 +193,7 @@ class KnownTypes:
 
 
 def is_kept(kind: type, stored: tuple[type, ...] | None) -> bool:
-    """Whether a column that keeps these types (None: any) may hold a value of this one, or NULL."""
+    """Return whether a column that keeps these types (None: any) may hold a value of this one, or NULL."""
     return kind is NoneType or (kind is not Unreadable if stored is None else kind in stored)
 
 

@@ -178,7 +178,7 @@ def constant(word: str) -> sa.ColumnElement[str]:
 
 
 def among(column: Any, words: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Whether the column holds one of these words, which are written into the SQL."""
+    """Return whether the column holds one of these words, which are written into the SQL."""
     found: sa.ColumnElement[bool] = column.in_([constant(word) for word in words])
     return found
 

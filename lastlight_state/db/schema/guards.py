@@ -164,7 +164,7 @@ class Key:
         return (*self.columns, *(self.among[:1] if self.among else ()))
 
     def taken(self, table: str) -> str:
-        """Whether another row has the new key, as SQLite spells it."""
+        """Return whether another row has the new key, as SQLite spells it."""
         same = [self._same(column) for column in self.columns]
         some = [f"{{row}}{self.among[0]} = {self.among[1]}"] if self.among else []
         there = " AND ".join([*same, *(one.format(row="") for one in some), "rowid <> OLD.rowid"])

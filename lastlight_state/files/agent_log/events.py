@@ -97,7 +97,7 @@ def result(
 
 
 def is_record(value: Envelope) -> bool:
-    """Whether an object found inside a damaged line is a whole record of an agent's log, not a part of one."""
+    """Return whether an object found inside a damaged line is a whole record of an agent's log, not a part of one."""
     if not isinstance(value.get("type", value.get("role")), str) or not isinstance(value.get("timestamp"), str):
         return False
     return isinstance(value.get("sessionId"), str) or (value.get("type") == "result" and "num_turns" in value)

@@ -151,7 +151,7 @@ class Sources:
 
     @property
     def torn_tail(self) -> bool:
-        """Whether the main file, read to its end, ends in the middle of a line."""
+        """True if the main file, read to its end, ends in the middle of a line."""
         return self._sources[0].reader.torn_tail
 
     def _earliest(self) -> tuple[Source, LogLine] | None:

@@ -76,7 +76,7 @@ def checked_session_id(session_id: str) -> str:
 
 
 def is_safe_id(session_id: str) -> bool:
-    """Whether a log may be written under this id."""
+    """Return whether a log may be written under this id."""
     return SESSION_ID.fullmatch(session_id) is not None
 
 

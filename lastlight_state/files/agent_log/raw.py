@@ -38,7 +38,7 @@ def directory_of(log: Path) -> Path:
 
 
 def is_digest(sha256: object) -> bool:
-    """Whether the text is 64 lower-case hex digits."""
+    """Return whether the text is 64 lower-case hex digits."""
     return isinstance(sha256, str) and _DIGEST.fullmatch(sha256) is not None
 
 

@@ -148,7 +148,7 @@ def _folder_of(log: Path) -> str:
 
 
 def _mode(at: int, name: str) -> int | None:
-    """What stands under a name; None for nothing."""
+    """Return what stands under a name; None for nothing."""
     with suppress(FileNotFoundError):
         return os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
     return None

@@ -120,7 +120,7 @@ class Tally:
 
 
 def _same_run(last: RunResult, result: RunResult) -> bool:
-    """Whether two results have the same beginning, to the millisecond that rounding takes."""
+    """Return whether two results have the same beginning, to the millisecond that rounding takes."""
     if last.timestamp is None or result.timestamp is None:
         return False
     passed = (result.timestamp - last.timestamp) / _MILLISECOND

@@ -75,7 +75,7 @@ class LogTree:
         return self.directory_to_write(slug) / (paths.checked_session_id(session_id) + paths.LOG_SUFFIX)
 
     def directory_to_write(self, slug: str) -> Path:
-        """Where the files of a project directory are to be written; nothing is created. Raises `UnsafePath`."""
+        """Return where the files of a project directory are to be written; nothing is created. Raises `UnsafePath`."""
         directory = self._directory(paths.checked_slug(slug))
         if directory is None:
             raise UnsafePath("slug", f"{slug!r} leads out of {self.projects}")
@@ -138,7 +138,7 @@ class LogTree:
         return directory is not None and os.path.isdir(directory)  # noqa: PTH112 - never raises
 
     def _directory(self, slug: str) -> Path | None:
-        """Where a project directory really is; None for one that is a link out of the tree."""
+        """Return where a project directory really is; None for one that is a link out of the tree."""
         directory = Path(os.path.realpath(self.projects / slug))
         return directory if directory.parent == self.projects else None
 

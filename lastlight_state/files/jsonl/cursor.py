@@ -28,7 +28,9 @@ BLOCK_BYTES = 256 * 1024
 
 
 def in_blocks(path: Path, opened: Callable[[], int], take: Callable[[int], list[T] | None]) -> Iterator[T]:
-    """What ``take`` makes of each next block, until it returns None. It is called with a descriptor to read from.
+    """Yield what ``take`` makes of each next block, until it returns None.
+
+    It is called with a descriptor to read from.
 
     Raises what ``opened`` raises, and `BackendUnavailable` for a file that was replaced meanwhile: its lines would not
     go on where those of the other ended.
@@ -137,7 +139,7 @@ class Mark(NamedTuple):
         return base64.urlsafe_b64encode(_LAYOUT.pack(*self)).decode().rstrip("=")
 
     def holds(self, descriptor: int, path: Path) -> bool:
-        """Whether this file has the same bytes before the offset as the one the mark was made of."""
+        """Return whether this file has the same bytes before the offset as the one the mark was made of."""
         before = read_at(descriptor, path, self.checked, self.offset - self.checked)
         return len(before) == self.checked and zlib.crc32(before) == self.checksum
 

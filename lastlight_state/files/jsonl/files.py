@@ -124,7 +124,7 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def component_problem(name: str) -> str | None:
-    """Why a text cannot be one component of a path; None if it can."""
+    """Return why a text cannot be one component of a path; None if it can."""
     if name in {"", ".", ".."}:
         return f"{name!r} is not a name"
     if "/" in name or "\0" in name:

@@ -25,7 +25,7 @@ class Stop(Protocol):
     """Tells when to stop, and waits between two looks; a ``threading.Event``, for example."""
 
     def is_set(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         ...
 
     def wait(self, timeout: float) -> object:
@@ -140,7 +140,7 @@ class _Follower(Generic[L]):
         return True
 
     def _is_current(self) -> bool:
-        """Whether the path still names the open file."""
+        """Return whether the path still names the open file."""
         try:
             named = self._path.lstat()
         except (FileNotFoundError, NotADirectoryError):

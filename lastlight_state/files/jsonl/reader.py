@@ -251,7 +251,7 @@ def lines_of_verdict(line: type[L], verdict: recovery.Verdict, offset: int, leng
 
 
 def _loads_of(block: bytes, ended: list[bytes]) -> Callable[[bytes], Any]:
-    """What reads the lines that end in a block, the first of which may have begun before it. Asked once for all."""
+    """Return the function that reads the lines that end in a block. The first line may have begun before the block."""
     is_long = codec.may_hold_long_integers(block) or codec.may_hold_long_integers(ended[0] if ended else b"")
     return codec.decode if is_long else orjson.loads
 

@@ -60,7 +60,7 @@ def backward(mirror: bytes, start: int) -> Match:
 
 
 def are_left_open(raw: bytes) -> bool:
-    """Whether a string or a bracket is still open at the end."""
+    """Return whether a string or a bracket is still open at the end."""
     at, depth = 0, 0
     while token := _FORWARD.match(raw, at):
         at = token.end()
@@ -112,7 +112,7 @@ class Piece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where in its line it ends."""
+        """Return the offset in the line at which the piece ends."""
         return self.start + len(self.raw)
 
 
@@ -124,7 +124,7 @@ class Verdict(NamedTuple):
 
 
 def judge(raw: bytes, accepts: Accepts) -> Verdict:
-    """What a line holds, its newline taken off. Never raises."""
+    """Return what a line holds, its newline taken off. Never raises."""
     if not raw.strip(BLANK):
         return Verdict((), None)
     try:
@@ -135,7 +135,7 @@ def judge(raw: bytes, accepts: Accepts) -> Verdict:
 
 
 def reason_of(damaged: bytes) -> Reason:
-    """What is wrong with a part of a line that holds no record."""
+    """Return what is wrong with a part of a line that holds no record."""
     if b"\0" in damaged:
         return "nul_bytes"
     if _is_broken_utf8(damaged):
@@ -154,7 +154,7 @@ class Recovery:
         self._mirror = b""  # the line reversed, made when it is needed
 
     def verdict(self) -> Verdict:
-        """What the line holds."""
+        """Return what the line holds."""
         raw = self._raw
         start = len(raw) - len(raw.lstrip(_NUL_OR_BLANK))
         stop = len(raw.rstrip(_NUL_OR_BLANK))
@@ -215,7 +215,7 @@ class Recovery:
 
 
 def _is_broken_utf8(data: bytes) -> bool:
-    """Whether there is more wrong than a character cut off at the end."""
+    """Return whether there is more wrong than a character cut off at the end."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -232,7 +232,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _is_named(descriptor: int, path: Path, folder: int) -> bool:
-    """Whether the open file is the one of that path, and the one of that name in the directory."""
+    """Return whether the open file is the one of that path, and the one of that name in the directory."""
     ours = os.fstat(descriptor)
     inside = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     return os.path.samestat(ours, inside) and os.path.samestat(ours, path.lstat())

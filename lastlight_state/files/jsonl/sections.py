@@ -98,7 +98,7 @@ def _names(folder: Path) -> list[str]:
 
 @contextmanager
 def _dead(name: str, folder: int) -> Iterator[bool]:
-    """Whether a file is there, which nobody writes: its lock is held until the end."""
+    """Return whether a file is there, which nobody writes: its lock is held until the end."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
@@ -171,7 +171,7 @@ class Account:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the file has no damage."""
+        """True if the file has no damage."""
         return self.sections.keys() <= SOUND
 
     @property

@@ -79,12 +79,12 @@ def instant(text: str | None) -> datetime | None:
 
 
 def is_unreadable(text: str | None) -> bool:
-    """Whether a text stands where a time should, and is none."""
+    """Return whether a text stands where a time should, and is none."""
     return text is not None and instant(text) is None
 
 
 def is_due(text: str | None, now: datetime) -> bool:
-    """Whether the time has come. What is no time has come: otherwise its message would wait for ever."""
+    """Return whether the time has come. What is no time has come: otherwise its message would wait for ever."""
     moment = instant(text)
     return moment is None or moment <= now
 
@@ -133,7 +133,7 @@ def _only_row() -> tuple[Any, ...]:
 
 
 def _meta(metadata: sa.MetaData) -> sa.Table:
-    """What a side knows about its file: ``layout``, ``highest_seq``, ``settled_seq``, ``agent_instance`` …"""
+    """Return what a side knows about its file: ``layout``, ``highest_seq``, ``settled_seq``, ``agent_instance`` …"""
     return sa.Table("mailbox_meta", metadata, _text("key", primary_key=True), _needed("value"))
 
 

@@ -182,12 +182,12 @@ class Task(MessageIn):
 
     @property
     def prompt(self) -> str | None:
-        """What the agent is asked to do."""
+        """Return what the agent is asked to do."""
         return self.content.get("prompt") if isinstance(self.content, dict) else None
 
     @property
     def script(self) -> str | None:
-        """What runs before the agent is asked."""
+        """Return what runs before the agent is asked."""
         return self.content.get("script") if isinstance(self.content, dict) else None
 
 

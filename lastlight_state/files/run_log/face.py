@@ -65,7 +65,7 @@ class ResumePlan(Record):
 
 
 def default_notice(changes: Sequence[EnvironmentChange]) -> str:
-    """What the model is told of a new environment."""
+    """Return what the model is told of a new environment."""
     lines = [f"- {change.name}: {change.after} (before: {change.before})" for change in changes]
     return "\n".join(["The session was resumed in another environment:", *lines])
 

@@ -64,7 +64,7 @@ def without_marks(messages: Iterable[Mapping[str, Any]]) -> tuple[JsonObject, ..
 
 
 def is_notice(message: Any) -> bool:
-    """Whether a message was put there by a resume."""
+    """Return whether a message was put there by a resume."""
     meta = message.get("meta") if isinstance(message, Mapping) else None
     return isinstance(meta, dict) and bool(meta.get(paths.NOTICE))
 

@@ -71,7 +71,7 @@ def new_run_id() -> str:
 
 
 def is_uuid4(text: str) -> bool:
-    """Whether this is a UUIDv4 in canonical lower case."""
+    """Return whether this is a UUIDv4 in canonical lower case."""
     return _UUID4.fullmatch(text) is not None
 
 
@@ -104,7 +104,7 @@ def readable_id(where: str, text: Any) -> str:
 
 
 def is_readable(text: str) -> bool:
-    """Whether `readable_id` accepts it."""
+    """Return whether `readable_id` accepts it."""
     try:
         readable_id("id", text)
     except InvalidValue:
@@ -128,7 +128,7 @@ def session_of(file_name: str) -> str | None:
 
 
 def started(moment: Any) -> datetime:
-    """When a run started, in UTC. Raises `InvalidValue` for a time without zone, and for what is no time."""
+    """Return when a run started, in UTC. Raises `InvalidValue` for a time without zone, and for what is no time."""
     if moment is None:
         raise InvalidValue("started_at", "must be a time with its zone")
     return aware_utc("started_at", moment)
@@ -140,7 +140,7 @@ def day_parts(day: date) -> tuple[str, str, str]:
 
 
 def is_part(name: str, level: int) -> bool:
-    """Whether a directory may be a year (level 0), month or day."""
+    """Return whether a directory may be a year (level 0), month or day."""
     return (_YEAR if level == 0 else _TWO_DIGITS).fullmatch(name) is not None
 
 

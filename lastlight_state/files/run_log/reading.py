@@ -84,17 +84,17 @@ class RunReading:
 
     @property
     def supported(self) -> bool:
-        """Whether the header says the version that this library knows. A file without a header has none."""
+        """True if the header says the version that this library knows. A file without a header has none."""
         return self.header is not None and is_supported(self.header)
 
     @property
     def started_at(self) -> datetime:
-        """When the run started: by its header, else the beginning of its directory's day."""
+        """Return when the run started: by its header, else the beginning of its directory's day."""
         told = self.header.started_at if self.header else None
         return told or datetime.combine(self._file.day, time(), UTC)
 
     def liveness(self) -> Liveness:
-        """Whether the run's writer lives."""
+        """Return whether the run's writer lives."""
         return storage.liveness(self._tree.lock_path(self.run_id))
 
     def __iter__(self) -> Iterator[RunRecord]:
@@ -180,7 +180,7 @@ class RunReading:
 
 
 def is_supported(header: RunHeader) -> bool:
-    """Whether a header that was read says the version that this library knows."""
+    """Return whether a header that was read says the version that this library knows."""
     version = header.schema_version
     return "schema_version" in header.model_fields_set and type(version) is int and version == paths.VERSION
 

@@ -55,12 +55,12 @@ class Logged(Open):
 
     @property
     def recovered(self) -> bool:
-        """Whether it was found inside a damaged line."""
+        """True if it was found inside a damaged line."""
         return self._recovered
 
     @property
     def problem(self) -> str | None:
-        """Why a record of a known type is an `UnknownRecord`: the field that does not fit."""
+        """Return why a record of a known type is an `UnknownRecord`: the field that does not fit."""
         return self._problem
 
     def to_json(self) -> JsonObject:
@@ -259,17 +259,17 @@ _RESERVED = ("run.", "agent.", "tool.", "llm.")
 
 
 def is_custom(kind: str) -> bool:
-    """Whether a type has the form ``x.<org>.<name>``."""
+    """Return whether a type has the form ``x.<org>.<name>``."""
     return _CUSTOM.fullmatch(kind) is not None
 
 
 def is_reserved(kind: str) -> bool:
-    """Whether a type is not known and is kept for later versions of the format."""
+    """Return whether a type is not known and is kept for later versions of the format."""
     return kind not in KINDS and (kind.startswith(_RESERVED) or kind.startswith("header"))
 
 
 def accepts(run_id: str) -> Accepts:
-    """Whether an object found in a damaged line is a record of this run, and not an object inside another record."""
+    """True if an object found in a damaged line is a record of this run, and not an object inside another one."""
 
     def is_record(value: JsonObject) -> bool:
         kind = value.get("type")

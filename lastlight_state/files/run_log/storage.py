@@ -81,7 +81,7 @@ def unpacked(packed: int, most: int | None = None) -> int:
 
 
 def is_same(plain: int, packed: int) -> bool:
-    """Whether a packed log holds exactly the bytes of an open one. Raises OSError."""
+    """Return whether a packed log holds exactly the bytes of an open one. Raises OSError."""
     unpacked_again = unpacked(packed)
     try:
         return _digest(plain) == _digest(unpacked_again)
@@ -172,7 +172,7 @@ def acquire(path: Path, timeout: float, *, sync: bool = True) -> LockFile:
 
 
 def liveness(path: Path) -> Liveness:
-    """Whether somebody holds the lock file. ``unknown`` where that cannot be told."""
+    """Return whether somebody holds the lock file. ``unknown`` where that cannot be told."""
     try:
         descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
     except FileNotFoundError:
@@ -200,7 +200,7 @@ def try_acquire(path: Path, *, sync: bool = False) -> LockFile | None:
 
 
 def _names(held: int, name: str, descriptor: int) -> bool:
-    """Whether the name in this directory is the open file."""
+    """Return whether the name in this directory is the open file."""
     try:
         return os.path.samestat(os.stat(name, dir_fd=held, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:

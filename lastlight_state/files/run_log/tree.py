@@ -28,7 +28,7 @@ class RunFile(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """Whether it is a gzip."""
+        """True if it is a gzip."""
         return self.path.suffix == storage.SUFFIX
 
     @property
@@ -196,7 +196,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """What cannot be told counts: who opens it is told why."""
+    """True if the entry is a regular file, or if that cannot be told: its reader is told why."""
     try:
         return entry.is_file(follow_symlinks=False)
     except OSError:

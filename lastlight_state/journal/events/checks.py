@@ -72,7 +72,7 @@ def events(run_id: str, given: Sequence[NewEvent], now: datetime) -> list[EventD
 
 
 def is_replay(given: NewEvent) -> bool:
-    """Whether the event is told apart by its content: the caller gives its time, and no key."""
+    """Return whether the event is told apart by its content: the caller gives its time, and no key."""
     return given.at is not None and given.event_id is None
 
 

@@ -83,12 +83,12 @@ def digest(text: str) -> str:
 
 
 def diff(previous: Any, following: Any) -> FrameDelta:
-    """What makes ``following`` of ``previous``; nothing for equal trees."""
+    """Return what makes ``following`` of ``previous``; nothing for equal trees."""
     return diff_of_texts(canonical(previous), canonical(following))
 
 
 def diff_of_texts(previous: str, following: str) -> FrameDelta:
-    """What makes one tree of another, both given as canonical texts."""
+    """Return what makes one tree of another, both given as canonical texts."""
     return FrameDelta(ops=tuple(_changes(codec.decode(previous), codec.decode(following), [], None, _Shapes())))
 
 
@@ -239,7 +239,7 @@ def _stretches(
 
 
 def _equal_ends(before: list[Any], after: list[Any], shapes: _Shapes) -> tuple[int, int]:
-    """How many children are equal at the beginning, and of the others at the end."""
+    """Return how many children are equal at the beginning, and of the others at the end."""
     least = min(len(before), len(after))
     first = 0
     while first < least and shapes.of(before[first]) == shapes.of(after[first]):

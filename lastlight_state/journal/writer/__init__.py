@@ -81,17 +81,17 @@ class PendingEvent:
 
     @property
     def event_id(self) -> str:
-        """Its key: the caller's, or one that was made for it."""
+        """Return the key of the event: the caller's, or one that was made for it."""
         return str(self._entry.row["event_id"])
 
     @property
     def occurred_at(self) -> datetime:
-        """Its time: the caller's, or that of the call."""
+        """Return the time of the event: the caller's, or that of the call."""
         return self._entry.row["occurred_at"]
 
     @property
     def seq(self) -> int | None:
-        """Its number, None until it is stored."""
+        """Return the number of the event, None until it is stored."""
         return self._entry.seq
 
     @guarded
@@ -252,7 +252,7 @@ class JournalWriter:
 
 
 def has_room(core: Core, entry: Entry) -> bool:
-    """Whether an entry that was refused can be appended now, or never."""
+    """Return whether an entry that was refused can be appended now, or never."""
     return core.queue.refusal is not None or core.queue.has_room(entry.size)
 
 

@@ -70,7 +70,7 @@ class Core:
         self._listeners = [subscribed for subscribed in self._listeners if subscribed[0] != listener]
 
     def stats(self) -> WriterStats:
-        """What is queued, and what became of the rest."""
+        """Return what is queued, and what became of the rest."""
         first = next(iter(self.queue.head(1)), None)
         age = None if first is None else timedelta(seconds=time.monotonic() - first.queued_at)
         return WriterStats(
@@ -150,11 +150,11 @@ class Flush:
 
     @property
     def is_done(self) -> bool:
-        """Whether all of them are stored or given up, and the mirrors have them."""
+        """True if all of them are stored or given up, and the mirrors have them."""
         return self._last is None or self._last.has_left
 
     def is_over(self) -> bool:
-        """Whether waiting is of no use any more: done, or a whole attempt has failed."""
+        """Return whether waiting is of no use any more: done, or a whole attempt has failed."""
         if not (self.is_done or self._core.saver.is_at_work):
             self._core.saver.hurry()
         return self.is_done or self._core.saver.failed > self._begun or self._core.is_over

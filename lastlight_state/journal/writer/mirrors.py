@@ -89,7 +89,7 @@ class LineFileMirror:
         return written
 
     def _missing(self, run_id: str, last: int | None, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
-        """What the file lacks behind ``last``: these events where they follow it, else what is stored."""
+        """Yield what the file lacks behind ``last``: these events where they follow it, else what is stored."""
         after = -1 if last is None else last
         behind = [event for event in events if event.seq > after]
         if behind and behind[-1].seq - after == len(behind):

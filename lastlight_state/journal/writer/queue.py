@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is stored or given up."""
+        """True if it is stored or given up."""
         return self.seq is not None or self.error is not None
 
 
@@ -94,7 +94,7 @@ class Queue:
         return True
 
     def has_room(self, size: int) -> bool:
-        """Whether an entry of this size can be appended. To an empty queue every one can."""
+        """Return whether an entry of this size can be appended. To an empty queue every one can."""
         return not self._entries or (len(self._entries) < self._most and self.bytes + size <= self._most_bytes)
 
     def refuse(self, error: StateError) -> None:

@@ -92,7 +92,7 @@ class Batches(Numbered):
     _stream = sql.STREAM
 
     def store(self, batch: Sequence[Entry], *, in_doubt: bool) -> tuple[list[Appended], bool]:
-        """What became of each, and whether the unit may have met events that it had stored itself.
+        """Return what became of each event, and whether the unit may have met events that it stored itself.
 
         ``in_doubt``: they may be stored already.
         """
@@ -141,12 +141,12 @@ class Saver:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether there is a thread."""
+        """True if there is a thread."""
         return bool(self._working)
 
     @property
     def is_this_thread(self) -> bool:
-        """Whether the caller is that thread: a mirror."""
+        """True if the caller is that thread: a mirror."""
         return self._working.get("thread") == threading.get_ident()
 
     def notice(self) -> None:

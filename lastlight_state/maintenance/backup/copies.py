@@ -113,7 +113,7 @@ def shown(name: str) -> str:
 
 
 def too_deep(path: Path) -> bool:
-    """Whether no backup takes this file or folder, so that each of its files can be put back anywhere."""
+    """Return whether no backup takes this file or folder, so that each of its files can be put back anywhere."""
     return len(path.parts) > MOST_FOLDERS or len(os.fsencode(path)) > MOST_BYTES
 
 

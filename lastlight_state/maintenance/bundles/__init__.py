@@ -48,7 +48,7 @@ _LOOK = 500
 
 
 def digest(bundle: Bundle) -> str:
-    """What identifies a bundle: the SHA-256 of its manifest, which has the digest of each part."""
+    """Return what identifies a bundle: the SHA-256 of its manifest, which has the digest of each part."""
     return hashlib.sha256(codec.canonical(bundle.model_dump(mode="json"))).hexdigest()
 
 

@@ -154,7 +154,7 @@ def opened(path: Path) -> Iterator[OpenBundle]:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file looks like a bundle."""
+    """Return whether a file looks like a bundle."""
     return path.is_file() and zipfile.is_zipfile(path)
 
 

@@ -261,7 +261,7 @@ class Renaming:
 
 
 def _nothing(_: Any) -> None:
-    """What a copy has of a key that names one run."""
+    """Return None: a copy has no key that names one run."""
 
 
 def _keys(rows: Iterator[Row]) -> set[str]:
@@ -269,7 +269,7 @@ def _keys(rows: Iterator[Row]) -> set[str]:
 
 
 def _is_unused_permission(row: Row) -> bool:
-    """Whether it permits an action that nobody has done yet. It is given once, and to the original."""
+    """Return whether it permits an action that nobody has done yet. It is given once, and to the original."""
     used = row.get("consumed_by") is not None
     return row.get("status") == "approved" and row.get("action_digest") is not None and not used
 

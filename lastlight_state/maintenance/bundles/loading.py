@@ -104,7 +104,7 @@ class Loading:
         return row_lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
     def counted(self, view: Unit) -> Counter[str]:
-        """How many rows `store` would add, by table. Raises for a bundle that it cannot add.
+        """Return how many rows `store` would add, by table. Raises for a bundle that it cannot add.
 
         Everything is done that `store` does, up to the write.
         """
@@ -230,7 +230,7 @@ class Loading:
 
     @cached_property
     def _members(self) -> frozenset[str]:
-        """Who can be a member of a channel: the session and its branches."""
+        """Return who can be a member of a channel: the session and its branches."""
         return self._ids_of(BRANCHES) | {self._id}
 
     @cached_property

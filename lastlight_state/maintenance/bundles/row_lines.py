@@ -204,7 +204,7 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
 
 
 def _has_shape(column: sa.Column[Any], value: Any) -> bool:
-    """Whether the JSON is an object, or a list, where the column holds nothing else."""
+    """Return whether the JSON is an object, or a list, where the column holds nothing else."""
     return isinstance(value, column.info.get("shape", object))
 
 
@@ -218,7 +218,7 @@ def _read(name: str, value: Any, written: type, read: Callable[[Any], Any]) -> A
 
 
 def _is_odd(value: Any, written: type) -> bool:
-    """Whether a number is none that a database stores: a bool, or beyond 64 bits."""
+    """Return whether a number is none that a database stores: a bool, or beyond 64 bits."""
     return written is int and (isinstance(value, bool) or not -(2**63) <= value < 2**63)
 
 

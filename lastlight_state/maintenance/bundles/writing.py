@@ -86,7 +86,7 @@ _MARK, _MARK_JSON = "[redacted]", {"lastlight_redacted": True}
 
 
 def is_left_out(subject: Subject, names: Collection[str]) -> bool:
-    """Whether a table has no rows in a bundle without these."""
+    """Return whether a table has no rows in a bundle without these."""
     if subject.is_output:
         return "outputs" in names
     return any(subject.table in _TABLES.get(name, ()) for name in names)

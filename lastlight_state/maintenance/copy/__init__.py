@@ -71,7 +71,7 @@ class Copy(Repository):
     def plan(
         self, target: str | Path, *, schema: str | None = None, leave_columns: Collection[str] | None = ()
     ) -> CopyPlan:
-        """What `run` would copy: rows and a digest of every table, and what the target cannot hold.
+        """Return what `run` would copy: rows and a digest of every table, and what the target cannot hold.
 
         Reads the whole source at one moment and writes nothing to either side. Raises `Conflict` ``target_not_empty``
         naming every table of the target that has rows, ``target_differs`` for output tables that were left in it with
@@ -252,7 +252,7 @@ def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
 
 
 def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
-    """What is wrong with columns that would stay behind, and are not among those that may. None: all may."""
+    """Return what is wrong with columns that would stay behind, and are not among those that may. None: all may."""
     permitted = left if named is None else valid.several("leave_columns", named)
     return [
         f"{column} is not a column that this library knows, and would stay behind: name it among those to leave"

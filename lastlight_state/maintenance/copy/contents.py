@@ -28,7 +28,7 @@ _LENGTH, _UTC = 24, "Z"
 
 
 def conversion(subject: Subject, source: Backend, target: Backend) -> Callable[[Sequence[Row]], Sequence[Row]]:
-    """What makes rows of the source's driver rows of the target's."""
+    """Return what makes rows of the source's driver rows of the target's."""
     if source.name == target.name:
         return lambda rows: rows
     kinds = _TO_SQLITE if target.large_values_in_rows else _TO_POSTGRES
@@ -143,7 +143,7 @@ def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[
 
 
 def not_for_postgres(subject: Subject, row: Row) -> str | None:
-    """What Postgres refuses of a row of SQLite, or changes: NUL, halves of surrogate pairs, some long integers."""
+    """Return what Postgres refuses or changes in a row of SQLite: NUL, halves of surrogate pairs, long integers."""
     for column, value in zip(subject.columns, row, strict=True):
         if value.__class__ is str and ("\0" in value or "\\u" in value or _may_be_rounded(column, value)):
             problem = _problem(column, value)
@@ -163,7 +163,10 @@ def shown(key: list[Any]) -> str:
 
 
 def _problem(column: sa.Column[Any], text: str) -> str | None:
-    """What is wrong with a value. An escape means a character in JSON alone: in other texts it is six characters."""
+    """Return what is wrong with a value.
+
+    An escape means a character in JSON alone: in other texts it is six characters.
+    """
     try:
         codec.check_text(column.name, text)
         if is_json(column):

@@ -22,7 +22,7 @@ from lastlight_state.workflows.tables import LEASES, RUNS
 
 
 def filled(unit: Unit, tables: Iterable[sa.Table]) -> list[str]:
-    """Those that are not NULL in every row, as ``table.column``, in order."""
+    """Return the columns that are not NULL in every row, as ``table.column``, in order."""
     known = {str(table.name): set(table.columns.keys()) for table in tables}
     inspector = sa.inspect(unit.backend.connection(unit.checkout))
     found: list[str] = []
@@ -65,12 +65,12 @@ class _Tables(Record):
     left_columns: tuple[str, ...] = ()
 
     def shared(self) -> dict[str, Any]:
-        """What a plan and its report have in common, by name."""
+        """Return what a plan and its report have in common, by name."""
         return {name: getattr(self, name) for name in _Tables.model_fields}
 
     @property
     def rows(self) -> int:
-        """Of all tables."""
+        """Return the number of rows of all tables."""
         return sum(table.rows for table in self.tables)
 
 
@@ -138,7 +138,7 @@ class Subject:
 
     @property
     def is_output(self) -> bool:
-        """Whether it is an output table, which no revision makes."""
+        """True if it is an output table, which no revision makes."""
         return self.name not in METADATA.tables
 
     @property
@@ -216,7 +216,7 @@ def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:
 
 
 def is_json(column: sa.ColumnElement[Any]) -> bool:
-    """Whether the column holds JSON."""
+    """Return whether the column holds JSON."""
     return isinstance(column.type, columns.BinaryJson)
 
 

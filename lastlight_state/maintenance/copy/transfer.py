@@ -60,7 +60,7 @@ def opened(
 
 
 def is_empty(backend: Backend) -> bool:
-    """Whether nothing is migrated in it yet, or there is no such file."""
+    """Return whether nothing is migrated in it yet, or there is no such file."""
     return not backend.exists or read_state(backend).state == "empty"
 
 

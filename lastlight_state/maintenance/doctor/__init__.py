@@ -95,7 +95,7 @@ def _asked(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:
 
 
 def _reachable(look: CheckContext, findings: list[Finding]) -> bool:
-    """Whether there is a database to look at; if not, the finding says why."""
+    """Return whether there is a database to look at; if not, the finding says why."""
     looked: Callable[[CheckContext], Iterable[Finding]] | None = CHECKS[server.REACH].files
     try:
         findings += looked(look) if looked is not None else ()
@@ -105,7 +105,7 @@ def _reachable(look: CheckContext, findings: list[Finding]) -> bool:
 
 
 def _reason(check: Check, look: CheckContext, reachable: bool, late: bool) -> str | None:
-    """Why a check is not run, if so."""
+    """Return why a check is not run, if so."""
     if check.deep and not look.deep:
         return "only in a deep examination"
     if not reachable and (check.rows is not None or check.id == server.SCHEMA):

@@ -114,7 +114,7 @@ class Fault:
     remedy: str | None = None
 
     def look(self, look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-        """One finding, if there are such rows. A table that is not there yet has none."""
+        """Yield one finding, if there are such rows. A table that is not there yet has none."""
         if self.table.name not in snapshot.tables:
             return
         statement = prepared(self.find.limit(number(MOST)))

@@ -63,7 +63,10 @@ def _words(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _clocks(snapshot: Snapshot) -> Iterator[Finding]:
-    """Whether this machine and the server agree about the time. Times of rows are those of the machines that write."""
+    """Yield a finding if the clocks of this machine and the server differ.
+
+    Times of rows are those of the machines that write.
+    """
     server = snapshot.measures.clock
     difference = abs(SYSTEM_CLOCK.now() - server) if server is not None else timedelta(0)
     if difference > _APART:

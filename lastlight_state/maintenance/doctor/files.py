@@ -88,7 +88,7 @@ _FOREIGN_LOG = (
 
 
 def _place(look: CheckContext) -> Iterator[Finding]:
-    """What the place of the file and what lies beside it mean; a journal or log that somebody uses means nothing."""
+    """Yield what is wrong with the place of the file or with what lies beside it."""
     yield from _room(look)
     place = look.backend.place()
     if place is None:
@@ -162,7 +162,7 @@ def _below(look: CheckContext, ending: str) -> Iterable[Path]:
 
 
 def _is_torn(path: Path) -> bool:
-    """Whether the file ends in the middle of a line. A link, or a file that is empty or gone, does not."""
+    """Return whether the file ends in the middle of a line. A link, or a file that is empty or gone, does not."""
     with suppress(OSError):  # also where there is no last byte
         if not path.is_symlink():
             with path.open("rb") as file:

@@ -83,7 +83,7 @@ class _Area:
     owner: int | None
 
     def faults(self, path: Path) -> Iterator[str]:
-        """What is wrong with what is at the path. Nothing, if that is missing, or not to be seen."""
+        """Yield what is wrong with what is at the path. Nothing, if that is missing, or not to be seen."""
         status = _status(path)
         if status is None:
             return
@@ -173,7 +173,7 @@ def _tree(root: Path) -> Iterator[Path]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What is at the path, which may be a link; None if that is missing, or not to be seen."""
+    """Return what is at the path, which may be a link; None if that is missing, or not to be seen."""
     with suppress(OSError):
         return path.lstat()
     return None

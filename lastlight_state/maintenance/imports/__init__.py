@@ -97,7 +97,7 @@ class Tally:
 
     @property
     def stored(self) -> int:
-        """How many units were stored, or would be."""
+        """Return how many units were stored, or would be."""
         return sum(self.counts[_UNITS + outcome] for outcome in STORED)
 
     def with_(self, done: Outcome) -> Counter[str]:

@@ -119,7 +119,7 @@ class Foreign:
             raise Conflict("the source was written while it was read: import it again", code="damaged_source")
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
-        """Return the rows of a SELECT. Bytes that are not UTF-8 come as lone surrogates, which every check refuses.
+        """Yield the rows of a SELECT. Bytes that are not UTF-8 come as lone surrogates, which every check refuses.
 
         Raises `Conflict` ``damaged_source`` for what cannot be read, and `InvalidValue` for a name or value to look for
         that is not UTF-8.
@@ -162,12 +162,12 @@ def damaged(name: str, problem: object) -> Conflict:
 
 
 def has(source: Foreign, tables: Mapping[str, str]) -> bool:
-    """Whether these tables are there with these columns, whose names stand in one text."""
+    """Return whether these tables are there with these columns, whose names stand in one text."""
     return all(set(columns.split()) <= set(source.columns(table)) for table, columns in tables.items())
 
 
 def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
-    """Whether a path is a SQLite file of that form."""
+    """Return whether a path is a SQLite file of that form."""
     if not is_sqlite(path):
         return False
     with opened(path) as source:
@@ -212,7 +212,7 @@ def digest(found: Any) -> str:
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether a path is a SQLite file."""
+    """Return whether a path is a SQLite file."""
     if not path.is_file():
         return False
     with open(path, "rb", opener=_without_waiting) as file:

@@ -110,7 +110,7 @@ def _beginning(text: str, room: int) -> str:
 
 
 def _written(value: Any) -> int:
-    """How many bytes a value takes in JSON, whatever is in its texts."""
+    """Return how many bytes a value takes in JSON, whatever is in its texts."""
     return len(json.dumps(value, ensure_ascii=False, default=repr).encode("utf-8", "surrogatepass"))
 
 

@@ -55,7 +55,7 @@ class CopyPiece:
             self.digest = foreign.range_digest(file, self._size)
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """What happens with it. A file that is stored and goes on with more lines is kept.
+        """Return what happens with the file. A file that is stored and goes on with more lines is kept.
 
         Raises `AlreadyExists` for a file that is stored with other bytes.
         """
@@ -159,7 +159,7 @@ _LOGS = (paths.LOG_SUFFIX, paths.LOG_SUFFIX + storage.SUFFIX)
 
 
 def is_home(path: Path) -> bool:
-    """Whether this is such a home, or the ``sessions`` in it."""
+    """Return whether this is such a home, or the ``sessions`` in it."""
     tree = _home_tree(path)
     return next(tree.days(), None) is not None or bool(_home_names(tree.states)) or is_sqlite(tree.sessions / INDEX)
 
@@ -225,7 +225,7 @@ _PLACES = ("", "agent-sessions")
 
 
 def found_at(path: Path) -> bool:
-    """Whether there is a log below this path."""
+    """Return whether there is a log below this path."""
     tree = _tree(path)
     return tree is not None and any(tree.logs(slug)[0] for slug in tree.slugs()[0])
 
@@ -271,7 +271,7 @@ def _piece(tree: LogTree, names: tuple[str, ...], key: str, into: ImportTarget) 
 
 
 def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:
-    """Where a file belongs. Raises `UnsafePath` for names under which nothing is written."""
+    """Return where a file belongs. Raises `UnsafePath` for names under which nothing is written."""
     if inner:
         return tree.path_to_write(slug, name).with_suffix("").joinpath(*inner)
     session_id = name.removesuffix(agent_log_paths.LOG_SUFFIX)

@@ -129,7 +129,7 @@ def _made(path: Path, mode: int) -> BinaryIO:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether it is an empty folder, as mounts into an agent's folder leave them."""
+    """Return whether it is an empty folder, as mounts into an agent's folder leave them."""
     return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
 
 
@@ -265,7 +265,7 @@ _HIDDEN = "."
 
 
 def found_at(path: Path) -> bool:
-    """Whether there is the folder of a session at this path or below."""
+    """Return whether there is the folder of a session at this path or below."""
     return _is_session(path) or _root(path) is not None
 
 

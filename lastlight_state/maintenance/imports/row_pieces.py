@@ -72,7 +72,7 @@ class RowPiece:
         return self._kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Its outcome, the rows that are added, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
         is_stored = any(row_merge.stored_pairs(look.view, head))
         gone = self.draft.stays_gone and pieces.known(look) == self.digest

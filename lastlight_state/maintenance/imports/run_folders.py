@@ -42,7 +42,7 @@ _EXITS = {0: "completed", 124: "timed_out", 130: "aborted", 143: "cancelled"}
 
 
 def found_at(path: Path) -> bool:
-    """Whether this is a run folder, or a folder of some."""
+    """Return whether this is a run folder, or a folder of some."""
     return _is_run(path) or any(_is_run(one) for one in _folders(path))
 
 

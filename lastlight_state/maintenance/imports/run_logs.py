@@ -65,7 +65,7 @@ class LogPiece:
             self.digest = foreign.range_digest(file, self._size)
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """What happens with it. Raises `AlreadyExists` for a log that is stored with other bytes."""
+        """Return what happens with the file. Raises `AlreadyExists` for a log that is stored with other bytes."""
         before, stored = pieces.known(look), self._found()
         outcome = "imported"
         if stored is not None:
@@ -211,7 +211,7 @@ class StatePiece:
         os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
 
     def _continues(self, stored: SessionState, before: str | None) -> bool:
-        """Whether the stored one is as it was imported, or this one has all that it has.
+        """Return whether the stored one is as it was imported, or this one has all that it has.
 
         One that a killed import put is not in the ledger.
         """

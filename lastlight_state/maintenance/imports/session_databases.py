@@ -82,7 +82,7 @@ def _without_session(_: ImportTarget) -> Piece:
 
 
 def _left(source: Foreign) -> Generator[Part]:
-    """What no session has: orders, messages, and changes of the status of something else."""
+    """Yield what no session has: orders, messages, and changes of the status of something else."""
     for table, condition in _LEFT.items():
         if table in _TABLES or {"entity_type", "entity_id"} <= set(source.columns(table)):
             yield from foreign.counted(source, table, condition)

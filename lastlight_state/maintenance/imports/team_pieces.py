@@ -152,7 +152,7 @@ class TeamPiece:
         return self._found.kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Its outcome, the rows that are added, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
         team, is_same = self._team, pieces.known_target(look) == self._team.id
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
         if not is_same and (stored or team.id in look.planned["teams"]):

@@ -30,7 +30,7 @@ _EVERYBODY = "*"
 
 
 def found_at(path: Path) -> bool:
-    """Whether this is a folder of team files, or the folder above it."""
+    """Return whether this is a folder of team files, or the folder above it."""
     return bool(_files(path))
 
 

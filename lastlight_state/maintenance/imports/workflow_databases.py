@@ -70,7 +70,7 @@ class ChatPiece(RowPiece):
         self._keeps_numbers = True
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Its outcome, the rows that are added, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
         [session] = self.draft.given["messaging_sessions"]
         rival = {**session, "thread": session["thread_id"] or ""}
         is_rival = bool(session["active"]) and look.view.row(_RIVAL, rival) is not None
@@ -145,7 +145,7 @@ _PLACE = ("platform", "channel_id", "thread_id", "user_id")
 
 
 def found_at(place: Place) -> bool:
-    """Whether this is a database of that system. One of ours has a version."""
+    """Return whether this is a database of that system. One of ours has a version."""
     if isinstance(place, Path):
         return foreign.holds(place, _is_known)
     with servers.opened(place) as source:

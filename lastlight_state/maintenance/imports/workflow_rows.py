@@ -40,7 +40,7 @@ _SETS: dict[str, tuple[str, ...]] = {
 
 
 def is_open(stored: Row, row: Row) -> bool:
-    """Whether a run is as it was imported: live, and neither claimed nor gone on with here."""
+    """Return whether a run is as it was imported: live, and neither claimed nor gone on with here."""
     begun = stored["phase_history"]
     untouched = stored["claim_epoch"] == 0 and stored["updated_at"] <= row["updated_at"]
     return stored["status"] not in words.TERMINAL and untouched and row["phase_history"][: len(begun)] == begun

@@ -40,7 +40,7 @@ class Prune(Repository):
         self._receipts = Receipts(context)
 
     def plan(self, policy: PrunePolicy) -> PrunePlan:
-        """What `run` would remove now, from one snapshot. Writes nothing, and holds no lock.
+        """Return what `run` would remove now, from one snapshot. Writes nothing, and holds no lock.
 
         Raises `InvalidValue` for a policy that is wrong, and `NotFound` for one of its ``ids`` that is not there.
         """
@@ -176,7 +176,7 @@ def _again(receipt: Receipt) -> str:
 
 
 def _timer(seconds: float | None) -> Callable[[], bool]:
-    """Whether there is time left."""
+    """Return whether there is time left."""
     if seconds is None:
         return lambda: True
     end = time.monotonic() + seconds

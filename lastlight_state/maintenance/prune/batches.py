@@ -76,7 +76,7 @@ def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[s
 
 
 def _together(unit: Unit, kind: Kind, going: Iterator[list[str]], protected: Counter[str]) -> Iterable[list[str]]:
-    """These records as they are counted: all at once where they share rows, without those that others hold back."""
+    """Return the records in the groups that are counted: all at once where they share rows."""
     if kind.shared is None:
         return going
     waits: dict[str, set[str]] = {}

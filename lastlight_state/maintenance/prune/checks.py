@@ -79,7 +79,7 @@ def _folder(kind: str, folder: Any) -> str:
 
 
 def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
-    """Whether logs go, too. Their folder must be there: a machine that has no logs would archive none."""
+    """Return whether logs go, too. Their folder must be there: a machine that has no logs would archive none."""
     if valid.word("with_logs", policy.with_logs, WITH_LOGS) == "no":
         return False
     if policy.archive is None:

@@ -75,10 +75,10 @@ class Tree(Protocol):
         """The id of a log."""
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> Mapping[str, str]:
-        """Those of these logs that must stay, each with the reason."""
+        """Return the logs that must stay, each with the reason."""
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """What would be removed with a log; None for one that must stay, because it is not as old as it seems."""
+        """Return what would be removed with a log. None for a log that must stay: it is not as old as it seems."""
 
     def remove(self, key: str, cutoff: datetime) -> bool:
         """Remove a log that is as old. Returns whether it is gone; one that somebody uses at this moment stays."""
@@ -164,7 +164,7 @@ class AgentLogs:
         return self._tree.projects / slug / (session_id + paths.LOG_SUFFIX)
 
     def _logs(self) -> Iterator[Place]:
-        """Return each log, and each folder without its log. A project directory that is a link has another name."""
+        """Yield each log, and each folder without its log. A project directory that is a link has another name."""
         for slug in self._tree.slugs()[0]:
             directory = self._tree.projects / slug
             if not directory.is_symlink():

@@ -44,13 +44,13 @@ class Shared(Protocol):
         """About how many shared rows go with each record. Bounds a batch."""
 
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """How many shared rows go with all these records together, by table."""
+        """Return how many shared rows go with all these records together, by table."""
 
     def hold(self, unit: Unit, keys: Sequence[str]) -> None:
         """Keep what these records refer to as it is, until the unit ends."""
 
     def held(self, unit: Unit, keys: Sequence[str]) -> Any:
-        """What these records refer to, for `release`."""
+        """Return what these records refer to, for `release`."""
 
     def release(self, unit: Unit, held: Any) -> Counter[str]:
         """Remove what nobody refers to any more, after the records are gone. Returns the rows by table."""

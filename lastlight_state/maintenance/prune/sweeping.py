@@ -76,7 +76,7 @@ def chunks(tree: Tree, seen: LogsByAge, terms: Terms) -> Iterator[list[str]]:
 
 
 def going(unit: Unit, tree: Tree, keys: Sequence[str], cutoff: datetime, staying: Counter[str]) -> Going:
-    """Those of these logs that nothing protects; the others are counted by the reason."""
+    """Return the logs that nothing protects, and count the others by their reason."""
     kept = tree.protected(unit, keys)
     sizes = {key: tree.size(key, cutoff) for key in keys if key not in kept}
     staying.update(kept.values())

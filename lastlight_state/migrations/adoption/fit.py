@@ -49,7 +49,7 @@ _TOLD = {
 
 
 def misfits(found: Catalogue, expected: Catalogue, *, additive: bool = False) -> list[str]:
-    """One line per entry that is missing or different. ``additive``: what filled tables can get may be missing."""
+    """Return one line per entry that is missing or different. With ``additive``, addable entries may be missing."""
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     lines = [] if additive else [f"table {table} is missing" for table in sorted(missing)]
     for entry, text in sorted(expected.items()):
@@ -71,7 +71,7 @@ def lacking(found: Catalogue, expected: Catalogue) -> list[Entry]:
 
 
 def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str]:
-    """One line per entry that exists already although only a later revision makes it."""
+    """Return one line per entry that exists already although only a later revision makes it."""
     tables = _tables(expected)
     return [
         f"{_told(entry)} is there already, and a later revision makes one"
@@ -104,7 +104,7 @@ def _refuses_rows(kind: str, text: str) -> bool:
 
 
 def _can_be_added(kind: str, text: str) -> bool:
-    """Whether a table with rows can get it and its rows stay as they are."""
+    """Return whether a table with rows can get it and its rows stay as they are."""
     return kind == "index" or (kind == "column" and not _must_be_given(text))
 
 
@@ -137,7 +137,7 @@ class Blueprint:
 
 
 def blueprint(backend: Backend, revision: str) -> Blueprint:
-    """What the revisions up to this one make on that server, tried in a scratch schema or file."""
+    """Return what the revisions up to this one make on that server, tried in a scratch schema or file."""
     promised, newest = blueprints(backend, revision, scripts.head())
     return Blueprint(promised, newest)
 

@@ -41,7 +41,7 @@ class Misspelt:
 
     @property
     def change(self) -> str:
-        """What an adoption does with them."""
+        """Return what an adoption does with them."""
         return f"writes {self.column} {_MEANT[self.form]}; found {self._samples}"
 
     @property
@@ -54,7 +54,7 @@ class Misspelt:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """One line for each value for which the database is not taken over, as far as they are named."""
+        """Return one line for each value for which the database is not taken over, as far as they are named."""
         return tuple(
             f"{self.table}.{self.column} is {lost}, which is no {self.form} that can be read: correct it, then repeat"
             for lost in self.found.lost
@@ -203,7 +203,7 @@ def _shared_keys(connection: Connection, found: Catalogue) -> tuple[str, ...]:
 
 
 def _remarks(connection: Connection, original: Original, found: Catalogue) -> Iterator[str]:
-    """Return what is kept as it is and may surprise later."""
+    """Yield what is kept as it is and may surprise later."""
     for table in SEED_TABLES:
         if ("table", table, "") not in found:
             continue

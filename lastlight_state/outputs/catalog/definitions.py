@@ -262,7 +262,7 @@ class Targeted(Repository):
         return table
 
     def _there(self, table: OutputTable[Any], call: Callable[[], T]) -> T:
-        """What ``call`` returns. Raises `SchemaMismatch` where it failed because the table is physically gone."""
+        """Return what ``call`` returns. Raises `SchemaMismatch` if it failed because the table was dropped."""
         try:
             return call()
         except BackendError as error:

@@ -153,7 +153,7 @@ class Steps:
 
 
 def is_complete(wish: DefinitionRequest, known: Registered | None) -> bool:
-    """Whether the registry says that everything is there: then the database is not looked at, and not written to."""
+    """Return whether the registry says that everything is there. Then the database need not be read or written."""
     if known is None or (known.kind, known.table_name) != (wish.made.kind, wish.table_name):
         return False
     there = {column.name: column.type for column in known.columns}
@@ -329,7 +329,7 @@ def _warnings(
 
 
 def _reads_none(shape: Shape, column: OutputColumn) -> bool:
-    """Whether a field that may be None has another default."""
+    """Return whether a field that may be None has another default."""
     if not shape.holds_model or column.field not in shape.optional:
         return False
     field = shape.model.model_fields[column.field]

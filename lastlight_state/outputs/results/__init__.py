@@ -263,7 +263,7 @@ class Results(Targeted):
         return self._there(table, lambda: self._page(listing, lambda row: output(table, row), given, limit, page_token))
 
     def count(self, target: OutputTable[Any] | str, *, run_id: str | None = None, node_id: str | None = None) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         table = self._target(target)
         given = {name: value for name, value in _filters(run_id, node_id).items() if value is not None}
         statement = statements_of(table).count[frozenset(given)]

@@ -197,7 +197,7 @@ class Differences:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """True if there is nothing to write."""
         return not (self.added or self.changed or self.retired or self.revived)
 
     @property

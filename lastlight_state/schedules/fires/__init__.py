@@ -44,7 +44,10 @@ class RunningFire(Held[FireClaim]):
 
     @property
     def outcome(self) -> FireOutcome | None:
-        """How the fire ended. Setting an outcome that cannot be stored raises `InvalidValue`."""
+        """Return how the fire ended, None while it runs.
+
+        Setting an outcome that cannot be stored raises `InvalidValue`.
+        """
         return self._outcome
 
     @outcome.setter

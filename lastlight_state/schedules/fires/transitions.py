@@ -102,7 +102,7 @@ def outcome(given: Any) -> Outcome:
 
 
 def attempts(value: Any) -> int:
-    """How many owners a fire may have."""
+    """Return how many owners a fire may have."""
     return valid.number("max_attempts", value, least=1)
 
 
@@ -256,7 +256,7 @@ class StaleTaker:
         return checks.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
 
     def _stale(self, reading: Run, limit: int) -> Iterator[StaleFire | CorruptData]:
-        """Return stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
+        """Yield stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
         seen, told = set[str](), set[str]()
         statement, given = sql.STALE.of(self.chosen)
         while True:

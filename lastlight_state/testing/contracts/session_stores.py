@@ -193,7 +193,7 @@ class HistoryContract:
         asyncio.run(story())
 
     def test_a_call_that_is_cancelled_is_done_or_not_begun(self, history: Histories) -> None:
-        """What the caller sees next stays so: nothing is written behind its back."""
+        """Keep what the caller sees next: nothing is written behind its back."""
 
         async def story() -> None:
             session = history(fresh("session"))

@@ -197,7 +197,7 @@ class Claimable:
     names: tuple[str, ...] | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """Whether there is one at this moment."""
+        """Return whether there is one at this moment."""
         at, last = moment(now), None
         while self.names != ():
             found = _window(unit, SOUND_NEXT, at, self.names, last, 1)

@@ -225,7 +225,7 @@ class Executions(Repository):
         return self._change(Change(sql.OVERRULE, values, claim, judge))
 
     def phase_state(self, skill: str, *, run_id: str | None = None, trigger_id: str | None = None) -> PhaseState:
-        """Whether a phase must ``run``, is ``running`` or is ``done``, in a run or (without a run) for a trigger.
+        """Tell whether a phase must ``run``, is ``running`` or is ``done``, in a run or else for a trigger.
 
         A phase with an execution in flight is running, even after a success. Skipped and failed executions do not make
         it done. The skill is compared exactly. Raises `NotFound` for an unknown run.

@@ -208,7 +208,7 @@ def interrupt(unit: Unit, run_id: str, facts: Interruption, claim: Claim | None)
 
 
 def in_flight(execution: Execution) -> bool:
-    """Whether the execution has not ended."""
+    """Return whether the execution has not ended."""
     return execution.finished_at is None and execution.success is None
 
 

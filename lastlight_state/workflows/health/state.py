@@ -140,7 +140,7 @@ def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -
 
 
 def is_abandoned(facts: Facts, now: datetime) -> bool:
-    """Whether a running run may be taken from its last holder."""
+    """Return whether a running run may be taken from its last holder."""
     if _ahead(facts.wake_at, now):
         return False
     if facts.lease_expires_at is not None:
@@ -237,7 +237,7 @@ def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, boo
 
 
 def _is_stuck(facts: Facts) -> bool:
-    """Whether nothing that is stored will ever wake a paused run. Only an operator ends an operator's pause."""
+    """Return whether nothing that is stored will ever wake a paused run. Only an operator ends an operator's pause."""
     if facts.wake_at is not None:
         return False
     if facts.pause_reason in _GATE:
@@ -246,7 +246,7 @@ def _is_stuck(facts: Facts) -> bool:
 
 
 def _is_foreign(facts: Facts) -> bool:
-    """Whether it is a foreign row: no owner, no lease, and no transition of this library (workflows W-49)."""
+    """Return whether it is a foreign row: no owner, no lease, and no transition of this library (workflows W-49)."""
     return facts.claim_owner is None and facts.lease_expires_at is None and facts.transition_seq == 0
 
 

@@ -67,7 +67,7 @@ TOUCHED = {"updated_at": later_of(NODES.c.updated_at, AT)}
 
 
 def waits(state: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether a node in this state waits for something."""
+    """Return whether a node in this state waits for something."""
     return among(state, WAITING_NODE)
 
 

@@ -126,7 +126,7 @@ class WaitTarget(Protocol):
     def names(self) -> tuple[str, ...] | None: ...
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """Whether there is such work at this moment."""
+        """Return whether there is such work at this moment."""
 
     def __hash__(self) -> int: ...
 
@@ -161,7 +161,7 @@ class WorkWait:
             return arrived.wait(arrived.seconds_left)
 
     def look(self) -> bool:
-        """Whether there is work at this moment. Overdue questions are expired first."""
+        """Return whether there is work at this moment. Overdue questions are expired first."""
         self._overdue.expire_at_once(self._sought.names)
         return self._scope.reading(lambda unit: self._sought.is_there(unit, self._now()))
 

@@ -35,7 +35,7 @@ def _presenting(method: Callable[..., Any], place: int | None, claim: Claim) -> 
 
 
 def _is_of_run(run_id: str, place: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call may be one of the run. What belongs to a run by its own id, the database looks up."""
+    """Return whether a call may be one of the run. What belongs to a run by its own id, the database looks up."""
     if place is None:
         return True
     return (args[place] if place < len(args) else kwargs.get("run_id")) == run_id

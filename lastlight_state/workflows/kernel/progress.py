@@ -88,7 +88,7 @@ class Step:
 
     @property
     def parts(self) -> tuple[bool, bool]:
-        """Whether it has a phase entry, and whether it has a patch."""
+        """Return whether it has a phase entry, and whether it has a patch."""
         return self.entry is not None, self.patch is not None
 
 

@@ -30,7 +30,7 @@ _OF_RUN = {APPROVALS: "ix_approvals_run", REQUESTS: "ix_human_requests_summary"}
 
 
 def pending(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Whether a question is pending, for statements that look it up by run or by id.
+    """Return whether a question is pending, for statements that look it up by run or by id.
 
     The ``coalesce`` keeps SQLite from choosing the index on status, which would read every pending question.
     """
@@ -44,7 +44,7 @@ PENDING_APPROVALS, PENDING_REQUESTS = ((run == _this_run, pending(table)) for ta
 
 
 def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether a pending question blocks the run, whose id is a column of the statement around it.
+    """Return whether a pending question blocks the run, whose id is a column of the statement around it.
 
     A write that decides by it must lock the run's row in an earlier statement: its own snapshot is older than its wait.
     """
@@ -92,7 +92,7 @@ def blocking(unit: Unit, run_id: str) -> list[str]:
 
 
 def open_among(unit: Unit, run_id: str, ids: Iterable[str]) -> set[str]:
-    """Which of these questions (1 to 500) of a locked run are pending."""
+    """Return which of these questions (1 to 500) of a locked run are pending."""
     statement, values = _OPEN.of(list(ids))
     return {row["id"] for row in unit.rows(statement, {**values, "run_id": run_id})}
 

@@ -37,7 +37,7 @@ class InboxIndexes:
     of_run: NarrowIndex
 
     def covering(self, order: Sequence[sa.Column[Any]], pending: sa.ColumnElement[bool]) -> Covering:
-        """How questions are read there."""
+        """Return how a list of questions is read through these indexes."""
         found_by = {"run_id": self.of_run, "": NarrowIndex(self.pending, only=pending)}
         key = tuple(column.name for column in order)
         return Covering(self.asked, key, found_by, only=pending, other=rows.OF_OTHERS)

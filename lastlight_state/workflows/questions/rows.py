@@ -249,7 +249,7 @@ class QuestionRows(Generic[Q]):
         return Conflict(f"{shape.name} {question.id!r} is {status}", code=f"{shape.code}_{status}", found=status)
 
     def _is_same(self, name: str, question: Q, given: Any) -> bool:
-        """Whether two contents are equal. JSON is given as text and compared by value; true is not 1."""
+        """Return whether two contents are equal. JSON is given as text and compared by value; true is not 1."""
         stored = getattr(question, RECORD_NAMES.get(name, name))
         if stored is None or given is None or not isinstance(self._shape.table.c[name].type, columns.JSON_TYPES):
             return bool(stored == given)

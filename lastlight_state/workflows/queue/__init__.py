@@ -37,7 +37,7 @@ from lastlight_state.workflows.words import GRACE
 
 
 def check_caps(given: Any) -> dict[str, int]:
-    """How many runs of each workflow may run; at most 50 workflows."""
+    """Return how many runs of each workflow may run; at most 50 workflows."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):

@@ -221,7 +221,7 @@ class Admissible:
     or_else: Claimable | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """Whether there is one at this moment."""
+        """Return whether there is one at this moment."""
         return self._in_line(unit, now) or (self.or_else is not None and self.or_else.is_there(unit, now))
 
     def _in_line(self, unit: Unit, now: datetime) -> bool:
@@ -246,13 +246,13 @@ class Admissible:
 
 
 def _running(unit: Unit, cap: int, names: Sequence[str] | None) -> int:
-    """How many runs of these workflows, or of all, are running. Counts up to the cap."""
+    """Return how many runs of these workflows, or of all, are running. Counts up to the cap."""
     statement, given = COUNT_RUNNING.of({"of": names})
     return int(unit.value(statement, {**given, "cap": cap}))
 
 
 def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:
-    """How many more runs of each capped workflow may run."""
+    """Return how many more runs of each capped workflow may run."""
     if not caps:
         return {}
     statement, names = COUNT_EACH.of(list(caps))

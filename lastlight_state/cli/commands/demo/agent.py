@@ -36,13 +36,13 @@ class Segment:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the process ended while a tool was still at work."""
+        """True if the process ended while a tool was still at work."""
         last: str = self.events[-1]["type"]
         return last == "tool_execution_start"
 
     @property
     def last_text(self) -> str:
-        """What the agent said last."""
+        """Return what the agent said last."""
         return next(text for event in reversed(self.events) if (text := _text(event, "assistant")))
 
 

@@ -52,7 +52,7 @@ class Story:
 
     @property
     def cost_usd(self) -> Decimal:
-        """What all of it cost."""
+        """Return the cost of the run."""
         return sum((found.cost_usd or Decimal(0) for found in self.executions), Decimal(0))
 
     @property
@@ -135,7 +135,7 @@ def work(settings: Settings, run_id: str, note: Note) -> bool:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Where a worker finds the database. A URL may hold a password, so it is in no command line."""
+    """Return where a worker finds the database. A URL may hold a password, so it is in no command line."""
     given = {
         "URL": settings.url or str(settings.state_dir / DATABASE_FILE),
         "STATE_DIR": str(settings.state_dir),
@@ -165,7 +165,7 @@ SKILL = "chat"
 
 
 def turn(store: StateStore, number: int) -> str:
-    """One question and its answer, the recorded ones of that number; the id of the messaging session."""
+    """Play the recorded question and answer of that number, and return the id of the messaging session."""
     segment = segments(SKILL)[number]
     session = store.messaging.sessions.resume(CHAT).session
     agent_session = store.messaging.sessions.ensure_agent_session(session.id, f"chat-{session.id[-12:]}")

@@ -75,7 +75,7 @@ def carried(store: StateStore, run_id: str, step: Step) -> str:
 
 
 def is_open(store: StateStore, run_id: str, gate: str) -> bool:
-    """Whether somebody has approved at this gate of the run."""
+    """Return whether somebody has approved at this gate of the run."""
     return any(
         found.gate == gate and found.status == "approved" for found in store.workflows.approvals.list_for_run(run_id)
     )

@@ -101,7 +101,7 @@ class SessionLines:
         return Pin(paths.checked_session_id(told), self._slug_for(event))
 
     def _is_other(self, pin: Pin | None) -> bool:
-        """Whether this is another session than the pinned one."""
+        """Return whether this is another session than the pinned one."""
         return self.pin is not None and pin is not None and pin.session_id != self.pin.session_id
 
     def _go_to(self, pin: Pin | None) -> None:

@@ -82,7 +82,7 @@ class AgentRouting(MailboxRepository):
     """``agent.routing``"""
 
     def find_default(self) -> Routing | None:
-        """Where messages go that say nothing, or None."""
+        """Return where messages go that say nothing, or None."""
         row = self._look(lambda look: look.row(_DEFAULT))
         found = None if row is None else Routing(row["channel_type"], row["platform_id"], row["thread_id"])
         return None if found == Routing() else found
@@ -196,7 +196,7 @@ class AgentOutbox(MailboxRepository):
         return self._page(sql.LIST, MessageOutSummary.of, None, limit, page_token)
 
     def delivery(self, message_id: str) -> Delivery:
-        """What came of a message: ``pending`` until the host says. Raises `NotFound` for an unknown message."""
+        """Return what came of a message: ``pending`` until the host says. Raises `NotFound` for an unknown message."""
         asked = self.get(message_id).id
         rows = self._look(lambda look: look.keyed(messages.DELIVERED_BY_ID, [asked]))
         return Delivery.of(rows[0]) if rows else Delivery(message_out_id=asked, status="pending")

@@ -46,7 +46,7 @@ def checked_name(where: str, name: Any) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether a folder of this name may be a group or session."""
+    """Return whether a folder of this name may be a group or session."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -117,7 +117,7 @@ class Place:
 
     @property
     def key(self) -> str:
-        """How errors name the session."""
+        """Return how errors name the session."""
         return f"{self.group}/{self.session}"
 
     @property
@@ -147,7 +147,7 @@ class Place:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether there is a regular file of this name. A link to one is none."""
+    """Return whether there is a regular file of this name. A link to one is none."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:

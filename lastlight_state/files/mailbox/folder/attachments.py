@@ -58,7 +58,7 @@ def refuse_large(files: Sequence[Attachment], limits: Limits) -> None:
 
 
 def is_safe(name: Any) -> bool:
-    """Whether a file may have this name, on any system that people are likely to open it on."""
+    """Return whether a file may have this name, on any system that people are likely to open it on."""
     if not isinstance(name, str) or name in {"", ".", ".."} or name != name.strip():
         return False
     if any(character in "/\\" or not character.isprintable() for character in name):
@@ -173,7 +173,7 @@ class MessageFolder:
 
     @property
     def path(self) -> Path:
-        """Its path."""
+        """Return the path of the folder."""
         return self.session / self.box / self.name
 
 

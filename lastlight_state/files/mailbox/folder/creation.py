@@ -123,7 +123,7 @@ def beat(folder: Path, now: datetime) -> bool:
 
 
 def last_beat(folder: Path) -> datetime | None:
-    """When the agent last set it; None if it never did, or if something else has the name."""
+    """Return when the agent last set it; None if it never did, or if something else has the name."""
     try:
         found = (folder / HEARTBEAT).lstat()
     except OSError:

@@ -153,7 +153,7 @@ class HostInbox(MailboxRepository):
         return self._page(sql.LIST, MessageInSummary.of, given, limit, page_token)
 
     def count_due(self, *, skip_kinds: Collection[str] = ("system",)) -> int:
-        """How many messages an agent would be woken for: due, of these kinds, and not acknowledged."""
+        """Return how many messages an agent would be woken for: due, of these kinds, and not acknowledged."""
         poll = Poll(self._now(), models.MOST_POLLED, queries.kinds("skip_kinds", skip_kinds))
         return self._both(lambda both: sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))))
 
@@ -239,7 +239,7 @@ class _Draft:
         }
 
     def equals(self, found: MessageIn) -> bool:
-        """Whether the stored message is the same."""
+        """Return whether the stored message is the same."""
         same = MessageIn.of({**self.row, "seq": None})
         return (same.kind, same.routing, same.content) == (found.kind, found.routing, found.content)
 

@@ -35,7 +35,7 @@ class _Target(NamedTuple):
 
 
 def is_any_due(both: BothFiles, now: datetime) -> bool:
-    """Whether `take` would find something."""
+    """Return whether `take` would find something."""
     return any(
         _is_due(found, now) and _target(found.head, both).state != "waiting" for found in deliveries.unsettled(both)
     )
@@ -69,7 +69,10 @@ def _is_due(found: UnsettledMessage, now: datetime) -> bool:
 
 
 def _is_ahead(text: str | None, now: datetime) -> bool:
-    """Whether a lease or a delay lasts on. One beyond the longest there is was noted before the clock was set back."""
+    """Return whether a lease or a delay lasts on.
+
+    One beyond the longest there is was noted before the clock was set back.
+    """
     moment = instant(text)
     return moment is not None and timedelta(0) < moment - now <= models.LONGEST_LEASE
 
@@ -137,7 +140,7 @@ def _lease(unit: Unit, found: UnsettledMessage, wish: LeaseRequest) -> int:
 
 
 def _problem(message: MessageOut) -> str | None:
-    """Why a message cannot be sent at all."""
+    """Return why a message cannot be sent at all."""
     if message.malformed:
         return "the content is not JSON"
     nowhere = message.routing.channel_type is None or message.routing.platform_id is None

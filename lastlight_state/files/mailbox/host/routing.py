@@ -49,13 +49,13 @@ class HostRouting(MailboxRepository):
         self._writing(lambda unit: unit.change(sql.PUT_DEFAULT, values), repeatable=True)
 
     def find_default(self) -> Routing | None:
-        """Where messages go that say nothing, or None."""
+        """Return where messages go that say nothing, or None."""
         row = self._reading(lambda unit: unit.row(sql.GET_DEFAULT))
         found = None if row is None else Routing(**row)
         return None if found == Routing() else found
 
     def allows(self, routing: Routing) -> bool:
-        """Whether the agent may send there: to the default's channel and place, or to one of its destinations."""
+        """Return whether the agent may send there: to the default channel and place, or to one of its destinations."""
         asked = queries.routing(routing)
         return self._viewing(lambda unit: _allows(unit, asked))
 

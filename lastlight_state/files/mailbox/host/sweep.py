@@ -50,7 +50,7 @@ class Signs:
 
 
 def judge_stale(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reason, str] | None:
-    """Why the agent must be stopped, with the evidence; None while it is well."""
+    """Return why the agent must be stopped, with the evidence; None while it is well."""
     alive_at = max(signs.started_at, min(signs.heartbeat or signs.started_at, now))
     allowance = _allowance(signs, policy)
     silence = now - alive_at
@@ -64,7 +64,7 @@ def judge_stale(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reaso
 
 
 def _allowance(signs: Signs, policy: StalePolicy) -> timedelta:
-    """How long the tool in use may be silent."""
+    """Return how long the tool in use may be silent."""
     timed = signs.tool is not None and signs.tool in policy.timed_tools
     return signs.tool_timeout if timed and signs.tool_timeout is not None else timedelta(0)
 

@@ -81,7 +81,7 @@ _COLUMNS = prepared(sa.select(*_FACTS).select_from(sa.func.pragma_table_info(bin
 
 
 def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
-    """Whether nothing is to be added. One look at the columns of each table, and no write lock."""
+    """Return whether nothing is to be added. One look at the columns of each table, and no write lock."""
     for table in declared.sorted_tables:
         names = unit.backend.column_names(unit.checkout, table.name)
         if not names.issuperset(column.name for column in table.columns):

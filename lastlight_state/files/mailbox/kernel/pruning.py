@@ -144,6 +144,6 @@ def clear_later(
 
 
 def is_before(text: str | None, before: datetime) -> bool:
-    """Whether a time is earlier. One that cannot be read is not."""
+    """Return whether a time is earlier. One that cannot be read is not."""
     moment = instant(text)
     return moment is not None and moment < before

@@ -222,7 +222,7 @@ class BothFiles:
 
 
 def shown(columns: Columns, *names: str) -> list[sa.ColumnElement[Any]]:
-    """These columns, or all, as a SELECT shows them."""
+    """Return these columns, or all, as a SELECT shows them."""
     return [columns[name].label(name) for name in names or columns]
 
 

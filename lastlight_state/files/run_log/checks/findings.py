@@ -92,7 +92,7 @@ class Salvaged(Record):
 
 
 def severity_of(code: str) -> Severity:
-    """How much a finding means. Codes that are neither warnings nor notes are errors."""
+    """Return how much a finding means. Codes that are neither warnings nor notes are errors."""
     if code in _WARNINGS:
         return "warning"
     return "note" if code in _NOTES else "error"
@@ -240,7 +240,7 @@ class Findings:
         self._last_event = seq
 
     def _close(self, day_of_path: tuple[str, str, str] | None) -> None:
-        """What is known at the end only."""
+        """Add the findings that are known at the end only."""
         self._at = (None, None)
         if self._header is None:
             self._add("missing_header", "no header")

@@ -29,11 +29,11 @@ class RunFilter(NamedTuple):
         return ["runs", self.session_id, self.state, *times]
 
     def has_day(self, day: date) -> bool:
-        """Whether runs of this day can pass."""
+        """Return whether runs of this day can pass."""
         return (self.since is None or day >= self.since.date()) and (self.until is None or day <= self.until.date())
 
     def has(self, head: Head) -> bool:
-        """Whether a run with this head passes."""
+        """Return whether a run with this head passes."""
         return (
             (self.session_id is None or head.session_id == self.session_id)
             and (self.since is None or head.started_at >= self.since)
@@ -50,7 +50,7 @@ class _Key(NamedTuple):
 
 
 def has_ended(entry: RunEntry, before: datetime) -> bool:
-    """Whether the run's last record is of before that time, and its end is there."""
+    """Return whether the run's last record is of before that time, and its end is there."""
     return entry.state == "ended" and entry.last_ts is not None and entry.last_ts < before
 
 

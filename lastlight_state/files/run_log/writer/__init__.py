@@ -89,7 +89,7 @@ class RunWriter:
 
     @property
     def ended(self) -> bool:
-        """Whether the run has its end."""
+        """True if the run has its end."""
         return self._rules.ended
 
     @guarded

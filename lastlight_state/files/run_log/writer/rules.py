@@ -181,7 +181,7 @@ class Rules:
 
 
 def _is_foreign(record: RunRecord) -> bool:
-    """Whether it is of a type that is not known, and names no run."""
+    """Return whether it is of a type that is not known, and names no run."""
     return isinstance(record, UnknownRecord) and not isinstance(record.run_id, str)
 
 

@@ -120,7 +120,7 @@ def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def _cron_is_open(stored: Placed, row: Placed) -> bool:
-    """Whether nobody here has changed the cron, and it has not fired here."""
+    """Return whether nobody here has changed the cron, and it has not fired here."""
     return stored["last_fire_id"] is None and bool(stored["updated_at"] == row["updated_at"])
 
 
@@ -160,7 +160,7 @@ _READ = {_RUNS, f"{_PREFIX}schema_migrations", *units.OF_RUNS, *APART}
 
 
 def found_at(place: Place) -> bool:
-    """Whether this is a database of that system. One of ours has a version."""
+    """Return whether this is a database of that system. One of ours has a version."""
     if isinstance(place, Path):
         return foreign.holds(place, _is_known)
     with servers.opened(place) as source:
@@ -194,7 +194,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
 
 
 def _apart(source: Foreign) -> Iterator[Part]:
-    """Return what belongs to no run."""
+    """Yield what belongs to no run."""
     for table, (order, kind, made) in APART.items():
         for row in source.rows(table, f"ORDER BY {order}"):
             name = unit_name(table.removeprefix(_PREFIX), row[order.rpartition(" ")[2]])

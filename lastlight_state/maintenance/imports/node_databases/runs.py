@@ -98,7 +98,7 @@ def request(terms: Terms, row: Row, run: Row) -> Row:
 
 
 def _summary(request: Any, node: str) -> str:
-    """What the request says of itself, else the name of its node."""
+    """Return what the request says of itself, else the name of its node."""
     told = [request.get(name) for name in ("summary", "title")] if isinstance(request, dict) else []
     text = next((one for one in told if isinstance(one, str) and one.strip()), node)
     return text.encode()[: _GATE.summary].decode(errors="ignore")
@@ -248,7 +248,7 @@ def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
 
 
 def loop(terms: Terms, row: Row) -> Row:
-    """Where a loop stands."""
+    """Return where a loop stands."""
     found = SourceRow(terms, "_smithers_ralph", row, "ralph_id")
     return {
         "run_id": found.must("run_id", _ID),
@@ -271,12 +271,12 @@ def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: b
 
 
 def _is_sign(name: str, value: Any) -> bool:
-    """Whether a column says when something happened, and not when something is due."""
+    """Return whether a column says when something happened, and not when something is due."""
     return isinstance(value, datetime) and name not in ("wake_at", "expires_at")
 
 
 def _wait(their_status: str, nodes: Sequence[Row], is_asked: bool) -> Row:
-    """Why a run is paused. A question is told by its row, a timer and a signal by the node that waits."""
+    """Return why a run is paused. A question is told by its row, a timer and a signal by the node that waits."""
     if is_asked:
         return {"pause_reason": "gate"}
     wanted, reason = {
@@ -289,7 +289,7 @@ def _wait(their_status: str, nodes: Sequence[Row], is_asked: bool) -> Row:
 
 
 def _node_wait(state: str, last: Row | None) -> Row:
-    """What the details of an attempt say of its timer, or of the signal that it waits for."""
+    """Return what the details of an attempt say of its timer, or of the signal that it waits for."""
     wait: Row = {"wake_at": None, "waiting_for": None, "correlation_id": None}
     details = {} if last is None else last["details"] or {}
     timer, event = (_inner(_inner(details, "meta"), name) for name in ("timer", "waitForEvent"))

@@ -81,7 +81,7 @@ class SourceRow:
         return self.may(name, check)
 
     def others(self, placed: Collection[str], max_bytes: int) -> Row | None:
-        """What stands in columns without a place of their own, and `kept`; None if there is nothing."""
+        """Return what stands in columns without a place of their own, and `kept`; None if there is nothing."""
         found: Row = {}
         for name, value in self.row.items():
             if name in placed or value is None:
@@ -92,7 +92,7 @@ class SourceRow:
         return self.kept({name: value for name, value in found.items() if value is not None}, max_bytes)
 
     def kept(self, found: Mapping[str, Any], max_bytes: int) -> Row | None:
-        """What was found, with the texts of what was adapted; None if there is nothing."""
+        """Return the columns that were kept, with the texts of what was adapted; None if there are none."""
         whole = {**found, ADAPTED: self._texts} if self._texts else dict(found)
         codec.encode(self._where, whole, max_bytes=max_bytes)
         return whole or None

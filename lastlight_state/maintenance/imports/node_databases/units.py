@@ -45,7 +45,7 @@ def _is_pending(stored: Row, _row: Row) -> bool:
 
 
 def _happened(table: sa.Table, *left: str) -> Growth:
-    """What happened stays as it is. ``left`` are columns that only this library writes."""
+    """Return what happened stays as it is. ``left`` are columns that only this library writes."""
     return Growth(_never, frozenset(table.c.keys()) - set(left), (), frozenset(left))
 
 
@@ -142,7 +142,7 @@ class RunPiece(RowPiece):
         self._calls = sorted(calls, key=lambda row: (row["started_at"], row["call_id"]))
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Its outcome, the rows that are added, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
         numbered = self._numbered(look) if self._calls else {}
         held = values.fitting(look.view, self._produced)
         run = self.draft.given["workflow_runs"][0]

@@ -75,7 +75,7 @@ def _fits(table: Registered, rows: Sequence[Row]) -> bool:
 
 
 def _is_open(view: Unit, table: Registered) -> bool:
-    """Whether a table takes objects with any fields."""
+    """Return whether a table takes objects with any fields."""
     if table.kind != "payload":
         return False
     schema = view.value(_SCHEMA, {"name": table.table_name})

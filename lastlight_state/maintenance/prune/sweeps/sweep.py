@@ -78,7 +78,7 @@ class OneStage:
 
     @property
     def stages(self) -> tuple[Self, ...]:
-        """It alone."""
+        """Return this sweep as its only kind."""
         return (self,)
 
 
@@ -91,7 +91,7 @@ class Sweep(Protocol):
 
     @property
     def record(self) -> str:
-        """What `NotFound` calls one of its records."""
+        """Return what `NotFound` calls one of its records."""
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -103,20 +103,20 @@ class Sweep(Protocol):
 
     @property
     def keep_n(self) -> int | None:
-        """How many of the newest are kept unless a policy says more or less."""
+        """Return how many of the newest are kept unless a policy says more or less."""
 
     @property
     def stages(self) -> Sequence[Stage]:
-        """Its walks. One begins when nothing is left to remove for the one before."""
+        """Return the stages of this sweep. One begins when nothing is left to remove for the one before."""
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Those of these keys that there are."""
+        """Return the given keys that exist."""
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
         """The terms with what is fixed when a prune begins, such as which of the newest are kept."""
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """What would go, in one snapshot."""
+        """Return what would go, in one snapshot."""
 
 
 def cutoff(terms: Terms) -> datetime:
