@@ -1,4 +1,4 @@
-"""``store.outputs`` from coroutines."""
+"""``store.outputs``, ``messaging``, ``schedules``, ``checkpoints`` and ``receipts`` from coroutines."""
 
 from __future__ import annotations
 

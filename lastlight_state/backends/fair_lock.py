@@ -1,4 +1,4 @@
-"""A line of those who want a place, served in the order they came.
+"""A fair lock between threads: callers get it in the order in which they came.
 
 Writers of one SQLite file stand in it before they queue on the file, because the file's own lock is a lottery that some
 thread can lose for seconds; callers of a Postgres pool stand in it for a connection.

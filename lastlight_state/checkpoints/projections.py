@@ -1,4 +1,4 @@
-"""Rows of statements that show some columns of a table. Whole rows are in `rows`."""
+"""Row types of statements that return some columns of a table, or columns of several. Whole rows are in `rows`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes from a thread, and what stays for others: values that a checkpoint names, and those that rebuild them."""
+"""Removes checkpoints of a thread. A value stays while a checkpoint names it, or needs it to rebuild another."""
 
 from __future__ import annotations
 

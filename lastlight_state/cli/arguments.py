@@ -1,4 +1,4 @@
-"""How long ago something was, as the command line takes it (``90s``, ``24h``, ``2w``) and as tables show it."""
+"""Flags and values that many commands take: ages such as ``90s`` and ``2w``, who acts, and confirmations."""
 
 from __future__ import annotations
 

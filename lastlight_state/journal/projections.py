@@ -1,4 +1,4 @@
-"""Rows as statements show them that are not whole rows of one table (`rows`): what records are made of."""
+"""Row types of statements that return some columns of a table, or columns of several. Whole rows are in `rows`."""
 
 from __future__ import annotations
 

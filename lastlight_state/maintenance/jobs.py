@@ -1,4 +1,4 @@
-"""A piece of maintenance work in steps: its owner, and what its receipt says when a step fails."""
+"""Work of maintenance in steps: its owner, and what its receipt says when a step fails."""
 
 from __future__ import annotations
 

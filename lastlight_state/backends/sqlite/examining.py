@@ -1,4 +1,4 @@
-"""What SQLite finds when it examines a file, and its vacuum."""
+"""Measures and checks a SQLite database, runs queries of a person's own, and vacuums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units that are committed together: whoever has the writer's turn makes those of others who wait, before its COMMIT.
+"""Group commit: the writer whose turn it is also runs the units of others who wait, before its COMMIT.
 
 A commit of a SQLite file costs as much as the statements of many small units, and with ``durability="full"`` as much as
 those of dozens. Each unit that is taken over has a savepoint, and its thread goes on after the commit that holds it.

@@ -1,4 +1,4 @@
-"""Connections that belong to a caller: what must be otherwise on them for us, and how that is put back.
+"""Connections that belong to a caller: the settings that a unit changes on them, and how it puts them back.
 
 A unit of a store that is opened with ``engine=`` borrows a connection between two transactions, where every setting can
 be changed. A block with ``connection=`` joins a transaction. There SQLite takes the pragma for foreign keys and does

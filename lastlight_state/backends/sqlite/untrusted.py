@@ -1,4 +1,4 @@
-"""The door for database files that another party may write: what is opened is that file, and holds plain tables.
+"""Opens database files that another party may write: what is opened is that file, and holds plain tables.
 
 A check of a path and SQLite's own opening of it are two moments, and between them a link can be put in its place. So
 the file that SQLite has opened is looked up among the descriptors of this process, and compared with the one that lies

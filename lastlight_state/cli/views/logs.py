@@ -1,4 +1,4 @@
-"""Where the records of an id come from: the sessions of a run or execution as the database has them, or one log."""
+"""Logs as people read them: which log an id has, and its events and records as lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bundles hold and what was loaded of one, for people; and the loading itself."""
+"""What commands of maintenance show: bundles, counters, emptied texts and timelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checking a log, and ending its torn tail. Copies and replacements of damaged files are made by maintenance."""
+"""Checks a log, ends its torn tail, and removes it with its folder.
+
+Copies and replacements of damaged files are made by maintenance.
+"""
 
 from __future__ import annotations
 

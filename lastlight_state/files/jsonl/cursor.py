@@ -1,4 +1,4 @@
-"""Marks: places in a line file that stay valid while it grows, and tell when it was replaced.
+"""Places in a line file: marks that stay valid while it grows, its blocks, and its last records.
 
 A mark is an offset with a checksum of the bytes before it, so it holds for other processes and for copies of a file. If
 the file is shorter, or has other bytes there, the mark does not hold, and a reader starts again.

@@ -1,4 +1,4 @@
-"""Lock files: one is held as long as a writer lives, and the kernel releases it when its process dies.
+"""Files of run logs: new ones, packed ones, and the lock that a writer holds as long as it lives.
 
 A lock file is removed when it is released. So whoever gets a lock looks whether the path still names the file that it
 has locked, and tries again where it does not.

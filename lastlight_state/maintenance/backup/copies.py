@@ -1,4 +1,4 @@
-"""Copies of line files that are written to meanwhile: whole lines, up to the last one that is there."""
+"""Copies for a backup: databases, line files up to their last whole line, and mailboxes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Rows of a bundle that live on where they are stored: inboxes fill, deliveries are acknowledged, chunks are replaced.
+"""Rows of a bundle on their way in: refused where they do not fit, given new ids, and matched with stored rows.
 
-So what is stored of one stays as it is, whatever the bundle says. Refused are only a delivery at a position where the
-inbox has another message, and chunks for a namespace whose embeddings have another length.
+Inboxes fill, deliveries are acknowledged and chunks are replaced where they are stored. So their stored rows stay as
+they are, whatever the bundle says. Refused are only a delivery at a position where the inbox has another message, and
+chunks for a namespace whose embeddings have another length.
 """
 
 from __future__ import annotations

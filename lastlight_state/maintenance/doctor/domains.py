@@ -1,4 +1,4 @@
-"""What the checks look for in schedules: overrides of nobody, crons that nobody polls, without a plan, or that fail."""
+"""What the checks look for in mailboxes, threads of checkpoints, chats and schedules."""
 
 from __future__ import annotations
 

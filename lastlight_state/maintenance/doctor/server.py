@@ -1,4 +1,4 @@
-"""DOC-03, DOC-06 and DOC-07: settings, growth and integrity, as the database tells them."""
+"""DOC-01, DOC-02, DOC-03, DOC-05, DOC-06 and DOC-07: the database as a whole, and who may use its files."""
 
 from __future__ import annotations
 

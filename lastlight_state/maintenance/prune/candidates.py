@@ -1,4 +1,4 @@
-"""How a prune goes through the records of a kind: which of them may go, and what goes with each."""
+"""Which records of a kind a prune may remove, and what goes with each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executions of agent sessions: their texts are emptied, their times, usage and costs stay."""
+"""Rows of a person beside messages: inboxes, threads, states, histories, orders and executions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a fire begins and ends. Works of `fires`.
+"""How a fire begins, ends and is taken over. Works of `fires`.
 
 A fire begins under the lock of its schedule's row, if there is one, and once for each instant. Its end is stored with
 the schedule in the same transaction. A write through a claim changes the fire or nothing; if nothing, a second

@@ -1,4 +1,4 @@
-"""Lives of an agent: one process at a time may write for it, the one that started last."""
+"""The rows of an agent: its life, for one process at a time, its stored values, and its acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making the folder of a session: whole under another name first, so that nobody meets half of one."""
+"""The folder of a session: made under another name first, so that nobody meets half of one; removed; its heartbeat."""
 
 from __future__ import annotations
 

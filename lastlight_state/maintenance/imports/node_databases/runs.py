@@ -1,4 +1,4 @@
-"""A run with its attempts, nodes and loops, as rows of ours."""
+"""A run with its attempts, nodes, loops, gates and requests, as rows of ours."""
 
 from __future__ import annotations
 

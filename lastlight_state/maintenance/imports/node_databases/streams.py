@@ -1,4 +1,4 @@
-"""The frames of a run, as rows of ours: each stays whole or a change, as it was."""
+"""What happened in a run, as rows of ours: events, signals, tool calls, sandboxes, scores and frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input of a run, as its first revision."""
+"""The inputs and outputs of a run, as revisions of ours."""
 
 from __future__ import annotations
 

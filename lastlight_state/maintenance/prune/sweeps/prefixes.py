@@ -1,4 +1,4 @@
-"""Numbered rows of one owner of which the first ones go: a prefix goes, and the newest always stay."""
+"""Sweeps that remove the first of an owner's numbered rows. The newest rows always stay."""
 
 from __future__ import annotations
 
