@@ -12,7 +12,7 @@ from lastlight_state.receipts import Receipt, Receipts, steps
 
 
 def owner() -> str:
-    """This process, as receipts name it."""
+    """Return the name that receipts give to this process."""
     return steps.this_process()
 
 

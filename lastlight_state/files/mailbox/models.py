@@ -96,7 +96,7 @@ GREATEST = 2**53 - 1
 
 
 def side_of(seq: int) -> Side:
-    """Whose message has this number."""
+    """Return whose message has this number."""
     return "agent" if seq % 2 else "host"
 
 

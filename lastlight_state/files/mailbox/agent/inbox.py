@@ -20,7 +20,7 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.agent import state, state as sql
 from lastlight_state.files.mailbox.kernel import messages, queries
 from lastlight_state.files.mailbox.kernel.messages import Poll
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_SECOND
 from lastlight_state.files.mailbox.projections import HeadRow
@@ -31,7 +31,7 @@ from lastlight_state.files.mailbox.rows import AcksRow
 _SKIPPED = ("system",)
 
 
-class AgentInbox(MailboxRepository):
+class AgentInbox(MailboxPart):
     """``agent.inbox``"""
 
     def peek(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:

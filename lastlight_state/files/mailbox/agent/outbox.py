@@ -20,7 +20,7 @@ from lastlight_state.files.mailbox.agent import state as sql
 from lastlight_state.files.mailbox.arguments import AT_ONCE, Attachment, Deliver, Routing
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
 from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import DESTINATION, MESSAGE
@@ -78,7 +78,7 @@ _ALL = TolerantSelect(
 )
 
 
-class AgentRouting(MailboxRepository):
+class AgentRouting(MailboxPart):
     """``agent.routing``"""
 
     def find_default(self) -> Routing | None:
@@ -123,7 +123,7 @@ class OutDraft(OutPart):
     content: str
 
 
-class AgentOutbox(MailboxRepository):
+class AgentOutbox(MailboxPart):
     """``agent.outbox``"""
 
     def send(

@@ -16,7 +16,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, NotFound
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.kernel import messages, queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository, Pair
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart, Pair
 from lastlight_state.files.mailbox.models import STATE
 from lastlight_state.files.mailbox.projections import HeadRow, OutSummaryRow
 from lastlight_state.files.mailbox.records import StateEntry
@@ -106,7 +106,7 @@ DELETE_STATE = prepared(sa.delete(models.SESSION_STATE).where(_state.key == bind
 _LEGACY = "sdk_session_id"
 
 
-class AgentState(MailboxRepository):
+class AgentState(MailboxPart):
     """``agent.state``"""
 
     def get(self, key: str) -> str:

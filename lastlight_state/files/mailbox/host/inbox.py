@@ -20,7 +20,7 @@ from lastlight_state.files.mailbox.host import series, statements as sql
 from lastlight_state.files.mailbox.host.receipts import HostPruner
 from lastlight_state.files.mailbox.kernel import messages, pruning, queries
 from lastlight_state.files.mailbox.kernel.messages import Poll
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.models import MESSAGE
 from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef
@@ -66,7 +66,7 @@ class InDraft(RoutingColumns, OriginColumns, WhenColumns):
     tries_base: int | None
 
 
-class HostInbox(MailboxRepository):
+class HostInbox(MailboxPart):
     """``host.inbox``"""
 
     def send(

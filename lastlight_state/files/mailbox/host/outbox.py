@@ -19,7 +19,7 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
 from lastlight_state.files.mailbox.host import leases, receipts, statements as sql
 from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_MINUTE, ONE_SECOND
 from lastlight_state.files.mailbox.records import (
     Delivery,
@@ -41,7 +41,7 @@ class Undeliverable(Exception):
     """Raised by an adapter for a message that can never be sent; its text is the reason."""
 
 
-class HostOutbox(MailboxRepository):
+class HostOutbox(MailboxPart):
     """``host.outbox``"""
 
     def take_due(self, *, limit: int = 20, lease: timedelta = ONE_MINUTE) -> list[DueMessage]:

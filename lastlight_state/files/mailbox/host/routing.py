@@ -13,7 +13,7 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import NewDestination, Routing
 from lastlight_state.files.mailbox.host import statements as sql
 from lastlight_state.files.mailbox.kernel import queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Destination
 from lastlight_state.files.mailbox.rows import DestinationsRow
@@ -21,7 +21,7 @@ from lastlight_state.files.mailbox.rows import DestinationsRow
 _NEEDED = {"channel": ("channel_type", "platform_id"), "agent": ("agent_group_id",)}
 
 
-class HostRouting(MailboxRepository):
+class HostRouting(MailboxPart):
     """``host.routing``"""
 
     def replace_destinations(self, entries: Sequence[NewDestination]) -> bool:

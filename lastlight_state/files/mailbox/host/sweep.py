@@ -21,7 +21,7 @@ from lastlight_state.files.mailbox.host import series, statements as sql
 from lastlight_state.files.mailbox.host.inbox import HostInbox
 from lastlight_state.files.mailbox.kernel import messages, queries
 from lastlight_state.files.mailbox.kernel.files import deadline
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import HeadRow
@@ -77,7 +77,7 @@ _LONGEST_TOOL = 365 * 86_400_000
 _TOOL = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)), row=ContainerStateRow)
 
 
-class HostSweep(MailboxRepository):
+class HostSweep(MailboxPart):
     """``host.sweep``"""
 
     def sync(self) -> SyncReport:
@@ -301,7 +301,7 @@ def _stalled(unit: Unit, adopted: int) -> list[HeadRow]:
     return stalled
 
 
-def _adopted_seq(unit: Unit, room: MailboxRepository) -> int:
+def _adopted_seq(unit: Unit, room: MailboxPart) -> int:
     return queries.number(unit, room._pair.declared, "adopted_seq")
 
 

@@ -21,14 +21,14 @@ from lastlight_state.files.mailbox.arguments import UNCHANGED, Routing, When, Wh
 from lastlight_state.files.mailbox.host import statements as sql
 from lastlight_state.files.mailbox.host.inbox import HostInbox
 from lastlight_state.files.mailbox.kernel import queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.models import TASK
 from lastlight_state.files.mailbox.records import Task, TaskSummary
 from lastlight_state.files.mailbox.rows import MessagesInRow
 from lastlight_state.ids import new_id
 
 
-class HostTasks(MailboxRepository):
+class HostTasks(MailboxPart):
     """``host.tasks``"""
 
     def create(

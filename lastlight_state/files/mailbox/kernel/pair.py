@@ -1,4 +1,4 @@
-"""`Pair`: one side's view of a mailbox, and `MailboxRepository`, the base of what works on it."""
+"""`Pair`: one side's view of a mailbox, and `MailboxPart`, the base of what works on it."""
 
 from __future__ import annotations
 
@@ -190,8 +190,8 @@ class Pair:
         return made
 
 
-class MailboxRepository(Repository):
-    """Base of the rooms of a side: a `Repository` of its own file that also looks at the other's."""
+class MailboxPart(Repository):
+    """Base of the parts of a side: a `Repository` of its own file that also looks at the other's."""
 
     def __init__(self, pair: Pair) -> None:
         super().__init__(pair.context)
@@ -242,15 +242,15 @@ class Mailbox:
     def status(self) -> MailboxStatus:
         """Return how much waits, from one moment of each file."""
         now = self._pair.clock.now()
-        return MailboxRepository(self._pair)._both(lambda both: status(both, now))
+        return MailboxPart(self._pair)._both(lambda both: status(both, now))
 
     def verify(self) -> list[Finding]:
         """Return what the rules of the files forbid and others have stored. It holds up neither sending nor reading."""
-        return MailboxRepository(self._pair)._both(lambda both: list(findings(both)))
+        return MailboxPart(self._pair)._both(lambda both: list(findings(both)))
 
     def _stored(self) -> tuple[int, int]:
         """Count what is stored: how many messages and receipts there are."""
-        return MailboxRepository(self._pair)._both(stored)
+        return MailboxPart(self._pair)._both(stored)
 
     def _strict(self) -> Self:
         """Return itself, unless its files break the rules."""

@@ -13,7 +13,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import attachments
 from lastlight_state.files.mailbox.kernel import queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxRepository, Pair
+from lastlight_state.files.mailbox.kernel.pair import MailboxPart, Pair
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import HeadRow, SeqRow
@@ -88,7 +88,7 @@ class Rule(NamedTuple):
     remove: Callable[[Unit, Sequence[Row]], object]
 
 
-class Pruner(MailboxRepository):
+class Pruner(MailboxPart):
     """Walks rows by their key, each step in a transaction of its own."""
 
     def walk(self, rule: Rule, *, dry_run: bool) -> list[Row]:
