@@ -1,4 +1,4 @@
-"""What adapters over ``store.conversations`` share: where they read and write, and how much at once."""
+"""What adapters share: where they read and write, and how much at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeVar
 from lastlight_state import codec
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.conversations import Conversations, NewMessage
+from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.workflows import Claim
 
@@ -17,24 +18,24 @@ T = TypeVar("T")
 _MOST, _MOST_BYTES = 1_000, 24 * 1024 * 1024
 
 
-class Talks:
-    """The conversations of a store, for an adapter. With a claim only the claim's holder writes."""
+class Calls:
+    """The calls of an adapter: views and transactions of a store. With a claim only the claim's holder writes."""
 
     def __init__(self, store: AsyncStateStore, claim: Claim | None, *, label: str) -> None:
         self._store = store
         self._claim = claim
         self._label = label
 
-    def read(self, work: Callable[[Conversations], T]) -> Awaitable[T]:
+    def view(self, work: Callable[[View], T]) -> Awaitable[T]:
         """Run a function that reads one moment, on a worker thread, and return its result."""
 
         def viewed() -> T:
             with self._store._store.view() as view:
-                return work(view.conversations)
+                return work(view)
 
         return self._store._runner.read(viewed)
 
-    def write(self, work: Callable[[Conversations], T], *, repeatable: bool = False) -> Awaitable[T]:
+    def transact(self, work: Callable[[Transaction], T], *, repeatable: bool = False) -> Awaitable[T]:
         """Run a function in a transaction of its own, which is whole or not at all, and return its result.
 
         ``repeatable`` says that a second run of it finds what the first one wrote; then it is also run again where
@@ -43,9 +44,7 @@ class Talks:
         """
 
         def written() -> T:
-            return self._store._store.run(
-                lambda tx: work(tx.conversations), claim=self._claim, label=self._label, repeatable=repeatable
-            )
+            return self._store._store.run(work, claim=self._claim, label=self._label, repeatable=repeatable)
 
         def written_at_last() -> T:
             try:
@@ -54,6 +53,18 @@ class Talks:
                 return written()
 
         return self._store._runner.write(written_at_last if repeatable else written)
+
+
+class Talks(Calls):
+    """The conversations of a store, for an adapter that needs nothing else of it."""
+
+    def read(self, work: Callable[[Conversations], T]) -> Awaitable[T]:
+        """Run a function over the conversations as `view` does."""
+        return self.view(lambda view: work(view.conversations))
+
+    def write(self, work: Callable[[Conversations], T], *, repeatable: bool = False) -> Awaitable[T]:
+        """Run a function over the conversations as `transact` does."""
+        return self.transact(lambda tx: work(tx.conversations), repeatable=repeatable)
 
 
 def batches(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:

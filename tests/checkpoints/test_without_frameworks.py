@@ -6,6 +6,7 @@ import pytest
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.errors import MisuseError
+from lastlight_state.integrations.adk import ADKSessions
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.integrations.pydantic_ai import PydanticAIConversations
@@ -25,3 +26,5 @@ def test_sessions_and_conversations_without_their_framework_name_the_extra(datab
         OpenAIAgentsSession("a", store)
     with pytest.raises(MisuseError, match=r"lastlight-state\[pydantic-ai\]"):
         PydanticAIConversations(store)
+    with pytest.raises(MisuseError, match=r"lastlight-state\[adk\]"):
+        ADKSessions(store)

@@ -11,7 +11,8 @@ from support.docs.pages import ROOT, blocks
 from lastlight_state.testing import Database
 
 PAGES = [
-    ROOT / f"docs/guides/{name}.md" for name in ("langgraph", "openai-agents", "pydantic-ai", "from-shipped-stores")
+    ROOT / f"docs/guides/{name}.md"
+    for name in ("adk", "langgraph", "openai-agents", "pydantic-ai", "from-shipped-stores")
 ]
 
 

@@ -1,0 +1,331 @@
+"""A session service for Google's ADK over ``store.states`` and ``store.conversations`` (extra ``adk``).
+
+::
+
+    from lastlight_state.aio import AsyncStateStore
+    from lastlight_state.integrations.adk import ADKSessions
+
+    async with await AsyncStateStore.open("state/lastlight.db") as store:
+        runner = Runner(app_name="support", agent=agent, session_service=ADKSessions(store))
+
+A session is a state whose value says what is known of it, and its version is what a stale copy is told by. The state
+of an application, a user and a session are states of a scope each, one by key. The events are the messages of a
+conversation. A call that is cancelled learns the outcome of its write first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession, runtime
+from lastlight_state.db.lists.pages import iterate
+from lastlight_state.domains import Transaction, View
+from lastlight_state.errors import MisuseError, StaleVersion
+from lastlight_state.ids import new_id
+from lastlight_state.integrations.conversing import Calls
+from lastlight_state.states import State
+from lastlight_state.workflows import Claim
+
+try:
+    from google.adk.errors._stale_session_error import StaleSessionError
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events.event import Event
+    from google.adk.events.event_actions import EventActions
+    from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
+    from google.adk.sessions.session import Session
+    from google.adk.sessions.state import State as Prefixes
+except ImportError:  # the module can be looked at without ADK; a service cannot be made
+    BaseSessionService = object
+
+#: How many states and events are read at once.
+_PAGE = 500
+#: What is known of a session: the id of the conversation that has its events, and when it was changed last.
+_TALK, _UPDATED = "conversation", "updated"
+
+
+class _Place(NamedTuple):
+    """Where the states of a session are: scopes."""
+
+    app: str
+    user: str
+    sessions: str
+    session: str
+
+
+class _Deltas(NamedTuple):
+    """Changes of state by where they belong, without what is temporary."""
+
+    app: dict[str, Any]
+    user: dict[str, Any]
+    session: dict[str, Any]
+
+
+class ADKSessions(BaseSessionService):
+    """A session service for Google's ADK. The store stays the caller's, who closes it.
+
+    ``scope`` keeps its sessions apart from others. The user of a session is the user of its states and events, for
+    erasure. With the ``claim`` of a run only the holder of that claim writes: a second runner gets `ClaimLost`. Raises
+    `MisuseError` without ADK.
+    """
+
+    def __init__(self, store: AsyncStateStore, *, scope: str = "adk", claim: Claim | None = None) -> None:
+        if BaseSessionService is object:
+            raise MisuseError.missing_extra("adk", what="a session service for Google's ADK")
+        self._scope = scope
+        self._calls = Calls(store, claim, label=type(self).__name__)
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        """Create a session, with its first state, and return it. Raises `AlreadyExistsError`."""
+        name = (session_id or "").strip() or new_id()
+        place = self._place(app_name, user_id, name)
+        deltas = _deltas(EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"])
+
+        def create(tx: Transaction) -> Session:
+            talk = new_id()
+            tx.states.put(name, {_TALK: talk}, scope=place.sessions, expected=None, user=user_id or None)
+            tx.states.clear(place.session)
+            self._merge(tx, place, user_id, deltas)
+            return self._session(tx, place, app_name, tx.states.get(name, scope=place.sessions), user_id)
+
+        try:
+            return await self._calls.transact(create)
+        except StaleVersion as error:
+            raise AlreadyExistsError(f"Session with id {name} already exists.") from error
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """Return a session with its events in order, or the last ones that the config asks for; None if not there."""
+        name = session_id.strip()
+        place = self._place(app_name, user_id, name)
+
+        def read(view: View) -> Session | None:
+            found = view.states.find(name, scope=place.sessions)
+            if found is None:
+                return None
+            session = self._session(view, place, app_name, found, user_id)
+            session.events = _events(view.conversations, found.value[_TALK], config or GetSessionConfig())
+            return session
+
+        return await self._calls.view(read)
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """Return the sessions of a user, or of all, without their events: the one that was changed last comes last."""
+        names = (app_name,) if user_id is None else (app_name, user_id)
+
+        def within(kind: str) -> dict[str, Any]:
+            scope = self._scoped(kind, *names)
+            return {"under": scope + "/"} if user_id is None else {"scope": scope}
+
+        def read(view: View) -> list[Session]:
+            application = self._scoped("app", app_name)
+            app = _by_scope(view, scope=application)[application]
+            users, states = (
+                _by_scope(view, **within("user")),
+                _by_scope(view, under=self._scoped("session", *names) + "/"),
+            )
+            found = []
+            for one in iterate(view.states.items, limit=_PAGE, **within("sessions")):
+                whose = _unescaped(one.scope.rpartition("/")[2])
+                place = self._place(app_name, whose, one.key)
+                found.append(_made(app_name, whose, one, app, users[place.user], states[place.session]))
+            return found
+
+        found = await self._calls.view(read)
+        found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+        return ListSessionsResponse(sessions=found)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session with its state and its events. The states of the user and the application stay."""
+        name = session_id.strip()
+        place = self._place(app_name, user_id, name)
+
+        def delete(tx: Transaction) -> None:
+            found = tx.states.find(name, scope=place.sessions)
+            if found is not None:
+                tx.states.remove(name, scope=place.sessions)
+                tx.states.clear(place.session)
+                tx.conversations.sessions.delete(found.value[_TALK])
+
+        await self._calls.transact(delete, repeatable=True)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state of a user, by keys without their prefix."""
+        scope = self._place(app_name, user_id, "").user
+        return await self._calls.view(lambda view: _by_scope(view, scope=scope)[scope])
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Add an event to the end of a session, with its changes of state: all of it or nothing.
+
+        One that is stored already is not added again, so a call whose outcome nobody learned can be repeated. Raises
+        `StaleSessionError` where the session was changed since it was read, and `SessionNotFoundError`.
+        """
+        if event.partial:
+            return event
+        place = self._place(session.app_name, session.user_id, session.id)
+        content = event.model_dump(mode="json", exclude_none=True)
+        changes = content.get("actions", {}).get("state_delta", {})
+        for key in [one for one in changes if one.startswith(Prefixes.TEMP_PREFIX)]:
+            del changes[key]
+        deltas = _deltas(changes)
+
+        def append(tx: Transaction) -> tuple[str | None, bool]:
+            """Return the new version of the session, and whether the event was added."""
+            found = tx.states.find(session.id, scope=place.sessions)
+            if found is None:
+                raise SessionNotFoundError(f"Session {session.id} not found.")
+            talk = found.value[_TALK]
+            first = f"{talk}/{event.id}"
+            stored = tx.conversations.messages.find(first)
+            if stored is not None and runtime.unpacked(stored.content) == content:
+                last = [one.message.id for one in tx.conversations.branches.tail(talk, 1)]
+                return found.version if last == [first] else None, False
+            if _is_stale(tx.conversations, session, found):
+                raise _stale(session)
+            changed = {_TALK: talk, _UPDATED: event.timestamp}
+            put = tx.states.put(session.id, changed, scope=place.sessions, expected=found.version)
+            self._merge(tx, place, session.user_id, deltas)
+            message = NewMessage(
+                runtime.role_of({"role": event.author}),
+                runtime.packed(content),
+                id=first if stored is None else new_id(),
+            )
+            self._append(tx.conversations, talk, session, message)
+            return put.version, True
+
+        try:
+            version, added = await self._calls.transact(append, repeatable=True)
+        except StaleVersion as error:
+            raise _stale(session) from error
+        if added or all(one.id != event.id for one in session.events):
+            await super().append_event(session, event)
+        if version is not None:
+            session.last_update_time = event.timestamp
+            session._storage_update_marker = version
+        return event
+
+    # What they are made of, in a view or a transaction.
+
+    def _session(self, view: View | Transaction, place: _Place, app_name: str, found: State, user_id: str) -> Session:
+        app, user, own = (_by_scope(view, scope=one)[one] for one in (place.app, place.user, place.session))
+        return _made(app_name, user_id, found, app, user, own)
+
+    def _merge(self, tx: Transaction, place: _Place, user_id: str, deltas: _Deltas) -> None:
+        """Put changes of state, key by key: so nobody waits for another key."""
+        whose = user_id or None
+        for scope, delta, user in (
+            (place.app, deltas.app, None),
+            (place.user, deltas.user, whose),
+            (place.session, deltas.session, whose),
+        ):
+            tx.states.merge({key: runtime.packed(value) for key, value in delta.items()}, scope=scope, user=user)
+
+    def _append(self, talks: Conversations, talk: str, session: Session, message: NewMessage) -> None:
+        if talks.branches.find(talk) is None:
+            new = NewSession(talk, user=session.user_id or None, project=self._scope or None)
+            made = talks.sessions.ensure(new)
+            talks.branches.ensure(talk, NewBranch(talk, progression_id=made.progression_id))
+        talks.branches.append(talk, [message])
+
+    def _scoped(self, kind: str, *names: str) -> str:
+        return "/".join([self._scope, kind, *map(_escaped, names)])
+
+    def _place(self, app_name: str, user_id: str, session_id: str) -> _Place:
+        return _Place(
+            self._scoped("app", app_name),
+            self._scoped("user", app_name, user_id),
+            self._scoped("sessions", app_name, user_id),
+            self._scoped("session", app_name, user_id, session_id),
+        )
+
+
+def _made(
+    app_name: str, user_id: str, found: State, app: dict[str, Any], user: dict[str, Any], own: dict[str, Any]
+) -> Session:
+    """Return a session of what is stored. Keys of the application and the user have their prefixes."""
+    state = dict(own)
+    state.update((Prefixes.APP_PREFIX + key, value) for key, value in app.items())
+    state.update((Prefixes.USER_PREFIX + key, value) for key, value in user.items())
+    updated = found.value.get(_UPDATED, found.created_at.timestamp())
+    made = Session(app_name=app_name, user_id=user_id, id=found.key, state=state, last_update_time=updated)
+    made._storage_update_marker = found.version
+    return made
+
+
+def _by_scope(view: View | Transaction, **within: Any) -> Mapping[str, dict[str, Any]]:
+    """Return the values of states by scope and key. A scope without states has an empty one."""
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    for one in iterate(view.states.items, limit=_PAGE, **within):
+        found[one.scope][one.key] = runtime.unpacked(one.value)
+    return found
+
+
+def _deltas(state: Mapping[str, Any]) -> _Deltas:
+    found = _Deltas({}, {}, {})
+    for key, value in state.items():
+        if key.startswith(Prefixes.APP_PREFIX):
+            found.app[key.removeprefix(Prefixes.APP_PREFIX)] = value
+        elif key.startswith(Prefixes.USER_PREFIX):
+            found.user[key.removeprefix(Prefixes.USER_PREFIX)] = value
+        elif not key.startswith(Prefixes.TEMP_PREFIX):
+            found.session[key] = value
+    return found
+
+
+def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[Event]:
+    """Return events in order: the last so many, without those up to the last one before a time."""
+    branch = talks.branches.find(talk)
+    end = 0 if branch is None else branch.length
+    first = 0 if config.num_recent_events is None else max(end - config.num_recent_events, 0)
+    found: list[Event] = []
+    while end > first:
+        start = max(end - _PAGE, first)
+        page = iterate(talks.branches.history, talk, from_ord=start, limit=end - start)
+        events = [_event(one.message.content) for one in page if one.ord < end]
+        older = [at for at, one in enumerate(events) if _is_before(one, config.after_timestamp)]
+        found = events[older[-1] + 1 if older else 0 :] + found
+        if older:
+            break
+        end = start
+    return found
+
+
+def _event(content: Any) -> Event:
+    return Event.model_validate_json(json.dumps(runtime.unpacked(content)))
+
+
+def _is_before(event: Event, then: float | None) -> bool:
+    return then is not None and event.timestamp < then
+
+
+def _is_stale(talks: Conversations, session: Session, found: State) -> bool:
+    """Return whether a session was changed since it was read.
+
+    One that was made by hand has no version: its time counts, and its last event where that is older.
+    """
+    marker = session._storage_update_marker
+    if marker is not None:
+        return bool(marker != found.version)
+    if found.value.get(_UPDATED, found.created_at.timestamp()) <= session.last_update_time:
+        return False
+    last = _events(talks, found.value[_TALK], GetSessionConfig(num_recent_events=1))
+    return [one.id for one in last] != [one.id for one in session.events[-1:]]
+
+
+def _stale(session: Session) -> StaleSessionError:
+    return StaleSessionError(f"Session {session.id} was modified in storage since it was read: read it again.")
+
+
+def _escaped(name: str) -> str:
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("%2F", "/").replace("%25", "%")

@@ -1,0 +1,285 @@
+"""Sessions of Google's ADK over a store, beside its service in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions import InMemorySessionService
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.genai import types
+from hypothesis import given, settings, strategies as st
+
+from lastlight_state import ClaimLost
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.integrations.adk import ADKSessions
+from lastlight_state.testing import Database
+from lastlight_state.workflows import Trigger
+
+#: Names that escaping must tell apart.
+APPS, USERS, NAMES = ["app", "app/ana"], ["ana", "ana/b", "ana%2Fb", ""], ["s", " s ", "b/s", "%"]
+KEYS = ["k", "l", "user:k", "app:k", "temp:k", "user:app:k"]
+ODD: list[Any] = [None, 1, 0.1, "x", "nul \0", [], {"a": {"b": [None, True]}}, 2**70, "\U0001f600"]
+DELTAS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(ODD), max_size=3)
+#: Later than any session of a test is made.
+THEN = 4_000_000_000.0
+
+
+def event(number: int, delta: dict[str, Any] | None = None, at: float | None = None) -> Event:
+    """Return an event with text that no database holds, and bytes."""
+    parts = [types.Part(text=f"said \0 {number}"), types.Part.from_bytes(data=b"\x00\xff", mime_type="image/png")]
+    return Event(
+        id=f"e{number}",
+        invocation_id=f"i{number}",
+        author="user",
+        timestamp=THEN + (number if at is None else at),
+        content=types.Content(role="user", parts=parts),
+        actions=EventActions(state_delta=delta or {}),
+    )
+
+
+class Told:
+    """What an observer sees of a service: values, and errors by their names."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+        self.number = 0
+
+    async def step(self, verb: str, app: str, user: str, name: str, delta: dict[str, Any], at: int) -> Any:
+        try:
+            return await getattr(self, verb)({"app_name": app, "user_id": user}, name, delta, at)
+        except (AlreadyExistsError, SessionNotFoundError) as error:
+            return type(error).__name__
+
+    async def create(self, whose: dict[str, str], name: str, delta: dict[str, Any], _: int) -> Any:
+        return shown(await self.service.create_session(**whose, session_id=name, state=delta))
+
+    async def append(self, whose: dict[str, str], name: str, delta: dict[str, Any], at: int) -> Any:
+        session = await self.service.get_session(**whose, session_id=name)
+        if session is None:
+            return None
+        self.number += 1
+        one = event(self.number, delta, at)
+        one.partial = at == 3 or None
+        added = await self.service.append_event(session, one)
+        if at == 2:  # once more, as after an answer that got lost
+            await self.service.append_event(session, added.model_copy(deep=True))
+        return shown(session)
+
+    async def gone(self, whose: dict[str, str], name: str, delta: dict[str, Any], _: int) -> Any:
+        """Append to a session that is deleted meanwhile."""
+        session = await self.service.get_session(**whose, session_id=name)
+        if session is None:
+            return None
+        await self.service.delete_session(**whose, session_id=name)
+        return await self.service.append_event(session, event(0, delta))
+
+    async def get(self, whose: dict[str, str], name: str, _: dict[str, Any], at: int) -> Any:
+        return shown(await self.service.get_session(**whose, session_id=name))
+
+    async def recent(self, whose: dict[str, str], name: str, _: dict[str, Any], at: int) -> Any:
+        config = GetSessionConfig(num_recent_events=at)
+        return shown(await self.service.get_session(**whose, session_id=name, config=config))
+
+    async def after(self, whose: dict[str, str], name: str, _: dict[str, Any], at: int) -> Any:
+        config = GetSessionConfig(after_timestamp=THEN + at, num_recent_events=4)
+        return shown(await self.service.get_session(**whose, session_id=name, config=config))
+
+    async def delete(self, whose: dict[str, str], name: str, _: dict[str, Any], at: int) -> Any:
+        return await self.service.delete_session(**whose, session_id=name)
+
+    async def look(self, whose: dict[str, str], _: str, __: dict[str, Any], at: int) -> Any:
+        user = None if at % 2 else whose["user_id"]
+        listed = await self.service.list_sessions(app_name=whose["app_name"], user_id=user)
+        assert [one.last_update_time for one in listed.sessions] == sorted(
+            one.last_update_time for one in listed.sessions
+        )
+        sessions = sorted((one.user_id, one.id, *shown(one)) for one in listed.sessions)
+        return str(sessions), await self.service.get_user_state(**whose)
+
+
+def shown(session: Any) -> Any:
+    """Return what two services must agree on: all but when a session was made, and what is temporary."""
+    if session is None:
+        return None
+    events = [one.model_dump(mode="json", exclude_none=True) for one in session.events]
+    updated = session.last_update_time if session.last_update_time >= THEN else 0.0
+    return session.id, session.app_name, session.user_id, sorted(session.state.items()), events, updated
+
+
+VERBS = ["create", "create", "append", "append", "append", "append", "get", "recent", "after", "delete", "gone", "look"]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(VERBS), st.sampled_from(APPS), st.sampled_from(USERS), st.sampled_from(NAMES), DELTAS,
+        st.integers(0, 5),
+    ),
+    min_size=4,
+    max_size=25,
+)  # fmt: skip
+
+
+def test_a_story_is_what_it_is_in_memory(database: Database) -> None:
+    """integrations AD-41: every answer, and every error."""
+    sync = database.open()
+    numbers = iter(range(10_000))
+
+    @settings(max_examples=40)
+    @given(STEPS)
+    def told(steps: list[Any]) -> None:
+        async def story(made: Any) -> list[Any]:
+            teller = Told(made)
+            return [await teller.step(*step) for step in steps]
+
+        ours: Any = ADKSessions(AsyncStateStore(sync), scope=f"story {next(numbers)}")
+        assert asyncio.run(story(ours)) == asyncio.run(story(InMemorySessionService()))
+
+    told()
+
+
+def run(database: Database, story: Callable[[AsyncStateStore], Any]) -> None:
+    """Run a story over a store."""
+
+    async def main() -> None:
+        async with AsyncStateStore(database.open()) as store:
+            await story(store)
+
+    asyncio.run(main())
+
+
+WHOSE: Any = {"app_name": "app", "user_id": "ana", "session_id": "s"}
+
+
+def test_of_two_writers_one_is_stale_and_loses_nothing(database: Database) -> None:
+    """integrations AD-42: from another store, at the same time, with changes of state of all kinds."""
+
+    async def story(store: AsyncStateStore) -> None:
+        async with AsyncStateStore(database.open()) as other:
+            services = [ADKSessions(store), ADKSessions(other)]
+            await services[0].create_session(**WHOSE)
+            for number in range(5):
+                held: list[Any] = [await one.get_session(**WHOSE) for one in services]
+                events = [event(2 * number + at, {"k": at, "user:k": at, "app:k": at}) for at in (0, 1)]
+                outcomes = await asyncio.gather(
+                    *(service.append_event(*given) for service, *given in zip(services, held, events, strict=True)),
+                    return_exceptions=True,
+                )
+                lost = [at for at, one in enumerate(outcomes) if isinstance(one, BaseException)]
+                assert [type(outcomes[at]).__name__ for at in lost] == ["StaleSessionError"]
+                found = await services[0].get_session(**WHOSE)
+                assert found is not None
+                assert found.state == dict.fromkeys(["k", "user:k", "app:k"], 1 - lost[0])
+                assert (len(found.events), len(held[lost[0]].events)) == (number + 1, number)
+
+    run(database, story)
+
+
+def test_a_call_whose_outcome_nobody_learned_can_be_repeated(database: Database) -> None:
+    """integrations AD-43: with a copy of the session from before it, which then has the event."""
+
+    async def story(store: AsyncStateStore) -> None:
+        service = ADKSessions(store)
+        before = await service.create_session(**WHOSE)
+        copy = before.model_copy(deep=True)
+        said = event(1, {"k": 1})
+        await service.append_event(before, said.model_copy(deep=True))
+        await service.append_event(copy, said.model_copy(deep=True))
+        assert (copy.events, copy.state) == ([said], {"k": 1})
+        await service.append_event(copy, event(2))
+        found = await service.get_session(**WHOSE)
+        assert found is not None
+        assert [one.id for one in found.events] == ["e1", "e2"]
+
+    run(database, story)
+
+
+def test_a_cancelled_append_learns_its_outcome_first(database: Database) -> None:
+    """integrations AD-43: the event is stored, or it is not, when the caller goes on."""
+
+    async def story(store: AsyncStateStore) -> None:
+        service = ADKSessions(store)
+        session = await service.create_session(**WHOSE)
+        for number in range(10):
+            task = asyncio.create_task(service.append_event(session.model_copy(deep=True), event(number)))
+            await asyncio.sleep(0.0005 * number)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            found = await service.get_session(**WHOSE)
+            assert found is not None
+            await asyncio.sleep(0.01)
+            again = await service.get_session(**WHOSE)
+            assert again == found
+            session = found
+
+    run(database, story)
+
+
+def test_events_of_many_pages_come_in_order(database: Database) -> None:
+    """integrations AD-44: all, the last of them, and those since a time."""
+
+    async def story(store: AsyncStateStore) -> None:
+        service = ADKSessions(store)
+        session = await service.create_session(**WHOSE)
+        for number in range(1_100):
+            await service.append_event(session, Event(author="a", timestamp=THEN + number))
+        for config, first in (
+            (None, 0),
+            (GetSessionConfig(num_recent_events=600), 500),
+            (GetSessionConfig(after_timestamp=THEN + 50), 50),
+            (GetSessionConfig(after_timestamp=THEN + 50, num_recent_events=700), 400),
+        ):
+            found = await service.get_session(**WHOSE, config=config)
+            assert found is not None
+            assert [one.timestamp - THEN for one in found.events] == list(range(first, 1_100))
+
+    run(database, story)
+
+
+def test_a_second_runner_is_refused_by_a_claim(database: Database) -> None:
+    """integrations AD-3."""
+
+    async def story(store: AsyncStateStore) -> None:
+        flow = await store.workflows.runs.create("talk", trigger=Trigger("talk"), phase="talk")
+        claim = await store.workflows.claims.take(flow.id, owner="one")
+        one = ADKSessions(store, claim=claim)
+        session = await one.create_session(**WHOSE)
+        await store.workflows.claims.transfer(claim, owner="two")
+        with pytest.raises(ClaimLost):
+            await one.append_event(session, event(1))
+        assert session.events == []
+        found = await one.get_session(**WHOSE)
+        assert found is not None
+        assert found.events == []
+
+    run(database, story)
+
+
+def test_a_session_goes_with_its_person_and_leaves_nothing(database: Database) -> None:
+    """integrations AD-4, AD-45."""
+
+    async def story(store: AsyncStateStore) -> None:
+        service = ADKSessions(store)
+        for user in ("ana", "bo"):
+            whose = {**WHOSE, "user_id": user}
+            session = await service.create_session(**whose, state={"k": 1, "user:k": 2, "app:k": 3})
+            await service.append_event(session, event(1))
+        await service.delete_session(**{**WHOSE, "user_id": "bo"})
+        assert await store.conversations.messages.count() == 1
+        assert (await store.states.scopes()).items == (
+            "adk/app/app",
+            "adk/session/app/ana/s",
+            "adk/sessions/app/ana",
+            "adk/user/app/ana",
+            "adk/user/app/bo",
+        )
+        await store.maintenance.erase.run("ana")
+        assert await service.get_session(**WHOSE) is None
+        assert await service.get_user_state(app_name="app", user_id="ana") == {}
+        assert await service.get_user_state(app_name="app", user_id="bo") == {"k": 2}
+
+    run(database, story)
