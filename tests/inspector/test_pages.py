@@ -23,6 +23,10 @@ JSON = {"accept": "application/json"}
 #: An address for each route of each page; a page is tested as soon as it is here, and missing here fails a test.
 ADDRESSES = {
     "": ["/"],
+    "/conversations": ["/conversations", "/conversations?status=running&limit=1&since=900w"],
+    "/conversations/{session_id}": ["/conversations/talk-0", "/conversations/talk-1"],
+    "/conversations/branches/{branch_id}": ["/conversations/branches/branch-0"],
+    "/conversations/messages/{message_id}": ["/conversations/messages/msg-0", "/conversations/messages/circular"],
     "/cost": ["/cost", "/cost?days=366&workflow=home&by=model&measure=total_tokens"],
     "/health": ["/health", "/health?kind=prune&state=running"],
     "/inbox": ["/inbox", "/inbox?run=run-0&order=newest", "/inbox?limit=1"],

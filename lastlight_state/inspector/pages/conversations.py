@@ -1,0 +1,103 @@
+"""Conversations: sessions and their branches as a tree with its forks, each message once, and who shares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from lastlight_state import View as Moment
+from lastlight_state.conversations import BranchSummary, SessionFilter
+from lastlight_state.conversations.words import STATUSES
+from lastlight_state.inspector.page import MOST_ROWS, Ask, Page, View
+
+page = Page("conversations", "Conversations", "/conversations", "v")
+
+#: How deep the tree of branches is indented at most.
+DEEPEST = 12
+
+
+@page.look()
+def listed(ask: Ask) -> View:
+    """Show a page of sessions."""
+    where = SessionFilter(
+        statuses=cast("Any", ask.texts("status")) or None,  # another word is refused by the library
+        agent_name=ask.text("agent"),
+        project=ask.text("project"),
+        user=ask.text("user"),
+        workflow_run_id=ask.text("run"),
+        updated_since=ask.moment("since"),
+    )
+    with ask.store.view() as moment:
+        data = {"sessions": moment.conversations.sessions.list(where=where, **ask.part)}
+    return View("conversations.html", data, "Conversations", {"statuses": sorted(STATUSES)})
+
+
+@page.look("/{session_id}", live=True)
+def one(ask: Ask) -> View:
+    """Show a session: its branches as a tree, and a page of its messages, each once."""
+    key, limit = ask.path["session_id"], ask.part["limit"]
+    with ask.store.view() as moment:
+        session = moment.conversations.sessions.get(key)
+        branches = moment.conversations.branches.list(key, limit=MOST_ROWS, page_token=ask.text("branches"))
+        progressions = moment.conversations.progressions
+        links = progressions.ids(session.progression_id, limit=limit, page_token=ask.text("page_token"))
+        data = {
+            "session": session,
+            "branches": {"next_page_token": branches.next_page_token, "damaged": branches.damaged},
+            "outline": list(_outline(branches.items)),
+            "links": links,
+            "pool": _once(moment, [link.message_id for link in links.items]),
+            "transitions": moment.conversations.lifecycle.history(key),
+        }
+    return View("conversation.html", data, f"Conversation {session.name or key}", {"deepest": DEEPEST})
+
+
+@page.look("/branches/{branch_id}", live=True)
+def branch(ask: Ask) -> View:
+    """Show a page of the history of a branch, from which branch each message is, and what was forked from it."""
+    key = ask.path["branch_id"]
+    with ask.store.view() as moment:
+        c = moment.conversations
+        found = c.branches.get(key)
+        data = {
+            "branch": found,
+            "ancestors": c.lineage.ancestors(key),
+            "forks": c.lineage.forks(key, page_token=ask.text("forks")),
+            "history": c.branches.history(key, **ask.part),
+        }
+    return View("branch.html", data, f"Branch {found.name or key}")
+
+
+@page.look("/messages/{message_id}")
+def message(ask: Ask) -> View:
+    """Show a message, what holds it, and to whom it was sent."""
+    key = ask.path["message_id"]
+    with ask.store.view() as moment:
+        c = moment.conversations
+        data = {
+            "message": c.messages.get(key).model_dump(exclude={"embedding"}),
+            "uses": c.messages.uses(key, **ask.part),
+            "deliveries": c.exchange.deliveries(key, page_token=ask.text("deliveries")),
+        }
+    return View("message.html", data, f"Message {key}")
+
+
+def _once(moment: Moment, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the messages in their order, each once, without those that went meanwhile."""
+    found = moment.conversations.messages.get_many(list(dict.fromkeys(keys)))
+    return [found[key].model_dump(exclude={"embedding"}) for key in dict.fromkeys(keys) if key in found]
+
+
+def _outline(branches: Sequence[BranchSummary]) -> Iterator[dict[str, Any]]:
+    """Yield branches, each before its forks, with how deep they are below what is on the same page."""
+    known = {one.id for one in branches}
+    below: dict[str | None, list[BranchSummary]] = {}
+    for one in branches:
+        below.setdefault(one.parent_branch_id if one.parent_branch_id in known else None, []).append(one)
+    waiting = [(one, 0) for one in below.pop(None, [])]
+    while waiting:
+        one, depth = waiting.pop()
+        yield {"depth": depth, "branch": one}
+        waiting += [(fork, depth + 1) for fork in below.pop(one.id, [])]
+    for rest in below.values():  # ancestors that form a circle, which only another program stores
+        yield from ({"depth": 0, "branch": one} for one in rest)
