@@ -15,7 +15,7 @@ from mutants.edits import KINDS, Edit, Source
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What helps to show or to test the library, and what only names things.
-LEFT_OUT = ("testing/", "cli/views/", "reprs.py")
+LEFT_OUT = ("testing/", "cli/views/", "integrations/", "reprs.py")
 #: Tests of a package, where they are more than the folder of its name.
 TESTS = {
     "backends": "backends test_store.py test_store_busy.py",
@@ -105,7 +105,7 @@ def _change(name: str, kind: str, file: Path, edit: Edit) -> Change | None:
 
 
 def _tests(file: str, kind: str) -> str:
-    parts = Path(file).parts
+    parts = tuple(part for part in Path(file).parts if part != "files")
     package = parts[1] if len(parts) > 2 else parts[0]
     folders = TESTS.get(package, package)
     if (

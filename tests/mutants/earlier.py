@@ -42,13 +42,6 @@ CHANGES = (
         "schedules/test_lost_races.py schedules/fires",
     ),
     Change(
-        "B09",
-        "lastlight_state/backends/fair_lock.py",
-        "            if left <= 0:\n                self.leave(turn)\n",
-        "            if left <= 0:\n",
-        "backends/test_line.py backends/sqlite",
-    ),
-    Change(
         "A02a",
         "lastlight_state/aio/blocks.py",
         "            if entered:\n                await self._lane.finish(partial(self._end, raised))\n",

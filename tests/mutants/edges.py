@@ -48,8 +48,8 @@ FILES = (
     ),
     Change(
         "L206",
-        _L + "repair.py",
-        "        places.sync(self._folder)\n\n    def _take(",
+        "lastlight_state/files/jsonl/repair.py",
+        "        files.sync(self._folder)\n\n    def _take(",
         "\n    def _take(",
         "jsonl",
     ),
@@ -77,7 +77,13 @@ FILES = (
         "return len(before) == self.checked",
         "jsonl agent_log",
     ),
-    Change("L211", _L + "lock.py", "    fcntl.flock(descriptor, fcntl.LOCK_UN)\n", "    pass\n", "jsonl"),
+    Change(
+        "L211",
+        "lastlight_state/files/jsonl/files.py",
+        "    fcntl.flock(descriptor, fcntl.LOCK_UN)\n",
+        "    pass\n",
+        "jsonl",
+    ),
     Change("L212", _L + "follow.py", '        yield from self._reset("shrunk")\n', "        yield from ()\n", "jsonl"),
     Change(
         "L213",
@@ -88,35 +94,35 @@ FILES = (
     ),
     Change(
         "G201",
-        _G + "raw_files.py",
+        "lastlight_state/files/agent_log/raw.py",
         '                if sync != "os":\n                    os.fdatasync(descriptor)\n',
         "",
         "agent_log",
     ),
     Change(
         "G202",
-        _G + "raw_files.py",
+        "lastlight_state/files/agent_log/raw.py",
         "            os.unlink(temporary, dir_fd=directory)\n            raise",
         "            raise",
         "agent_log",
     ),
     Change(
         "G203",
-        _G + "raw_files.py",
+        "lastlight_state/files/agent_log/raw.py",
         "            for changed in made:\n                files.sync_directory(changed)",
         "            pass",
         "agent_log",
     ),
     Change(
         "G204",
-        _G + "raw_files.py",
-        '        if sync != "os":\n            places.sync(directory)',
+        "lastlight_state/files/agent_log/raw.py",
+        '        if sync != "os":\n            files.sync(directory)',
         "        pass",
         "agent_log",
     ),
     Change(
         "G205",
-        _G + "raw_files.py",
+        "lastlight_state/files/agent_log/raw.py",
         "            if _size(at, digest + SUFFIX) != len(data):",
         "            if _size(at, digest + SUFFIX) is None:",
         "agent_log",
@@ -131,7 +137,7 @@ FILES = (
     ),
     Change(
         "N202",
-        _N + "table_counts.py",
+        "lastlight_state/maintenance/stats.py",
         "MESSAGES.c.timestamp >= bind",
         "MESSAGES.c.timestamp > bind",
         "maintenance/test_stats.py",
@@ -191,7 +197,7 @@ COMMANDS = (
     Change(
         "C207", _C + "program.py", "        logger.removeHandler(handler)\n", "        pass\n", "cli/test_program.py"
     ),
-    Change("C208", _C + "consent.py", "    if not sys.stdin.isatty():", "    if False:", "cli"),
+    Change("C208", "lastlight_state/cli/arguments.py", "    if not sys.stdin.isatty():", "    if False:", "cli"),
     Change(
         "C209",
         _C + "commands/outputs.py",
@@ -219,8 +225,8 @@ COMMANDS = (
 SCHEMA = (
     Change(
         "I201",
-        _I + "apply.py",
-        "        _refuse_foreign(connection)\n",
+        "lastlight_state/migrations/apply.py",
+        "        refuse_foreign(connection)\n",
         "        pass\n",
         "migrations/test_runner.py migrations/adoption",
     ),
@@ -246,7 +252,13 @@ SCHEMA = (
         "if found.shared_keys and target != FIRST:",
         "migrations/adoption",
     ),
-    Change("I205", _I + "hosts.py", "            names.update(kept)", "            pass", "migrations"),
+    Change(
+        "I205",
+        "lastlight_state/migrations/apply.py",
+        "            names.update(kept)",
+        "            pass",
+        "migrations",
+    ),
     Change(
         "I206",
         _I + "adoption/survey.py",

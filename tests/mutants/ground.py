@@ -7,11 +7,10 @@ from mutants.change import Change
 _D, _B, _A = (f"lastlight_state/{name}/" for name in ("db", "backends", "aio"))
 
 DB = (
-    Change("D201", _D + "scope.py", "            unit.undo_to(_SAVEPOINT)\n", "", "db workflows/test_waits.py", "both"),
-    Change("D202", _D + "scope.py", "            del unit.hooks[hooks:]\n", "", "db test_store.py"),
+    Change("D202", "lastlight_state/db/units/scope.py", "            del unit.hooks[hooks:]\n", "", "db test_store.py"),
     Change(
         "D203",
-        _D + "scope.py",
+        "lastlight_state/db/units/scope.py",
         "                    in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own",
         "                    pass",
         "db backends faults",
@@ -19,7 +18,7 @@ DB = (
     ),
     Change(
         "D204",
-        _D + "scope.py",
+        "lastlight_state/db/units/scope.py",
         """                    error.outcome = "unknown"  # the one statement""",
         """                    pass  # the one statement""",
         "db backends faults/test_lost_connections.py",
@@ -27,46 +26,38 @@ DB = (
     ),
     Change(
         "D205",
-        _D + "windows.py",
+        "lastlight_state/db/lists/pages.py",
         "        rows, key = read(limit + 1)",
         "        rows, key = read(limit)",
         "db",
     ),
     Change(
-        "D206",
-        _D + "pages.py",
-        "return ours < theirs if descending else ours > theirs",
-        "return ours <= theirs if descending else ours >= theirs",
+        "D207",
+        "lastlight_state/db/lists/pages.py",
+        "            if found != _digest(asked):",
+        "            if False:",
         "db",
     ),
-    Change("D207", _D + "pages.py", "            if found != _digest(asked):", "            if False:", "db"),
     Change(
         "D208",
-        _D + "unit.py",
+        "lastlight_state/db/units/unit.py",
         "            self.checkout.broken = True\n            raise\n\n    def row(",
         "            raise\n\n    def row(",
         "db faults/test_interrupts.py",
     ),
     Change(
         "D209",
-        _D + "joined.py",
+        "lastlight_state/db/units/external_transactions.py",
         "        self._waiting = []\n\n    def _released",
         "        pass\n\n    def _released",
         "db test_store.py",
     ),
     Change(
         "D210",
-        _D + "renewals.py",
+        "lastlight_state/db/news/renewals.py",
         "        self._thread.join()\n",
         "",
         "db workflows/claims/test_driving.py schedules/fires/test_running.py",
-    ),
-    Change(
-        "D211",
-        _D + "watch.py",
-        "                self._waiting.remove(waiting)\n",
-        "                pass\n",
-        "db journal",
     ),
     Change(
         "D212",
@@ -85,17 +76,19 @@ DB = (
 )
 
 BACKENDS = (
-    Change("B201", _B + "retry.py", "if repeats >= allowed or", "if repeats > allowed or", "backends"),
+    Change(
+        "B201", "lastlight_state/backends/waiting.py", "if repeats >= allowed or", "if repeats > allowed or", "backends"
+    ),
     Change(
         "B202",
-        _B + "retry.py",
+        "lastlight_state/backends/waiting.py",
         '            in_doubt = in_doubt or error.outcome == "unknown"',
         '            in_doubt = error.outcome == "unknown"',
         "backends db",
     ),
     Change(
         "B203",
-        _B + "retry.py",
+        "lastlight_state/backends/waiting.py",
         '    if error.outcome == "unknown" and not repeatable:\n        return 0\n',
         "",
         "backends db faults/test_lost_connections.py",
@@ -103,33 +96,25 @@ BACKENDS = (
     ),
     Change(
         "B204",
-        _B + "line.py",
+        "lastlight_state/backends/fair_lock.py",
         "            if turn.gone:\n                self.leave(turn)\n",
         "            pass\n",
         "backends faults/test_interrupts.py",
     ),
     Change(
         "B205",
-        _B + "line.py",
+        "lastlight_state/backends/fair_lock.py",
         "        if len(turns) >= self._places:\n            self._call_forward()\n",
         "        self._call_forward() if False else None\n",
         "backends",
     ),
     Change(
         "B206",
-        _B + "line.py",
+        "lastlight_state/backends/fair_lock.py",
         "return len(self._turns) <= self._places or",
         "return len(self._turns) < self._places or",
         "backends",
         accepted="cost alone: the first in line looks at the line once more",
-    ),
-    Change(
-        "B207",
-        _B + "postgres/pool.py",
-        "            self.give_back(checkout)\n            raise\n",
-        "            raise\n",
-        "backends faults",
-        "both",
     ),
     Change(
         "B208",
@@ -148,20 +133,6 @@ BACKENDS = (
         "both",
     ),
     Change(
-        "B210",
-        _B + "sqlite/__init__.py",
-        "            self.rollback(checkout)\n            self.release(checkout)\n            raise\n",
-        "            raise\n",
-        "backends faults",
-    ),
-    Change(
-        "B211",
-        _B + "sqlite/__init__.py",
-        """            checkout.driver.execute(f"PRAGMA {busy_timeout(self.options, writes=True)}")\n""",
-        "",
-        "backends migrations/test_runner.py",
-    ),
-    Change(
         "B212",
         _B + "sqlite/__init__.py",
         "            checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that\n",
@@ -174,9 +145,6 @@ BACKENDS = (
         '            connection.execute("PRAGMA query_only = ON")\n',
         "",
         "backends db",
-    ),
-    Change(
-        "B214", _B + "sqlite/connections.py", "            driver.isolation_level = checkout.before\n", "", "backends"
     ),
     Change(
         "B215",
@@ -210,14 +178,6 @@ BACKENDS = (
         "both",
     ),
     Change(
-        "B219",
-        _B + "base.py",
-        "            if raised[0] is not None:\n                backend.rollback(checkout)",
-        "            pass",
-        "backends db",
-        "both",
-    ),
-    Change(
         "B220",
         _B + "sqlite/file_connections.py",
         "            return\n        if checkout.broken or self._closed or not self._keeps:",
@@ -226,7 +186,7 @@ BACKENDS = (
     ),
     Change(
         "B221",
-        _B + "patience.py",
+        "lastlight_state/backends/waiting.py",
         "        if self._gate is not None:\n            wake(self._gate)\n",
         "",
         "aio backends",
@@ -236,7 +196,7 @@ BACKENDS = (
 STORE = (
     Change(
         "A201",
-        _A + "pinned.py",
+        "lastlight_state/aio/blocks.py",
         "            self._forget()\n            self.handle = None\n",
         "            self.handle = None\n",
         "aio",
@@ -249,39 +209,8 @@ STORE = (
         "aio workflows/claims/test_driving.py schedules/fires/test_running.py",
         "both",
     ),
-    Change(
-        "A203",
-        _A + "lanes.py",
-        "            self.outstanding.discard(outcome)\n            return\n",
-        "            return\n",
-        "aio",
-    ),
-    Change(
-        "A204",
-        _A + "lanes.py",
-        "        patience.lend(None)\n",
-        "",
-        "aio",
-        accepted="equivalent: each call lends its own, and what is posted rolls back, which waits for nothing",
-    ),
     Change("A205", _A + "store.py", "            lane.join()\n", "            pass\n", "aio"),
     Change("A206", _A + "lanes.py", "        self.patience.end()\n", "", "aio"),
-    Change("T201", "lastlight_state/db/units/scope.py", "        refuse_dead(unit)\n", "", "test_store.py db", "both"),
-    Change(
-        "T202",
-        "lastlight_state/store.py",
-        "            self.backend.leave(unit.checkout)\n",
-        "            pass\n",
-        "test_store.py db/test_joined.py backends/test_engine.py",
-        "both",
-    ),
-    Change(
-        "T203",
-        "lastlight_state/store.py",
-        "            finally:\n                scope.end()\n        run_hooks(unit, self.metrics, label)",
-        "            finally:\n                pass\n        run_hooks(unit, self.metrics, label)",
-        "test_store.py db/test_scope.py",
-    ),
     Change(
         "T204",
         "lastlight_state/store.py",

@@ -9,7 +9,7 @@ _S, _M, _J, _O = (f"lastlight_state/{name}/" for name in ("schedules", "messagin
 SCHEDULES = (
     Change(
         "S201",
-        _S + "crons/rows.py",
+        "lastlight_state/schedules/crons/plans.py",
         ".where(THIS_SCHEDULE).with_for_update(key_share=True))",
         ".where(THIS_SCHEDULE))",
         "schedules/crons schedules/overrides schedules/test_lost_races.py",
@@ -17,7 +17,7 @@ SCHEDULES = (
     ),
     Change(
         "S202",
-        _S + "crons/rows.py",
+        "lastlight_state/schedules/crons/plans.py",
         "        unit.named_lock(NEW_NAMES)\n",
         "",
         "schedules/crons schedules/overrides schedules/test_lost_races.py",
@@ -25,8 +25,8 @@ SCHEDULES = (
     ),
     Change(
         "S203",
-        _S + "crons/definitions.py",
-        "    unit.named_lock(rows.NEW_NAMES)\n",
+        "lastlight_state/schedules/crons/definitions.py",
+        "    unit.named_lock(plans.NEW_NAMES)\n",
         "",
         "schedules/crons schedules/test_lost_races.py",
         "both",
@@ -55,7 +55,7 @@ SCHEDULES = (
     ),
     Change(
         "S207",
-        _S + "crons/take_statements.py",
+        "lastlight_state/schedules/crons/takes.py",
         ".with_for_update(of=SCHEDULES, key_share=True, skip_locked=True)",
         "",
         "schedules/crons schedules/test_lost_races.py",
@@ -84,14 +84,14 @@ SCHEDULES = (
     ),
     Change(
         "S211",
-        _S + "claiming.py",
+        "lastlight_state/schedules/checks.py",
         "    if failed is not None and not claims:",
         "    if failed is not None:",
         "schedules/crons schedules/fires",
     ),
     Change(
         "S212",
-        _S + "crons/take_statements.py",
+        "lastlight_state/schedules/crons/takes.py",
         """SCHEDULES.c.next_run_at <= bind("now", SCHEDULES.c.next_run_at)""",
         """SCHEDULES.c.next_run_at < bind("now", SCHEDULES.c.next_run_at)""",
         "schedules/crons",
@@ -105,7 +105,7 @@ SCHEDULES = (
     ),
     Change(
         "S214",
-        _S + "fires/moves.py",
+        "lastlight_state/schedules/fires/transitions.py",
         """    if stored.epoch == held["epoch"] and _is_same""",
         """    if _is_same""",
         "schedules/fires",
@@ -113,14 +113,6 @@ SCHEDULES = (
 )
 
 MESSAGING = (
-    Change(
-        "M201",
-        _M + "session_statements.py",
-        "RETIRE_IDLE = _retiring(_this_key, _idle, returning",
-        "RETIRE_IDLE = _retiring(_this_key, returning",
-        "messaging",
-        "sqlite",
-    ),
     Change(
         "M202",
         _M + "session_statements.py",
@@ -130,7 +122,7 @@ MESSAGING = (
     ),
     Change(
         "M203",
-        _M + "delivery_statements.py",
+        "lastlight_state/messaging/deliveries.py",
         "LOCK = prepared(sa.select(SESSIONS.c.id).where(THIS_SESSION).with_for_update(key_share=True))",
         "LOCK = prepared(sa.select(SESSIONS.c.id).where(THIS_SESSION))",
         "messaging",
@@ -138,20 +130,11 @@ MESSAGING = (
     ),
     Change(
         "M204",
-        _M + "delivery_statements.py",
+        "lastlight_state/messaging/deliveries.py",
         "LOCK_HERE = prepared(sa.select(SESSIONS.c.id).where(*NEWEST_HERE).with_for_update(key_share=True))",
         "LOCK_HERE = prepared(sa.select(SESSIONS.c.id).where(*NEWEST_HERE))",
         "messaging",
         "both",
-    ),
-    Change(
-        "M205",
-        _M + "session_races.py",
-        """    unit.named_lock(f"messaging_key:{digest([row[name] for name in KEY])}")\n""",
-        "",
-        "messaging",
-        "both",
-        accepted="cost alone: without the turns conflicts are repeated",
     ),
     Change("M206", _M + "messages.py", """"limit": size}), ["id"]""", """"limit": size - 1}), ["id"]""", "messaging"),
     Change(
@@ -190,36 +173,30 @@ MESSAGING = (
         "version=_one_more",
         "messaging",
     ),
-    Change("M212", _M + "delivery_statements.py", "        stored.c.role == drafts.c.role,\n", "", "messaging"),
+    Change(
+        "M212", "lastlight_state/messaging/deliveries.py", "        stored.c.role == drafts.c.role,\n", "", "messaging"
+    ),
 )
 
 JOURNAL = (
     Change(
         "J201",
-        _J + "kernel/streams.py",
+        "lastlight_state/journal/kernel.py",
         "self.lock = prepared(sa.select(_c.next_seq).where(*here).with_for_update())",
         "self.lock = prepared(sa.select(_c.next_seq).where(*here))",
         "journal",
         "both",
     ),
     Change(
-        "J202",
-        _J + "kernel/streams.py",
-        "            .order_by(_c.run_id)\n            .with_for_update()\n",
-        "            .order_by(_c.run_id)\n",
-        "journal",
-        "both",
-    ),
-    Change(
         "J203",
-        _J + "kernel/streams.py",
+        "lastlight_state/journal/kernel.py",
         ".where(*here, _c.next_seq < self._after_last)\n            .values",
         ".where(*here)\n            .values",
         "journal",
     ),
     Change(
         "J204",
-        _J + "kernel/streams.py",
+        "lastlight_state/journal/kernel.py",
         "        ordered = sorted(set(run_ids), key=str.encode)",
         "        ordered = list(set(run_ids))",
         "journal",
@@ -298,7 +275,6 @@ JOURNAL = (
         "            break\n",
         "journal/events",
     ),
-    Change("J216", _J + "events/appending.py", "    sql.STREAM.locked(unit, run_id)\n", "", "journal/events", "both"),
     Change(
         "J217",
         _J + "signals/__init__.py",
@@ -331,21 +307,7 @@ OUTPUTS = (
         "index_elements=[CACHE.c.cache_key], set_=replaced",
         "outputs",
     ),
-    Change(
-        "O207",
-        _O + "cache.py",
-        "FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired))",
-        "FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema))",
-        "outputs",
-    ),
     Change("O208", _O + "inputs.py", "OVERRIDE = _adding(_after_expected())", "OVERRIDE = _adding()", "outputs"),
-    Change(
-        "O209",
-        _O + "results/changes.py",
-        "    _archive(unit, table, place, old, _json(wide, old), cause=words.WITHDRAWN, reason=reason, at=at)\n",
-        "",
-        "outputs",
-    ),
     Change(
         "O210",
         _O + "catalog/plans.py",

@@ -9,7 +9,7 @@ _W = "lastlight_state/workflows/"
 CHANGES = (
     Change(
         "W201",
-        _W + "runs/creation.py",
+        "lastlight_state/workflows/runs/statements.py",
         """    unit.named_lock(f"run_key:{row['workflow_name']}:{row['run_key']}")\n""",
         "",
         "workflows/runs/test_ensure.py workflows/test_lost_races.py workflows/test_second_looks.py",
@@ -22,13 +22,6 @@ CHANGES = (
         ".where(RUNS.c.id == run_id), row)",
         "workflows/test_lost_races.py workflows/test_second_looks.py workflows/runs workflows/approvals/test_races.py",
         "both",
-    ),
-    Change(
-        "W203",
-        _W + "claims/statements.py",
-        "sa.update(RUNS).where(_this_run, _as_expected, sa.or_(OFFERED, IN_GRACE))",
-        "sa.update(RUNS).where(_this_run, sa.or_(OFFERED, IN_GRACE))",
-        "workflows/claims",
     ),
     Change(
         "W204",
@@ -47,38 +40,17 @@ CHANGES = (
     ),
     Change(
         "W206",
-        _W + "claims/kinds.py",
+        "lastlight_state/workflows/claims/lists.py",
         'RUNS.c.updated_at < bind("foreign_silent"',
         'RUNS.c.updated_at <= bind("foreign_silent"',
         "workflows/claims",
     ),
     Change(
-        "W207",
-        _W + "claims/kinds.py",
-        "DUE = sa.and_(PAUSED, RUNS.c.wake_at.is_not(None), RUNS.c.wake_at <= _now",
-        "DUE = sa.and_(PAUSED, RUNS.c.wake_at.is_not(None), RUNS.c.wake_at < _now",
-        "workflows/claims workflows/test_waits.py",
-    ),
-    Change(
         "W208",
-        _W + "claims/kinds.py",
+        "lastlight_state/workflows/claims/lists.py",
         "_awake = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at <= _now)",
         "_awake = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at < _now)",
         "workflows/claims",
-    ),
-    Change(
-        "W209",
-        _W + "claims/kinds.py",
-        "BELOW_LIMIT = RUNS.c.restart_count < RUNS.c.max_restarts",
-        "BELOW_LIMIT = RUNS.c.restart_count <= RUNS.c.max_restarts",
-        "workflows/claims",
-    ),
-    Change(
-        "W210",
-        _W + "claims/takes.py",
-        """    if row["restart_count"] < row["max_restarts"]:\n        return False\n""",
-        "",
-        "workflows/claims workflows/test_lost_races.py workflows/test_second_looks.py",
     ),
     Change(
         "W211",
@@ -89,7 +61,11 @@ CHANGES = (
         "both",
     ),
     Change(
-        "W212", _W + "claims/takes.py", "    fence.check(row, claim)\n    before =", "    before =", "workflows/claims"
+        "W212",
+        "lastlight_state/workflows/claims/takes.py",
+        "    rows.check(row, claim)\n    before =",
+        "    before =",
+        "workflows/claims",
     ),
     Change(
         "W213",
@@ -114,31 +90,23 @@ CHANGES = (
         "workflows/queue workflows/test_lost_races.py workflows/test_second_looks.py",
     ),
     Change(
-        "W216",
-        _W + "queue/__init__.py",
-        '    unit.named_lock("admission")\n',
-        "",
-        "workflows/queue workflows/test_lost_races.py workflows/test_second_looks.py",
-        "both",
-    ),
-    Change(
         "W217",
-        _W + "queue/statements.py",
-        "_first(KEPT, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)",
-        "_first(KEPT, _enabled, _due, *conditions)",
+        "lastlight_state/workflows/queue/statements.py",
+        "_first(_NEEDED, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)",
+        "_first(_NEEDED, _enabled, _due, *conditions)",
         "workflows/queue workflows/test_lost_races.py workflows/test_second_looks.py",
         "both",
     ),
     Change(
         "W218",
-        _W + "questions/endings.py",
+        "lastlight_state/workflows/questions/repository.py",
         """    if not waits or blocking(unit, row["id"]):""",
         "    if not waits:",
         "workflows/approvals workflows/human_requests",
     ),
     Change(
         "W219",
-        _W + "questions/endings.py",
+        "lastlight_state/workflows/questions/repository.py",
         """    if expired and row["status"] in words.LIVE:""",
         "    if expired:",
         "workflows/approvals workflows/human_requests",
@@ -159,14 +127,11 @@ CHANGES = (
     ),
     Change(
         "W222",
-        _W + "questions/opening.py",
+        "lastlight_state/workflows/questions/repository.py",
         "expires_at <= opening.at:",
         "expires_at < opening.at:",
         "workflows/approvals workflows/human_requests",
     ),
-    Change("W223", _W + "approvals/use.py", "    fence.check(row, claim)\n", "", "workflows/approvals"),
-    Change("W224", _W + "approvals/use.py", "    rows.expect(row, words.LIVE)\n", "", "workflows/approvals"),
-    Change("W225", _W + "human_requests/answers.py", "    fence.check(row, claim)\n", "", "workflows/human_requests"),
     Change(
         "W226",
         _W + "kernel/transitions.py",
@@ -183,9 +148,9 @@ CHANGES = (
     ),
     Change(
         "W228",
-        _W + "kernel/nodes.py",
-        """.where(*HERE, NODES.c.state == sa.bindparam("waiting"))""",
-        ".where(*HERE)",
+        "lastlight_state/workflows/kernel/executions.py",
+        '.where(*NODE_HERE, NODES.c.state == sa.bindparam("waiting"))',
+        ".where(*NODE_HERE)",
         "workflows/nodes workflows/approvals workflows/human_requests",
     ),
     Change(
@@ -221,7 +186,7 @@ CHANGES = (
     ),
     Change(
         "W233",
-        _W + "executions/outputs.py",
+        "lastlight_state/workflows/executions/lists.py",
         "    rows.expect(row, LIVE)\n",
         "",
         "workflows/executions workflows/test_loops.py",
@@ -231,7 +196,7 @@ CHANGES = (
     ),
     Change(
         "W235",
-        _W + "runs/cancels.py",
+        "lastlight_state/workflows/runs/checks.py",
         """if run_id == cancel.run_id or row["status"] in words.LIVE:""",
         "if True:",
         "workflows/runs",
@@ -273,5 +238,5 @@ CHANGES = (
         "workflows/approvals",
         accepted="equivalent: the run's lock is held since the look",
     ),
-    Change("W242", _W + "waits.py", "    fence.check(row, claim)\n", "", "workflows/test_waits.py"),
+    Change("W242", "lastlight_state/workflows/waits.py", "    rows.check(row, claim)\n", "", "workflows/test_waits.py"),
 )

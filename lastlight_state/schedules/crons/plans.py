@@ -27,8 +27,8 @@ from lastlight_state.schedules.records import Cron, CronRow
 # The schedule's row, which is locked before anything is decided about the cron, its override or its fires.
 #
 # *Lock, then look*: the row is locked by a statement of its own, and read by the next. A statement that locks the row
-#   and
-# joins the override at once would, after waiting for the lock on Postgres, return the new row beside the old override.
+# and joins the override at once would, after waiting for the lock on Postgres, return the new row beside the old
+# override.
 
 #: Named lock held while a schedule is added, or a name without a schedule is overridden.
 NEW_NAMES = "cron names"

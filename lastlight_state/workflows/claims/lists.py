@@ -34,9 +34,8 @@ from lastlight_state.workflows.words import GRACE
 # Which runs may be claimed: the conditions of lists, takes and sweeps (workflows W-40, W-49).
 #
 # *Offered*: running, and held by nobody; a creator that was to claim it has let its grace pass. *Abandoned*: running,
-#   and
-# the lease of its holder is over, or it is a foreign row that was not changed for too long. *Due*: paused until a time
-# that has come, and no question blocks it.
+# and the lease of its holder is over, or it is a foreign row that was not changed for too long. *Due*: paused until a
+# time that has come, and no question blocks it.
 
 RUNNING = RUNS.c.status == constant("running")
 PAUSED = RUNS.c.status == constant("paused")
