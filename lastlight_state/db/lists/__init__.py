@@ -1,0 +1,1 @@
+"""Lists: declared with their filters and order, and read page by page."""

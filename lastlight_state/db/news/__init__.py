@@ -1,0 +1,1 @@
+"""What others are told: watches that look for changes, listeners, and leases that are renewed."""

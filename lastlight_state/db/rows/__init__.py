@@ -1,0 +1,1 @@
+"""Rows and the statements about them: compiled once, parameters checked, results as records."""

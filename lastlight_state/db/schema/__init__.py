@@ -1,0 +1,1 @@
+"""What tables are made of: portable columns, indexes, guards, and what each column declares of itself."""
