@@ -236,6 +236,16 @@ def test_of_two_with_one_id_one_is_made(shared_postgres: Database) -> None:
         assert getattr(found, "code", type(found) if isinstance(found, Exception) else None) == code
 
 
+def test_two_that_ensure_one_branch_at_once_both_have_it(shared_postgres: Database) -> None:
+    """conversations CV-10: Branches.ensure."""
+    shared_postgres.open().conversations.sessions.create(NewSession("talk"))
+
+    def ensure(s: Any, _: Any) -> Any:
+        return s.conversations.branches.ensure("talk", NewBranch(id="b"))
+
+    assert after_waiting(shared_postgres, Wait(lambda _store: None, ensure, ensure)).id == "b"
+
+
 def test_a_tree_that_two_save_at_once_is_there_once(shared_postgres: Database) -> None:
     """conversations CV-28: Trees.save; the other one finds all of it."""
     tree = SessionTree(NewSession("talk"), [BranchTree(NewBranch("b"), said("a", "b"))])

@@ -82,7 +82,7 @@ class Branches(Repository):
                 raise AlreadyExists(words.BRANCH, row["id"], problem=problem, fields=tuple(fields))
             return found
 
-        return storing.retry_storing(lambda: self._writing(look, repeatable=True))
+        return storing.ensured(lambda: storing.retry_storing(lambda: self._writing(look, repeatable=True)))
 
     def get(self, branch_id: str) -> Branch:
         """Return the branch. Raises `NotFound`."""

@@ -193,6 +193,20 @@ def retry_storing(store: Callable[[], T]) -> T:
                 raise
 
 
+def ensured(make: Callable[[], T]) -> T:
+    """Call ``make``, which makes a row unless it is there, and return its result.
+
+    Calls it once more where another caller made the row after ``make`` had looked: the second look finds it. An
+    `AlreadyExists` that names the ``fields`` that differ is raised as it is.
+    """
+    try:
+        return make()
+    except AlreadyExists as error:
+        if error.details.get("fields"):
+            raise
+        return make()
+
+
 def put_all(
     unit: Unit,
     known: KnownClasses,

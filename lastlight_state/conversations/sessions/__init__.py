@@ -14,7 +14,7 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
-from lastlight_state.conversations.kernel import deleting, orders, sessions, statuses
+from lastlight_state.conversations.kernel import deleting, orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.feeds import entry_parameters, feed_chain, write_entry
 from lastlight_state.conversations.kernel.sessions import LARGE, SUMMARY, merged, refuse_fork_keys
 from lastlight_state.conversations.projections import SessionSummaryRow, WholeSessionRow
@@ -149,12 +149,7 @@ class Sessions(Repository):
                 raise AlreadyExists(words.SESSION, row["id"], problem=problem, fields=tuple(fields))
             return ConversationSession.of(stored)
 
-        try:
-            return self._writing(look, repeatable=True)
-        except AlreadyExists as error:
-            if error.details.get("fields"):
-                raise
-            return self._writing(look, repeatable=True)  # another caller made it after the first look: it is seen now
+        return storing.ensured(lambda: self._writing(look, repeatable=True))
 
     def get(self, session_id: str) -> ConversationSession:
         """Return the session. Raises `NotFound`."""
