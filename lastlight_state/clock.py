@@ -18,7 +18,7 @@ class Clock(Protocol):
     """Tells the time. Any object with this method will do."""
 
     def now(self) -> datetime:
-        """The present, aware, in any zone."""
+        """Return the present, aware, in any zone."""
         ...
 
 
@@ -71,7 +71,7 @@ _LAST = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
 
 
 def of_file(nanoseconds: int) -> datetime:
-    """The time of a file's change, given in nanoseconds since 1970, in whole milliseconds.
+    """Return the time of a file's change, given in nanoseconds since 1970, in whole milliseconds.
 
     Whoever owns a file sets its time, on some file systems far outside of the calendar: such a one is the first day of
     the year 1000, or the last one of 8999.
@@ -84,13 +84,13 @@ def of_file(nanoseconds: int) -> datetime:
 
 
 def to_millis(moment: datetime) -> datetime:
-    """The moment with everything below a millisecond cut off."""
+    """Return the moment with everything below a millisecond cut off."""
     below = moment.microsecond % 1000
     return moment.replace(microsecond=moment.microsecond - below) if below else moment
 
 
 def aware_utc(where: str, moment: datetime) -> datetime:
-    """A caller's time as the library keeps it. Naive values are `InvalidValue`: their zone would be a guess."""
+    """Return a caller's time as the library keeps it. Naive values are `InvalidValue`: their zone would be a guess."""
     if not isinstance(moment, datetime):
         raise InvalidValue(where, f"expected a datetime, got {type(moment).__name__}")
     if moment.tzinfo is UTC:
@@ -104,7 +104,7 @@ def aware_utc(where: str, moment: datetime) -> datetime:
 
 
 def iso_text(moment: datetime) -> str:
-    """The 24-character text ``2026-02-03T12:34:56.789Z`` of an aware UTC time; sorts as time does."""
+    """Return the 24-character text ``2026-02-03T12:34:56.789Z`` of an aware UTC time; sorts as time does."""
     day = moment.toordinal()
     text = _day_texts.get(day) or _day_text(day, moment)
     return (
@@ -113,7 +113,7 @@ def iso_text(moment: datetime) -> str:
 
 
 def exact_iso_text(moment: datetime) -> str:
-    """The text of an aware time, with microseconds where it has some: another program wrote it so."""
+    """Return the text of an aware time, with microseconds where it has some: another program wrote it so."""
     moment = moment.astimezone(UTC)
     return iso_text(moment) if moment.microsecond % 1000 == 0 else f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
 

@@ -264,7 +264,7 @@ def dump_line(value: Any, *, where: str = "line") -> bytes:
 
 
 def load_line(raw: bytes) -> Any:
-    """The value of one line, with or without its newline. Raises ValueError when it is no JSON.
+    """Return the value of one line, with or without its newline. Raises ValueError when it is no JSON.
 
     Integers of any size are exact. Half of a surrogate pair, left by a writer that cut a text in the middle of an
     emoji, reads as U+FFFD.

@@ -71,7 +71,7 @@ def trimmed(pattern: str) -> str:
 
 
 def validate(pattern: str, timezone: str = "UTC") -> str:
-    """The pattern as it is to be stored: without needless blanks.
+    """Return the pattern as it is to be stored: without needless blanks.
 
     Raises `InvalidValue`, which names the field, for a pattern that cannot be read or never matches, and for a zone
     that this machine does not know.
@@ -84,7 +84,7 @@ def validate(pattern: str, timezone: str = "UTC") -> str:
 
 
 def next_after(pattern: str, timezone: str, after: datetime) -> datetime | None:
-    """The first instant strictly after ``after``; None when there is no other. Raises as `validate` does."""
+    """Return the first instant strictly after ``after``; None when there is no other. Raises as `validate` does."""
     start = aware_utc("after", after)
     return next(_after(trimmed(pattern), _zone(timezone), start), None)
 
@@ -133,7 +133,7 @@ def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[dateti
 
 
 def _change(zone: tzinfo, after: datetime, last: datetime) -> datetime | None:
-    """The first second after ``after``, and not after ``last``, at which the zone's clocks are changed."""
+    """Return the first second after ``after``, and not after ``last``, at which the zone's clocks are changed."""
     before, end = _distance(zone, after), after
     while end < last and _distance(zone, end) == before:
         after, end = end, min(end + _WEEK, last)

@@ -328,7 +328,7 @@ class MisuseError(StateError):
 
     @classmethod
     def missing_extra(cls, extra: str, *, what: str) -> Self:
-        """The error for a feature whose optional library is not installed."""
+        """Return the error for a feature whose optional library is not installed."""
         return cls(f"{what} needs an optional library: pip install 'lastlight-state[{extra}]'", extra=extra)
 
 

@@ -27,7 +27,7 @@ _STAND_IN = os.urandom(16).hex()
 
 
 def decode(text: str | bytes) -> Any:
-    """The value of JSON text, integers of any size exact. Raises ValueError on text that is no JSON.
+    """Return the value of JSON text, integers of any size exact. Raises ValueError on text that is no JSON.
 
     A number that is beyond every float, such as ``1e400``, is no JSON here.
     """
@@ -55,7 +55,7 @@ def _decoded(text: Any, number: Callable[[int], Any]) -> Any:
 
 
 def _exact(data: bytes, number: Callable[[int], Any]) -> Any:
-    """The value of JSON text, each integer beyond 64 bits as ``number`` makes it."""
+    """Return the value of JSON text, each integer beyond 64 bits as ``number`` makes it."""
     long: list[int] = []
 
     def stand_in(found: re.Match[bytes]) -> bytes:
@@ -76,7 +76,7 @@ def _exact(data: bytes, number: Callable[[int], Any]) -> Any:
 
 
 def _as_stored(whole: int) -> Any:
-    """The float whose shortest digits these are, or else the integer, which another program stored."""
+    """Return the float whose shortest digits these are, or else the integer, which another program stored."""
     try:
         number = float(whole)
     except OverflowError:

@@ -30,7 +30,7 @@ class IdSource:
         self._tail = 0
 
     def fresh(self) -> str:
-        """A new id, greater as text than every id this object gave before."""
+        """Return a new id, greater as text than every id this object gave before."""
         with self._lock:
             now = self._millis()
             if now > self._last_millis:

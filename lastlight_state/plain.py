@@ -22,7 +22,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON types."""
+    """Return the value as JSON types."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if hasattr(type(value), "model_dump"):  # a record; pydantic is not imported for this question

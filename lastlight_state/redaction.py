@@ -24,7 +24,7 @@ class Secrets:
             self._known |= {password, quote(password), quote(password, safe=""), quote_plus(password)}
 
     def hidden(self, text: str) -> str:
-        """The text without known passwords, and without the password of any URL in it."""
+        """Return the text without known passwords, and without the password of any URL in it."""
         for password in sorted(self._known, key=len, reverse=True):
             text = text.replace(password, HIDDEN)
         if "://" not in text:

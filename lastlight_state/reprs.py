@@ -9,7 +9,7 @@ _LONGEST = 300
 
 
 def shown(value: Any, most: int = _LONGEST) -> str:
-    """A caller's value as an error shows it, whatever it is: cut, and never an error of its own."""
+    """Return a caller's value as an error shows it, whatever it is: cut, and never an error of its own."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - an integer of too many digits, a cycle, a repr that raises

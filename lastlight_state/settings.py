@@ -39,7 +39,7 @@ from lastlight_state.errors import InvalidValue
 
 
 def url_in(file: Path, where: str) -> str:
-    """The URL that the file holds, without the white space around it.
+    """Return the URL that the file holds, without the white space around it.
 
     ``where`` is what named the file. Raises `InvalidValue` naming both, and never what the file holds.
     """
@@ -201,7 +201,7 @@ class Settings(BaseSettings):
         return self
 
     def anchored(self) -> Self:
-        """The same settings with absolute paths, so that they mean the same after ``os.chdir``."""
+        """Return the same settings with absolute paths, so that they mean the same after ``os.chdir``."""
         paths = {
             name: value.absolute() for name in type(self).model_fields if isinstance(value := getattr(self, name), Path)
         }
@@ -273,7 +273,7 @@ def _kept(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_url(settings: Settings) -> Settings:
-    """The same settings, in which the URL stands that their file holds."""
+    """Return the same settings, in which the URL stands that their file holds."""
     if settings.url_file is None:
         return settings
     return settings.model_copy(update={"url": url_in(settings.url_file, "url_file"), "url_file": None})

@@ -47,7 +47,7 @@ def _stop(number: int, _frame: object) -> None:
 
 
 def _cancelling(task: asyncio.Task[object]) -> Iterator[None]:
-    """The block of a task, which the signal cancels."""
+    """Yield the block of a task, which the signal cancels."""
     came = False
     loop = task.get_loop()
 

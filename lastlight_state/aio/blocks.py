@@ -162,7 +162,7 @@ class StopEvent(threading.Event):
 
 
 async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | None = None) -> AsyncIterator[T]:
-    """The items of the iterator that ``start`` returns.
+    """Yield the items of the iterator that ``start`` returns.
 
     Leaving the iteration, or cancelling the task that waits for an item, sets ``stop`` and closes the iterator.
     """

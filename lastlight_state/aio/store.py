@@ -66,7 +66,7 @@ class Opening(Generic[P]):
 
 
 async def _opened(kind: Callable[[StateStore], A], opens: Callable[[], StateStore]) -> A:
-    """The async store. A task that is cancelled meanwhile leaves none open."""
+    """Return the async store. A task that is cancelled meanwhile leaves none open."""
     lane = Lane("open")
     stores: list[StateStore] = []
 

@@ -156,7 +156,7 @@ class Upkeep:
         return ()
 
     def server(self) -> str | None:
-        """The product and version of the server; None for a file."""
+        """Return the product and version of the server; None for a file."""
         return None
 
     def damages(self, checkout: Any, *, deep: bool) -> list[str]:
@@ -197,7 +197,7 @@ class Upkeep:
         raise NotSupported(f"{self.name} cannot be vacuumed by this library")
 
     def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """The rows of a SELECT of these columns as the driver has them, one by one: for results of any size."""
+        """Return the rows of a SELECT of these columns as the driver has them, one by one: for results of any size."""
         raise NotSupported(f"{self.name} cannot be copied by this library")
 
     def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -205,7 +205,7 @@ class Upkeep:
         raise NotSupported(f"{self.name} cannot be copied into by this library")
 
     def given(self, checkout: Any, table: str, column: str) -> int | None:
-        """The last number that the database has given this column, also to a row that is gone; None for none."""
+        """Return the last number that the database has given this column, also to a row that is gone; None for none."""
         return None
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:

@@ -111,7 +111,7 @@ def inside(connection: Connection, schema: str | None) -> Iterator[None]:
 
 
 def written_inside(dialect: Dialect, schema: str | None, body: str) -> str:
-    """The statements as part of a script's transaction in which they go to that schema, which is made."""
+    """Return the statements as part of a script's transaction in which they go to that schema, which is made."""
     if schema is None:
         return body
     _refuse_schema(dialect)
@@ -126,6 +126,6 @@ def _refuse_schema(dialect: Dialect) -> None:
 
 
 def lock_number(schema: str, name: str) -> int:
-    """The number of an advisory lock on Postgres, from schema and name. Such locks are per database already."""
+    """Return the number of an advisory lock on Postgres, from schema and name. Such locks are per database already."""
     digest = hashlib.sha256(f"lastlight_state:{schema}:{name}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

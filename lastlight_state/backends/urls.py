@@ -27,7 +27,7 @@ _HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]*)(?::(\d*))?")
 
 
 def parse(text: str | Path) -> URL:
-    """The URL of a path or URL text. A path means SQLite.
+    """Return the URL of a path or URL text. A path means SQLite.
 
     Raises `InvalidValue` for an empty text, one that is not UTF-8, a URL that does not parse, and a login without a
     scheme (or in libpq's words), which would otherwise become a file whose name is a password.
@@ -82,23 +82,23 @@ def _spelled(drivername: str) -> str:
 
 
 def scheme(url: URL) -> str:
-    """The name of the database product in a URL, without the driver."""
+    """Return the name of the database product in a URL, without the driver."""
     return url.drivername.partition("+")[0]
 
 
 def file_of(text: str) -> Path | None:
-    """The file that a SQLite URL names; None for the URL of another product."""
+    """Return the file that a SQLite URL names; None for the URL of another product."""
     url = parse(text)
     return Path(url.database or "") if scheme(url) == "sqlite" else None
 
 
 def redacted(text: str | Path) -> str:
-    """The URL of the text, with every password replaced by asterisks."""
+    """Return the URL of the text, with every password replaced by asterisks."""
     return masked(shown(parse(text)))
 
 
 def masked(text: str) -> str:
-    """The text with asterisks for whatever looks like the password of a login in it."""
+    """Return the text with asterisks for whatever looks like the password of a login in it."""
     return _PASSWORD.sub("***", text)
 
 
@@ -114,6 +114,6 @@ def passwords(text: str | None) -> list[str]:
 
 
 def shown(url: URL) -> str:
-    """The URL as text, with every password replaced by asterisks."""
+    """Return the URL as text, with every password replaced by asterisks."""
     hidden = {name: "***" for name in _SECRETS if name in url.query}
     return (url.update_query_dict(hidden) if hidden else url).render_as_string(hide_password=True)

@@ -135,7 +135,7 @@ def refuse_ended() -> None:
 
 
 def closed_gate() -> threading.Lock:
-    """A lock that is taken, for one thread to wait at and others to open."""
+    """Return a lock that is taken, for one thread to wait at and others to open."""
     gate = threading.Lock()
     gate.acquire()
     return gate
@@ -188,7 +188,7 @@ class Retry:
             return self.again(attempt, error, repeatable=repeatable, label=label)
 
     def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool, label: str | None = None) -> T:
-        """The result of a repetition after the first attempt failed with ``error``, or the last error."""
+        """Return the result of a repetition after the first attempt failed with ``error``, or the last error."""
         with Deadline(self._after_failure) as deadline:
             return self._again(attempt, error, deadline.end - self.lock_seconds, repeatable=repeatable, label=label)
 
@@ -206,7 +206,7 @@ class Retry:
     def _again(
         self, attempt: Callable[[], T], error: BackendError, last: float, *, repeatable: bool, label: str | None
     ) -> T:
-        """The same, with no repetition that would begin later than ``last``."""
+        """Return the same, with no repetition that would begin later than ``last``."""
         repeats, in_doubt = 0, False
         while True:
             in_doubt = in_doubt or error.outcome == "unknown"

@@ -32,7 +32,7 @@ class Flags:
 
 
 def options() -> list[click.Parameter]:
-    """The flags as parameters of a command. They store into the ``flags`` of its context's object."""
+    """Return the flags as parameters of a command. They store into the ``flags`` of its context's object."""
     path = click.Path(path_type=Path)
     return [
         _option("--url", metavar="URL", help="The database: a path, sqlite:///… or postgresql://…."),
@@ -63,7 +63,7 @@ BY = click.option("--by", metavar="NAME", help="Who does it; by default the user
 
 
 def acting(by: str | None) -> str:
-    """The name that is stored."""
+    """Return the name that is stored."""
     if by is not None:
         return by
     try:

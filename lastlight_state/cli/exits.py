@@ -51,7 +51,7 @@ class Terminated(BaseException):
 
 
 def failure_of(error: BaseException, *, location: str | None = None) -> Failure:
-    """The failure for an exception. ``location`` is the database, named when it cannot be reached."""
+    """Return the failure for an exception. ``location`` is the database, named when it cannot be reached."""
     if isinstance(error, UsageError):
         return Failure(USAGE, "usage", _usage_text(error))
     if isinstance(error, StateError):
@@ -89,6 +89,6 @@ def _exit_code(error: StateError) -> int:
 
 
 def _usage_text(error: UsageError) -> str:
-    """The parser's text, and the command that shows help."""
+    """Return the parser's text, and the command that shows help."""
     text = error.format_message()
     return f"{text}\nTry '{error.ctx.command_path} --help'." if error.ctx is not None else text

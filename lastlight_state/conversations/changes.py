@@ -77,7 +77,7 @@ class Changes(Repository):
     """``store.conversations.changes``"""
 
     def after(self, session_id: str, seq: int = 0, *, limit: int = 50, page_token: str | None = None) -> Page[Change]:
-        """A page of what changed after the entry ``seq``, in order.
+        """Return a page of what changed after the entry ``seq``, in order.
 
         Raises `NotFound`, and `Conflict` ``feed_trimmed`` with the ``lowest`` number that is left where entries after
         ``seq`` were removed: then read the session anew, and go on from its ``change_seq``.
@@ -96,7 +96,7 @@ class Changes(Repository):
         return self._viewing(read)
 
     def head(self, session_id: str) -> int:
-        """The number of the last entry. Raises `NotFound`."""
+        """Return the number of the last entry. Raises `NotFound`."""
         return self._reading(lambda unit: _head(unit, valid.sought("session_id", session_id)))
 
     def wait(

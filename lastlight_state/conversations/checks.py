@@ -40,7 +40,7 @@ def of(table: sa.Table, *names: str) -> dict[str, Check]:
 
 
 def encoded(where: str, value: Any, most: int) -> str | None:
-    """An object as JSON text, or None."""
+    """Return an object as JSON text, or None."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -56,7 +56,7 @@ def content(where: str, value: Any) -> str:
 
 
 def created(where: str, value: Any, now: datetime) -> tuple[datetime, float | None]:
-    """A time of the caller's, and the number that said it: a datetime, Unix seconds, or None for now."""
+    """Return a time of the caller's, and the number that said it: a datetime, Unix seconds, or None for now."""
     if value is None:
         return now, None
     if isinstance(value, datetime):
@@ -73,7 +73,7 @@ def created(where: str, value: Any, now: datetime) -> tuple[datetime, float | No
 
 
 def optional_time(where: str, value: Any) -> datetime | None:
-    """A time, or None."""
+    """Return a time, or None."""
     return None if value is None else aware_utc(where, value)
 
 
@@ -83,7 +83,7 @@ def fields(where: str, given: Any, of: Mapping[str, Check]) -> Row:
 
 
 def batch(where: str, given: Any, most: int) -> Sequence[Any]:
-    """A sequence of at most so many, which is no text."""
+    """Return a sequence of at most so many, which is no text."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidValue(where, f"expected a sequence, got {type(given).__name__}")
     valid.at_most(where, given, most)
@@ -106,10 +106,10 @@ def source(where: str, value: Any) -> str | None:
 
 
 def vector(where: str, value: Any) -> bytes:
-    """The bytes of a vector."""
+    """Return the bytes of a vector."""
     return similarity.packed(where, value, most=words.DIMENSIONS)
 
 
 def embedding(where: str, value: Any) -> bytes | None:
-    """The bytes of an embedding, or None."""
+    """Return the bytes of an embedding, or None."""
     return None if value is None else similarity.packed(where, value, most=words.DIMENSIONS)

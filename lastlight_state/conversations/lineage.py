@@ -91,7 +91,7 @@ class Lineage(Repository):
         ]
 
     def forks(self, branch_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
-        """A page of the direct forks of a branch, the oldest first."""
+        """Return a page of the direct forks of a branch, the oldest first."""
         given = {"parent_branch_id": valid.sought("branch_id", branch_id)}
         return self._page(FORKS, BranchSummary.of, given, limit, page_token)
 

@@ -29,7 +29,7 @@ class MessageTypes(Repository):
     """``store.conversations.message_types``"""
 
     def resolve(self, lion_class: str | None) -> int:
-        """The number of a class, which gets one if it has none. None and ``""`` are 0."""
+        """Return the number of a class, which gets one if it has none. None and ``""`` are 0."""
         if lion_class is None or lion_class == "":
             return words.UNKNOWN_TYPE
         name = valid.identifier("lion_class", lion_class, _MOST.lion_class)
@@ -40,14 +40,14 @@ class MessageTypes(Repository):
         return self._writing(lambda unit: numbers_of(unit, known, [name])[name], repeatable=True)
 
     def name(self, type_id: int) -> str:
-        """The class of a number. Raises `NotFound`."""
+        """Return the class of a number. Raises `NotFound`."""
         found: str | None = self._value(GET, {"type_id": valid.number("type_id", type_id)})
         if found is None:
             raise valid.not_found(words.MESSAGE_TYPE, type_id)
         return found
 
     def find(self, lion_class: str) -> int | None:
-        """The number of a class, or None."""
+        """Return the number of a class, or None."""
         found: int | None = self._value(FIND, {"lion_class": valid.sought("lion_class", lion_class)})
         return found
 

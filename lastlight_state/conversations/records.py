@@ -72,7 +72,7 @@ class Message(MessageSummary):
         return super().of(values)
 
     def to_runtime(self, mode: words.Mode = "db") -> dict[str, Any]:
-        """The runtime's dictionary of this message, equal to what `NewMessage.from_runtime` took.
+        """Return the runtime's dictionary of this message, equal to what `NewMessage.from_runtime` took.
 
         Known keys without a value are left out; ``created_at`` is in Unix seconds.
         """

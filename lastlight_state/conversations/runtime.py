@@ -35,7 +35,7 @@ _KNOWN = frozenset({*_PLAIN, "created_at", "node_metadata", "metadata"})
 
 
 def message_fields(mapping: Any, where: str = "message") -> dict[str, Any]:
-    """The fields of a `NewMessage`, of a dictionary of any mode. Keys that are not known are its ``extra``."""
+    """Return the fields of a `NewMessage`, of a dictionary of any mode. Keys that are not known are its ``extra``."""
     given = _mapping(where, mapping)
     fields = {name: given[name] for name in _PLAIN if given.get(name) is not None}
     for name in ("role", "content"):
@@ -84,7 +84,7 @@ def messages_pile(*, has_system_outside: bool) -> dict[str, Any]:
 
 
 def branch_order(extra: Mapping[str, Any] | None) -> list[Any]:
-    """The ids of a session's branches in the order in which the runtime had them, as ``extra`` says."""
+    """Return the ids of a session's branches in the order in which the runtime had them, as ``extra`` says."""
     kept = (extra or {}).get("branches")
     found = kept.get(_ORDER) if isinstance(kept, Mapping) else kept
     return found if isinstance(found, list) else []
@@ -99,7 +99,7 @@ def branch_mapping(
 
 
 def session_mapping(values: Mapping[str, Any], branches: Sequence[dict[str, Any]], mode: str) -> dict[str, Any]:
-    """The runtime's dictionary of a session with its branches."""
+    """Return the runtime's dictionary of a session with its branches."""
     return _whole_mapping(values, branches, "branches", None, _METADATA[mode])
 
 
@@ -111,7 +111,7 @@ def seconds(values: Mapping[str, Any]) -> float:
 
 
 def timed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an argument group as those of a row: a time that is a number is the caller's own."""
+    """Return the fields of an argument group as those of a row: a time that is a number is the caller's own."""
     moment = values["created_at"]
     return {**values, "created_at_unix": None if isinstance(moment, datetime) else moment}
 
@@ -125,7 +125,7 @@ def _said(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> d
 
 
 def _runtime_extra(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``extra`` without what an import keeps there."""
+    """Return the ``extra`` without what an import keeps there."""
     return {name: value for name, value in (values["extra"] or {}).items() if name not in (SOURCE, _ADAPTED)}
 
 
@@ -213,7 +213,7 @@ def _id_of(system: Any) -> Any:
 def _piled(
     items: Sequence[dict[str, Any]], rest: Mapping[str, Any], system: dict[str, Any] | str | None
 ) -> dict[str, Any]:
-    """A pile of these items: each once, and their order."""
+    """Return a pile of these items: each once, and their order."""
     pile = {name: value for name, value in rest.items() if name != _ORDER}
     if "node_metadata" in pile:
         pile[_INNER] = pile.pop("node_metadata")
@@ -230,7 +230,7 @@ def _piled(
 
 
 def _moment(where: str, value: Any) -> Any:
-    """A time as an argument group takes it: of the text of a time the time itself."""
+    """Return a time as an argument group takes it: of the text of a time the time itself."""
     if not isinstance(value, str):
         return value
     try:

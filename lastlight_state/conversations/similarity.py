@@ -22,7 +22,7 @@ _WIDTH = 4
 
 
 def packed(where: str, vector: Any, *, most: int) -> bytes:
-    """The bytes of a vector: of a sequence of finite numbers, or of a buffer of such bytes.
+    """Return the bytes of a vector: of a sequence of finite numbers, or of a buffer of such bytes.
 
     NaN, infinities, numbers beyond 32 bits, booleans, an empty vector and an odd number of bytes are `InvalidValue`.
     """
@@ -40,12 +40,12 @@ def packed(where: str, vector: Any, *, most: int) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[float, ...]:
-    """The numbers of a stored embedding."""
+    """Return the numbers of a stored embedding."""
     return struct.unpack(f"<{len(data) // _WIDTH}f", data)
 
 
 def norm(numbers: Sequence[float]) -> float:
-    """The length of a vector."""
+    """Return the length of a vector."""
     return sqrt(sum(map(mul, numbers, numbers)))
 
 
@@ -85,7 +85,7 @@ class Query:
         self.norm = norm(self._numbers)
 
     def scores(self, given: Iterable[Candidate], floor: float, most: int) -> Iterator[tuple[str, float]]:
-        """The scores of candidates, the ``most`` best at least, and none below ``floor``.
+        """Yield the scores of candidates, the ``most`` best at least, and none below ``floor``.
 
         Vectors of another length have none, nor under cosine those that are zero, nor those with NaN or infinities.
         """
@@ -106,7 +106,7 @@ class Query:
         return dot / lengths if lengths else -inf
 
     def _likely(self, candidates: Sequence[Candidate], floor: float, most: int) -> Sequence[Candidate]:
-        """The candidates that may be among the ``most`` best; without numpy all."""
+        """Return the candidates that may be among the ``most`` best; without numpy all."""
         numpy = _library()
         if numpy is None or len(candidates) <= most:
             return candidates
@@ -122,7 +122,7 @@ class Query:
         return [candidates[at] for at in numpy.flatnonzero(kept)]
 
     def _about(self, numpy: Any, rows: Any, norms: list[float | None]) -> tuple[Any, Any]:
-        """The scores of rows, and how far they may be off."""
+        """Return the scores of rows, and how far they may be off."""
         query = numpy.array(self._numbers)
         if self._metric == "l2":
             apart = rows - query

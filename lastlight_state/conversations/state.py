@@ -27,7 +27,7 @@ Facts = Mapping[str, Any]
 
 
 def exit_code(status: SessionStatus) -> int:
-    """The exit code of a process whose session ended so: 0, 124, 130 or 143, else 1."""
+    """Return the exit code of a process whose session ended so: 0, 124, 130 or 143, else 1."""
     return _EXIT_CODES.get(valid.word("status", status, TERMINAL), 1)
 
 
@@ -38,7 +38,7 @@ def status_of_exit_code(code: int) -> SessionStatus:
 
 
 def derived(facts: Facts, now: datetime, limits: Limits) -> dict[str, Any]:
-    """The derived fields of a `NormalizedState`, of a session's columns and ``message_count``."""
+    """Return the derived fields of a `NormalizedState`, of a session's columns and ``message_count``."""
     status = facts["status"]
     outcome = status if status in TERMINAL else None
     health, delivery = _health(facts, now, limits), _delivery(facts)
@@ -92,7 +92,7 @@ def _delivery(facts: Facts) -> DeliveryState:
 
 
 def _severity(outcome: str | None, health: Health, delivery: DeliveryState) -> tuple[Severity, Tone]:
-    """The first rule that fits decides."""
+    """Return the first rule that fits decides."""
     gone = health in ("process_dead", "orphaned", "stalled")
     if outcome in ("failed", "aborted") or gone or delivery == "missing":
         return "critical", "danger"

@@ -29,7 +29,7 @@ _FLOAT_BITS = 1_023
 
 
 def guarded(method: F) -> F:
-    """The method, with unfit arguments as `InvalidValue`."""
+    """Return the method, with unfit arguments as `InvalidValue`."""
 
     @wraps(method)
     def call(*given: Any, **named: Any) -> Any:
@@ -93,7 +93,7 @@ def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] |
 
 
 def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple[str, str] | None:
-    """The first problem of the parts of a value: elements, entries, fields."""
+    """Return the first problem of the parts of a value: elements, entries, fields."""
     parts: list[tuple[str, Any, Any]] = []
     if is_dataclass(value) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         hints = _hints(type(value))
@@ -140,7 +140,7 @@ def _name(hint: Any) -> str:
 
 
 def _hints(thing: Any) -> dict[str, Any]:
-    """The annotations of a function's arguments, or of a class; none where one of them cannot be resolved."""
+    """Return the annotations of a function's arguments, or of a class; none where one of them cannot be resolved."""
     try:
         if not inspect.isfunction(thing):
             return get_type_hints(thing)

@@ -69,7 +69,7 @@ class PresentTable:
 
 
 def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
-    """The tables of these names that there are."""
+    """Return the tables of these names that there are."""
     inspector = sa.inspect(unit.backend.connection(unit.checkout))
     schema = unit.backend.schema
     tables = frozenset(inspector.get_table_names(schema))
@@ -84,7 +84,7 @@ def existing(unit: Unit, names: Iterable[str]) -> list[str]:
 
 
 def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Iterator[Difference]:
-    """The differences that make the table unusable as it is declared. What is only missing can be added."""
+    """Yield the differences that make the table unusable as it is declared. What is only missing can be added."""
     if not found.is_table:
         yield Difference(table.name, None, "kind", "a table", "a view")
         return
@@ -101,7 +101,7 @@ def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Itera
 
 
 def additions(table: sa.Table, found: PresentTable | None, backend: Backend) -> Iterator[str]:
-    """The statements that add what is missing, none if nothing is."""
+    """Yield the statements that add what is missing, none if nothing is."""
     if found is None:
         yield _sql(CreateTable(table), backend)
         columns: Sequence[sa.Column[Any]] = tuple(table.columns)
@@ -120,12 +120,12 @@ def additions(table: sa.Table, found: PresentTable | None, backend: Backend) -> 
 
 
 def missing(table: sa.Table, found: PresentTable) -> list[sa.Column[Any]]:
-    """The declared columns that the database lacks."""
+    """Return the declared columns that the database lacks."""
     return [column for column in table.columns if column.name not in found.columns]
 
 
 def declared_type(column: sa.Column[Any], dialect: Dialect) -> str:
-    """The type of a column in the words of the product."""
+    """Return the type of a column in the words of the product."""
     return column.type.compile(dialect).partition(" COLLATE ")[0]
 
 
@@ -171,7 +171,7 @@ def _family(name: str) -> str:
 
 
 def _loose(column: sa.Column[Any]) -> sa.Column[Any]:
-    """The column as it is added to a table that has rows: nullable unless it has a constant default."""
+    """Return the column as it is added to a table that has rows: nullable unless it has a constant default."""
     default = column.server_default
     constant = (
         sa.text(f"'{default.arg}'" if isinstance(default.arg, str) else str(default.arg))
@@ -189,7 +189,7 @@ def _comments_apart(backend: Backend) -> bool:
 
 
 def name_of(table: sa.Table, backend: Backend) -> str:
-    """The table as statements name it, with its schema."""
+    """Return the table as statements name it, with its schema."""
     return _sql(sa.delete(table), backend).removeprefix("DELETE FROM ")
 
 

@@ -31,7 +31,7 @@ RUN = "workflow_run"
 
 
 def run_id_column(**options: Any) -> MappedColumn[str]:
-    """The column of a model that says which run a row belongs to: a foreign key, without a cascade."""
+    """Return the column of a model that says which run a row belongs to: a foreign key, without a cascade."""
     return text_column(256, ForeignKey("workflow_runs.id"), personal=False, **options)
 
 

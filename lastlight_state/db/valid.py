@@ -24,7 +24,7 @@ _FIRST_PRINTABLE, _DELETE = " ", "\x7f"
 
 
 def identifier(where: str, value: Any, max_bytes: int = 256) -> str:
-    """A name or id: text that is not blank, without control characters, of at most ``max_bytes`` of UTF-8.
+    """Return a name or id: text that is not blank, without control characters, of at most ``max_bytes`` of UTF-8.
 
     Names stand in indexes, and Postgres limits the size of an index entry.
     """
@@ -55,12 +55,12 @@ def optional(where: str, value: None, max_bytes: int = ...) -> None: ...
 @overload
 def optional(where: str, value: str | None, max_bytes: int = ...) -> str | None: ...
 def optional(where: str, value: str | None, max_bytes: int = 256) -> str | None:
-    """An `identifier`, or None."""
+    """Return an `identifier`, or None."""
     return None if value is None else identifier(where, value, max_bytes)
 
 
 def session_id(where: str, value: Any) -> str:
-    """The id of an agent session, which names the session's log file."""
+    """Return the id of an agent session, which names the session's log file."""
     text = _text(where, value)
     if not SESSION_ID.fullmatch(text):
         rule = "must be 1 to 200 of A-Z a-z 0-9 _ -, because it names a file"
@@ -90,7 +90,7 @@ def word(where: str, value: Any, vocabulary: Collection[str]) -> str:
 
 
 def words(literal: Any) -> frozenset[str]:
-    """The vocabulary that a ``Literal`` type spells out."""
+    """Return the vocabulary that a ``Literal`` type spells out."""
     return frozenset(get_args(literal))
 
 
@@ -110,7 +110,7 @@ def at_most(where: str, values: Sized, limit: int) -> None:
 
 
 def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> int:
-    """A whole number from ``least`` to ``most``. A bool is refused."""
+    """Return a whole number from ``least`` to ``most``. A bool is refused."""
     if type(value) is not int:
         raise InvalidValue(where, f"expected a whole number, got {type(value).__name__}")
     if not least <= value <= most:
@@ -119,7 +119,7 @@ def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> 
 
 
 def duration(where: str, value: Any, *, least: timedelta = timedelta(0), most: timedelta = timedelta.max) -> timedelta:
-    """A `timedelta` from ``least`` to ``most``."""
+    """Return a `timedelta` from ``least`` to ``most``."""
     if not isinstance(value, timedelta):
         raise InvalidValue(where, f"expected a timedelta, got {type(value).__name__}")
     if not least <= value <= most:
@@ -128,7 +128,7 @@ def duration(where: str, value: Any, *, least: timedelta = timedelta(0), most: t
 
 
 def seconds(where: str, value: Any) -> float:
-    """A number of seconds, up to a day: for how long a call waits."""
+    """Return a number of seconds, up to a day: for how long a call waits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue(where, f"expected a number of seconds, got {type(value).__name__}")
     if not 0 <= value <= LONGEST_WAIT:
@@ -153,21 +153,21 @@ def stop(value: Any) -> threading.Event:
 
 
 def flag(where: str, value: Any) -> bool:
-    """A bool. Numbers and texts are refused."""
+    """Return a bool. Numbers and texts are refused."""
     if type(value) is not bool:
         raise InvalidValue(where, "must be True or False")
     return value
 
 
 def group(where: str, value: Any, kind: type[G]) -> G:
-    """An argument group, such as a ``Trigger``: an instance of ``kind``."""
+    """Return an argument group, such as a ``Trigger``: an instance of ``kind``."""
     if not isinstance(value, kind):
         raise InvalidValue(where, f"expected a {kind.__name__}, got {type(value).__name__}")
     return value
 
 
 def not_found(kind: str, key: Any) -> StateError:
-    """The error for a row that was not found: `InvalidValue` if no database can hold its key, else `NotFound`.
+    """Return the error for a row that was not found: `InvalidValue` if no database can hold its key, else `NotFound`.
 
     Postgres refuses such a key and SQLite finds nothing; checked here so that both raise the same.
     """
@@ -180,12 +180,12 @@ def not_found(kind: str, key: Any) -> StateError:
 
 
 def sought(where: str, key: Any) -> str:
-    """A text to look for, where finding nothing is no error. `InvalidValue` if no database can hold it."""
+    """Return a text to look for, where finding nothing is no error. `InvalidValue` if no database can hold it."""
     return key if type(key) is str and key.isascii() and "\0" not in key else _text(where, key)
 
 
 def page_limit(value: Any) -> int:
-    """The size of a page: 1 to 500."""
+    """Return the size of a page: 1 to 500."""
     return number("limit", value, least=1, most=PAGE_LIMIT)
 
 

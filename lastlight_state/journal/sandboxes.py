@@ -99,11 +99,11 @@ class Sandboxes(Repository):
         return stored
 
     def get(self, run_id: str, sandbox_id: str) -> Sandbox:
-        """The sandbox. Raises `NotFound`."""
+        """Return the sandbox. Raises `NotFound`."""
         return self._one(Sandbox.of, GET, _sought(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
 
     def find(self, run_id: str, sandbox_id: str) -> Sandbox | None:
-        """The sandbox, or None."""
+        """Return the sandbox, or None."""
         return self._find(Sandbox.of, GET, _sought(run_id, sandbox_id))
 
     def list(
@@ -116,7 +116,7 @@ class Sandboxes(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[SandboxSummary]:
-        """A page of sandboxes, those that changed last first; of all runs unless one is given."""
+        """Return a page of sandboxes, those that changed last first; of all runs unless one is given."""
         given = {
             "run_id": None if run_id is None else valid.sought("run_id", run_id),
             "status": None if status is None else valid.word("status", status, models.SANDBOX_STATUSES),
@@ -131,7 +131,7 @@ def _sought(run_id: str, sandbox_id: str) -> dict[str, str]:
 
 
 def _checked(changes: SandboxChanges) -> Row:
-    """The parameters of the fields that are set."""
+    """Return the parameters of the fields that are set."""
     given = {name: value for name, value in vars(changes).items() if value is not UNSET}
     return {name: _field(name, value) for name, value in given.items()}
 

@@ -149,19 +149,19 @@ class ToolCalls(Numbered):
         return found
 
     def get(self, run_id: str, seq: int) -> ToolCall:
-        """The call of this number. Raises `NotFound`."""
+        """Return the call of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
         return self._one(ToolCall.of, GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
 
     def find(self, run_id: str, call_id: str) -> ToolCall | None:
-        """The call with this key, or None."""
+        """Return the call with this key, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "call_id": valid.sought("call_id", call_id)}
         return self._find(ToolCall.of, FIND, values)
 
     def list(
         self, run_id: str, *, where: ToolCallFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ToolCallSummary]:
-        """A page of a run's calls: of a node in the order of its attempts, else the newest first."""
+        """Return a page of a run's calls: of a node in the order of its attempts, else the newest first."""
         given = _filters(run_id, where)
         listing = NEWEST if given["node_id"] is None else BY_TASK
         return self._page(listing, ToolCallSummary.of, given, limit, page_token)

@@ -31,7 +31,7 @@ SHOWN = (_e.id, _e.skill, _e.workflow_run_id.label("run_id"), _e.success, _e.sta
 
 
 def _newest_of(session_ids: Sequence[sa.BindParameter[Any]]) -> Any:
-    """The newest execution of each session: one index lookup each, however many executions a session has."""
+    """Return the newest execution of each session: one index lookup each, however many executions a session has."""
     asked = sa.values(sa.column("session_id", Text), name="asked").data([(sa.cast(one, Text),) for one in session_ids])
     given = asked.cte("given")
     newest = (
@@ -105,7 +105,7 @@ class AgentSessions(Repository):
     def list(
         self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> AgentSessionPage:
-        """A page of session logs, newest change first, with the newest execution of each. ``limit``: 1 to 500.
+        """Return a page of session logs, newest change first, with the newest execution of each. ``limit``: 1 to 500.
 
         Order and filters are those of `lastlight_state.files.agent_log.Sessions.list`.
         """

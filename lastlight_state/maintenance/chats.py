@@ -53,7 +53,7 @@ _PREVIEW = (
 
 
 def _newest_turn(shown: sa.ColumnElement[Any], trigger: sa.ColumnElement[Any], *conditions: Any) -> Any:
-    """A column of the newest turn of a thread that meets the conditions."""
+    """Return a column of the newest turn of a thread that meets the conditions."""
     return (
         through(sa.select(shown), _TURN, "ix_executions_chat")
         .where(Leading(_TURN.c.trigger_id, trigger), _TURN.c.skill == constant("chat"), *conditions)
@@ -179,7 +179,7 @@ class Chats(Repository):
         self._usage = Rollups(context)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[ChatThread]:
-        """A page of threads, newest activity first. ``limit``: 1 to 500. No log is read.
+        """Return a page of threads, newest activity first. ``limit``: 1 to 500. No log is read.
 
         A thread that gets a new turn while paging moves to the front, so none appears twice.
         """
@@ -187,7 +187,7 @@ class Chats(Repository):
         return Page(items=self._joined(page.items), next_page_token=page.next_page_token, damaged=page.damaged)
 
     def get(self, trigger_id: str) -> ChatThread:
-        """The thread. Raises `NotFound`."""
+        """Return the thread. Raises `NotFound`."""
         statement, values = TURNS.of([valid.sought("trigger_id", trigger_id)])
         turns = self._find(ThreadUsage, statement, values)
         found = self._joined([turns]) if turns else ()
@@ -196,7 +196,7 @@ class Chats(Repository):
         return found[0]
 
     def messages(self, trigger_id: str, *, after: str | None = None, limit: int = 200) -> ChatMessages:
-        """A page of the thread's messages after the cursor ``after``, oldest first. ``limit``: 1 to 500.
+        """Return a page of the thread's messages after the cursor ``after``, oldest first. ``limit``: 1 to 500.
 
         From the thread's log in the chat directory, without messages of sub-agents; without a log, from the database.
         A cursor stays with the source that it was made for. Raises `NotFound`, `InvalidValue` for a damaged cursor.
@@ -212,7 +212,7 @@ class Chats(Repository):
         return self._from_database(trigger_id, place or 0, limit)
 
     def log_path(self, trigger_id: str) -> Path | None:
-        """The thread's log in the chat directory, or None. Raises `NotFound` for an unknown thread."""
+        """Return the thread's log in the chat directory, or None. Raises `NotFound` for an unknown thread."""
         log = self._log_of(self.get(trigger_id))
         return log.path if log else None
 
@@ -245,7 +245,7 @@ class Chats(Repository):
 
 
 def _place_of(after: str | None) -> tuple[ChatSource | None, Any]:
-    """The source of a cursor, and its place there."""
+    """Return the source of a cursor, and its place there."""
     if after is None:
         return None, None
     match pages.unpack("after", after):

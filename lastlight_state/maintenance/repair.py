@@ -155,7 +155,7 @@ class Repair:
 
 
 def scans_below(roots: Sequence[Path]) -> Iterator[LineFileScan]:
-    """The scans of all line files below these directories. Raises `NotFound` if none of them is there."""
+    """Yield the scans of all line files below these directories. Raises `NotFound` if none of them is there."""
     there = [root for root in roots if os.path.lexists(root)]
     for root in there or roots[:1]:
         yield from scans(root)
@@ -180,7 +180,7 @@ def scans(path: Path) -> Iterator[LineFileScan]:
 
 
 def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: None) -> Iterator[Path]:
-    """The file, or the line files below the directory, in a fixed order. Raises `NotFound`.
+    """Yield the file, or the line files below the directory, in a fixed order. Raises `NotFound`.
 
     Directories that cannot be read are given to ``unreadable``.
     """
@@ -200,7 +200,7 @@ def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: N
 
 
 def _run_of(path: Path) -> str | None:
-    """The run whose log the file is: those stand in directories of days. None for other line files."""
+    """Return the run whose log the file is: those stand in directories of days. None for other line files."""
     return run_paths.run_of(path.name) if run_paths.day_parts_of(path) else None
 
 
@@ -231,7 +231,7 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _names(done: Repaired) -> dict[str, str | None]:
-    """The files of a replacement, for its receipt."""
+    """Return the files of a replacement, for its receipt."""
     return {
         name: None if path is None else storable(path.name, 400)
         for name, path in (("damaged", done.damaged), ("rejects", done.rejects))
@@ -239,7 +239,7 @@ def _names(done: Repaired) -> dict[str, str | None]:
 
 
 def _stamp(moment: datetime) -> str:
-    """A time as part of a file's name."""
+    """Return a time as part of a file's name."""
     return iso_text(moment).replace("-", "").replace(":", "")
 
 

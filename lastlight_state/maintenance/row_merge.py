@@ -72,7 +72,7 @@ def stored_pairs(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]
 
 
 def differing(row: Row, stored: Row) -> list[str]:
-    """The columns of a given row that are stored with another value."""
+    """Return the columns of a given row that are stored with another value."""
     return [name for name, value in row.items() if canonical({"": value}) != canonical({"": stored[name]})]
 
 
@@ -112,14 +112,14 @@ def _insert(unit: Unit, subject: Subject, rows: Sequence[Row]) -> None:
 
 
 def _written(subject: Subject, rows: Sequence[Row]) -> tuple[Statement, Iterator[Row]]:
-    """The statement that inserts one of these rows, and its parameters for each."""
+    """Return the statement that inserts one of these rows, and its parameters for each."""
     names = tuple(column.name for column in subject.columns if column.name in rows[0])
     texts = [column.name for column in subject.columns if is_json(column) and column.name in names]
     return _inserted(subject.table, names), (_encoded(subject, row, texts) for row in rows)
 
 
 def _encoded(subject: Subject, row: Row, texts: Iterable[str]) -> Row:
-    """The parameters of a row: JSON as text. None is NULL, and JSON's null only in a column that has no NULL."""
+    """Return the parameters of a row: JSON as text. None is NULL, and JSON's null only in a column that has no NULL."""
     made = dict(row)
     for name in texts:
         if made[name] is not None or not subject.table.c[name].nullable:
@@ -137,7 +137,7 @@ def _by_key(subject: Subject, rows: Sequence[Row]) -> dict[Key, Row]:
 
 
 def _sound(subject: Subject, rows: Sequence[Row]) -> Iterator[Row]:
-    """The rows, as they are looked at: all have the columns of the first."""
+    """Yield the rows, as they are looked at: all have the columns of the first."""
     names = set(rows[0]) if rows else set()
     if unknown := sorted(names.difference(subject.names)):
         raise InvalidValue(f"{subject.name}.{unknown[0]}"[:200], "unknown column")

@@ -100,7 +100,7 @@ _BY_AGE = prepared(
 
 
 def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
-    """The number of rows of each of these tables, in one statement."""
+    """Return the number of rows of each of these tables, in one statement."""
     if not names:
         return {}
     counts = [sa.select(constant(name).label("name"), _ROWS).select_from(METADATA.tables[name]) for name in names]

@@ -52,7 +52,7 @@ class Timeline(Repository):
     """``store.maintenance.timeline``"""
 
     def list(self, run_id: str, *, limit: int = 200, page_token: str | None = None) -> Page[TimelineEntry]:
-        """A page of what happened to the run, oldest first. Raises `NotFound` for an unknown run."""
+        """Return a page of what happened to the run, oldest first. Raises `NotFound` for an unknown run."""
         valid.page_limit(limit)
         asked = ["timeline", run_id]
         told = _told(asked, page_token)
@@ -122,14 +122,14 @@ def _later(before: Place, row: Row, column: str) -> datetime:
 
 
 def _numbers(told: TimelinePosition, facts: list[_Placed]) -> list[int]:
-    """The last number of each list that has numbers, after these facts."""
+    """Return the last number of each list that has numbers, after these facts."""
     last = dict(zip(NUMBERED, told.numbers, strict=True))
     last.update({fact.place[1]: fact.place[2] for fact in facts if fact.place[1] in last})
     return [last[rank] for rank in NUMBERED]
 
 
 def _after(rank: int, told: TimelinePosition) -> list[Any] | None:
-    """The key after which a list of facts continues."""
+    """Return the key after which a list of facts continues."""
     if told.place == _START:
         return None
     if rank in NUMBERED:

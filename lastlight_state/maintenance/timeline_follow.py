@@ -190,7 +190,7 @@ class Follower:
         return told, horizon is None, status in TERMINAL or status is None
 
     def _rows(self, unit: Unit, rank: int) -> tuple[list[_Place], bool]:
-        """The next rows of a list with times that never run backwards, and whether there may be more."""
+        """Return the next rows of a list with times that never run backwards, and whether there may be more."""
         listing = FOLLOWED[rank].listing
         placed = listing.placed(unit, {"run_id": self._run_id}, [self._next[rank] - 1], PAGE)
         at, rows = self._at[rank], list[_Place]()
@@ -223,7 +223,7 @@ class Follower:
 
 
 def _numbers(after: str | None) -> list[int]:
-    """The next number of each list. Raises `InvalidValue` for what is no cursor."""
+    """Return the next number of each list. Raises `InvalidValue` for what is no cursor."""
     if after is None:
         return list(_FIRST)
     parts = valid.content("after", after, 200).split(".")

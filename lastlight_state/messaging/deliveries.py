@@ -61,7 +61,7 @@ def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
 
 
 def _insert_and_count_statement(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """The INSERT together with the UPDATE that counts, for databases that allow both in one statement."""
+    """Return the INSERT together with the UPDATE that counts, for databases that allow both in one statement."""
     made = _insert_unless_there(positions).cte("made")
     many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
     counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).cte("counted")
@@ -75,7 +75,7 @@ _INSERT_AND_COUNT = Family("position", _insert_and_count_statement, MessagingMes
 def insert_unless_there(
     drafts: Sequence[Draft], *, counted: bool = False
 ) -> tuple[Statement[MessagingMessageRow], Row]:
-    """The statement that inserts these drafts in their order, and its parameters.
+    """Return the statement that inserts these drafts in their order, and its parameters.
 
     The caller adds ``session_id``, and ``at`` if the statement also counts.
     """
@@ -133,7 +133,7 @@ def append_locked(unit: Unit, session_id: str, drafts: Sequence[Draft], now: dat
 
 
 def appended(message: MessagingMessage, *, created: bool) -> Appended:
-    """The result of appending one message."""
+    """Return the result of appending one message."""
     return Appended.of({"message": message, "created": created})
 
 
@@ -157,7 +157,7 @@ def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
 
 
 def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict[Delivery, MessagingMessage]:
-    """The stored messages by delivery; the oldest one where an older version has stored a delivery twice."""
+    """Return the stored messages by delivery; the oldest one where an older version has stored a delivery twice."""
     platform_ids = list(dict.fromkeys(platform_id for _, platform_id in deliveries))
     if not platform_ids:
         return {}
@@ -169,7 +169,7 @@ def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict
 
 
 def _once_each(drafts: Iterable[Draft]) -> list[Draft]:
-    """The drafts without those that repeat an earlier one of the batch."""
+    """Return the drafts without those that repeat an earlier one of the batch."""
     seen: set[Delivery] = set()
     kept = []
     for draft in drafts:

@@ -44,7 +44,7 @@ _LOW_SURROGATES = range(0xDC00, 0xE000)
 
 
 def units(text: str) -> int:
-    """The length of ``text`` in UTF-16 code units, as chat platforms count."""
+    """Return the length of ``text`` in UTF-16 code units, as chat platforms count."""
     return len(text) if text.isascii() else len(_encoded(text)) // 2
 
 
@@ -85,7 +85,7 @@ class Draft(TypedDict):
 def message(
     role: Any, content: Any, platform_id: Any, timestamp: Any, *, now: datetime, max_bytes: int, where: str = ""
 ) -> Draft:
-    """The parameters of a message. A platform id of ``""`` means None."""
+    """Return the parameters of a message. A platform id of ``""`` means None."""
     return {
         "role": valid.word(f"{where}role", role, models.ROLES),
         "content": valid.content(f"{where}content", content, max_bytes),
@@ -97,7 +97,7 @@ def message(
 
 
 def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Draft:
-    """The parameters of a `MessageDraft`."""
+    """Return the parameters of a `MessageDraft`."""
     one = valid.group(where, given, MessageDraft)
     return message(
         one.role,
@@ -111,7 +111,7 @@ def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Draft:
 
 
 def drafts(given: Any, now: datetime, max_bytes: int) -> list[Draft]:
-    """The parameters of 1 to 500 messages."""
+    """Return the parameters of 1 to 500 messages."""
     if not isinstance(given, Sequence):
         raise InvalidValue("drafts", f"expected a sequence of MessageDraft, got {type(given).__name__}")
     valid.number("drafts", len(given), least=1, most=models.BATCH)
@@ -119,7 +119,7 @@ def drafts(given: Any, now: datetime, max_bytes: int) -> list[Draft]:
 
 
 def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft | None:
-    """The parameters of a message posted into a thread, stripped and clipped. None if it is blank."""
+    """Return the parameters of a message posted into a thread, stripped and clipped. None if it is blank."""
     one = valid.group("draft", given, MessageDraft)
     if clip is not None:
         valid.number("clip", clip, least=LEAST)

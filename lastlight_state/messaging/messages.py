@@ -104,7 +104,7 @@ class Messages(Repository):
     def history(
         self, session_id: str, *, limit: int = 50, before: int | None = None
     ) -> builtins.list[MessagingMessage]:
-        """The newest ``limit`` messages (1 to 500), oldest first; with ``before``, the newest with a smaller id.
+        """Return the newest ``limit`` messages (1 to 500), oldest first; with ``before``, the newest with a smaller id.
 
         An unknown session has no messages. Messages that cannot be read are logged and left out; `list` names them.
         """
@@ -123,7 +123,7 @@ class Messages(Repository):
         return self._sound(sql.SINCE, values, limit)
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessagingMessageSummary]:
-        """A page of messages, newest first, with the first 280 characters of each."""
+        """Return a page of messages, newest first, with the first 280 characters of each."""
         found = valid.sought("session_id", session_id)
         valid.page_limit(limit)
         asked = ["messaging_messages", found]
@@ -141,12 +141,12 @@ class Messages(Repository):
         return self._reading(read)
 
     def get(self, message_id: int) -> MessagingMessage:
-        """The message. Raises `NotFound`."""
+        """Return the message. Raises `NotFound`."""
         values = {"message_id": valid.number("message_id", message_id)}
         return self._one(MessagingMessage.of, sql.GET, values, kind=models.MESSAGE, key=message_id)
 
     def find_by_platform_id(self, platform: str, channel_id: str, platform_message_id: str) -> MessagingMessage | None:
-        """The newest message with this platform id in the sessions of that platform and channel, or None."""
+        """Return the newest message with this platform id in the sessions of that platform and channel, or None."""
         values = {
             "platform": valid.sought("platform", platform),
             "channel_id": valid.sought("channel_id", channel_id),
@@ -157,7 +157,7 @@ class Messages(Repository):
     def _sound(
         self, statement: Statement[MessagingMessageRow], values: Values, limit: int
     ) -> builtins.list[MessagingMessage]:
-        """The first ``limit`` messages that can be read. The others are logged and counted."""
+        """Return the first ``limit`` messages that can be read. The others are logged and counted."""
         valid.page_limit(limit)
         rows = self._reading(lambda unit: unit.first_sound(statement, values, limit))
         return [MessagingMessage.of(row) for row in rows]

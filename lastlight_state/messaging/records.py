@@ -20,7 +20,7 @@ NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
-    """The earliest last activity that is not yet idle at ``now``. A timeout of None means never idle."""
+    """Return the earliest last activity that is not yet idle at ``now``. A timeout of None means never idle."""
     if idle_timeout is None:
         return NEVER
     try:
@@ -30,7 +30,7 @@ def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
 
 
 def checked(idle_timeout: Any) -> timedelta | None:
-    """A caller's timeout: a positive `timedelta`, or None."""
+    """Return a caller's timeout: a positive `timedelta`, or None."""
     if idle_timeout is None:
         return None
     timeout = valid.duration("idle_timeout", idle_timeout, least=timedelta.min)

@@ -49,7 +49,7 @@ def _newest(*conditions: sa.ColumnElement[bool], order: Iterable[Any]) -> Statem
 
 
 def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> sa.Executable:
-    """An UPDATE that ends active sessions. No statement makes an ended session active again."""
+    """Return an UPDATE that ends active sessions. No statement makes an ended session active again."""
     return (
         sa.update(SESSIONS)
         .where(is_active(), *conditions)
@@ -184,18 +184,18 @@ class NewSession(Key):
 
 
 def place(where: str, given: Any) -> Place:
-    """The parameters of a place; ``thread`` is empty outside a thread."""
+    """Return the parameters of a place; ``thread`` is empty outside a thread."""
     return _place(valid.group(where, given, ThreadPlace))
 
 
 def key(given: Any) -> Key:
-    """The parameters of a conversation key."""
+    """Return the parameters of a conversation key."""
     where = _place(valid.group("key", given, ConversationKey))
     return {**where, "user_id": valid.identifier("user_id", given.user_id, _MOST.user_id)}
 
 
 def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
-    """The columns that an update sets: those not UNSET. None clears a column."""
+    """Return the columns that an update sets: those not UNSET. None clears a column."""
     given: Row = {}
     if title is not UNSET:
         given["title"] = valid.optional_content("title", title, _MOST.title)
@@ -209,7 +209,7 @@ def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
 
 
 def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> Row:
-    """The filters of a list of sessions."""
+    """Return the filters of a list of sessions."""
     given = {"platform": platform, "channel_id": channel_id, "user_id": user_id}
     chosen: Row = {name: None if value is None else valid.sought(name, value) for name, value in given.items()}
     if active is not None:
@@ -288,7 +288,7 @@ def replace_in_turn(unit: Unit, row: NewSession) -> MessagingSession:
 
 
 def refusal(unit: Unit, row: NewSession) -> StateError:
-    """The error for an insert that returned no row."""
+    """Return the error for an insert that returned no row."""
     if _is_taken(unit, row):
         return AlreadyExists(SESSION, row["id"])
     active = unit.find(MessagingSession.of, FIND_KEY, row)
@@ -298,7 +298,7 @@ def refusal(unit: Unit, row: NewSession) -> StateError:
 
 
 def resumed(session: MessagingSession, *, created: bool = False, replaced: str | None = None) -> ResumedSession:
-    """The result of `resume`."""
+    """Return the result of `resume`."""
     return ResumedSession.of({"session": session, "created": created, "replaced": replaced})
 
 

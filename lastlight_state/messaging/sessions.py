@@ -35,7 +35,7 @@ class Sessions(Repository):
     """``store.messaging.sessions``"""
 
     def resume(self, key: ConversationKey, *, idle_timeout: timedelta | UnsetType | None = UNSET) -> ResumedSession:
-        """The active session of the key, or a new one. Simultaneous calls return the same session.
+        """Return the active session of the key, or a new one. Simultaneous calls return the same session.
 
         A session whose last activity is at most ``idle_timeout`` ago is returned unchanged. An older one is retired
         (reason ``timeout``) in the same transaction that makes the new one, and named in ``replaced``. Exactly one
@@ -72,12 +72,12 @@ class Sessions(Repository):
         return session_statements.settled(lambda: self._insert(row))
 
     def get(self, session_id: str) -> MessagingSession:
-        """The session, active or not. Raises `NotFound`."""
+        """Return the session, active or not. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
         return self._one(MessagingSession.of, sql.GET, values, kind=SESSION, key=session_id)
 
     def find(self, session_id: str) -> MessagingSession | None:
-        """The session, active or not, or None."""
+        """Return the session, active or not, or None."""
         return self._find(MessagingSession.of, sql.GET, {"session_id": valid.sought("session_id", session_id)})
 
     def find_active(
@@ -87,7 +87,7 @@ class Sessions(Repository):
         user_id: str | None = None,
         idle_timeout: timedelta | UnsetType | None = UNSET,
     ) -> MessagingSession | None:
-        """The active session of the place with the newest activity: of any user, or of ``user_id``.
+        """Return the active session of the place with the newest activity: of any user, or of ``user_id``.
 
         Idle sessions are passed over unless ``idle_timeout`` is None. A place without a thread is the channel outside
         any thread.
@@ -101,7 +101,7 @@ class Sessions(Repository):
         return found if found is not None and found.last_activity_at >= cutoff else None
 
     def find_by_agent_session(self, agent_session_id: str) -> MessagingSession | None:
-        """The latest session, active or not, with this agent session, or None."""
+        """Return the latest session, active or not, with this agent session, or None."""
         values = {"agent_session_id": valid.sought("agent_session_id", agent_session_id)}
         return self._find(MessagingSession.of, sql.FIND_AGENT, values)
 
@@ -115,7 +115,7 @@ class Sessions(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[MessagingSessionSummary]:
-        """A page of sessions, newest activity first, without their metadata. All filters are optional.
+        """Return a page of sessions, newest activity first, without their metadata. All filters are optional.
 
         No session appears twice while paging. One that is used meanwhile moves to the front and may be missed.
         Sessions are read from the newest activity on, so one that is hard to find costs as much as there are sessions.

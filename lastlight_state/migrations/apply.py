@@ -96,7 +96,7 @@ def config() -> Config:
 
 
 def data_steps() -> Mapping[str, tuple[DataStep, ...]]:
-    """The rows that each revision changes, by its name. Runs the files of all revisions."""
+    """Return the rows that each revision changes, by its name. Runs the files of all revisions."""
     directory = ScriptDirectory.from_config(config())
     return {
         script.revision: tuple(DataStep(**step) for step in getattr(script.module, "data_steps", ()))
@@ -105,7 +105,7 @@ def data_steps() -> Mapping[str, tuple[DataStep, ...]]:
 
 
 def version(connection: Connection) -> str | None:
-    """The revision that the database is at, None without one. Raises `SchemaMismatch` for one never released."""
+    """Return the revision that the database is at, None without one. Raises `SchemaMismatch` for one never released."""
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     heads = context.get_current_heads()
     found = heads[0] if heads else None

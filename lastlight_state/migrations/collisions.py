@@ -22,7 +22,7 @@ _THERE = {
 
 
 def colliding_tables(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
-    """The tables that an upgrade to ``target`` would make, and that are there already, sorted."""
+    """Return the tables that an upgrade to ``target`` would make, and that are there already, sorted."""
     after = state.revision or ""
     made = drift.promised(backend.name).items()
     wanted = sorted(table for (kind, table, _), one in made if kind == "table" and after < one.since <= target)
@@ -56,7 +56,7 @@ def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iter
 
 
 def refusal(differences: Sequence[str]) -> SchemaMismatch:
-    """The error that names them, given the lines."""
+    """Return the error that names them, given the lines."""
     return SchemaMismatch(
         "tables of another program have the names of ours; `--schema NAME` puts ours elsewhere on Postgres, "
         "and on SQLite ours need a file of their own:",

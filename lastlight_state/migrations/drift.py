@@ -85,7 +85,7 @@ def words_for(entry: Entry) -> str:
 
 
 def lines_of(backend: Backend, shapes: Sequence[Catalogue]) -> Iterator[str]:
-    """The lines of the file for the shapes of all revisions, oldest first."""
+    """Yield the lines of the file for the shapes of all revisions, oldest first."""
     yield scripts.head()
     for entry, text in sorted(shapes[-1].items()):
         digest = ANY if backend.writes_definitions and entry[0] in _SERVERS_OWN else _digest(text)

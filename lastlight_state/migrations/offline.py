@@ -46,14 +46,14 @@ def grants(backend: Backend, role: str) -> tuple[str, ...]:
 
 
 def _output_tables(backend: Backend) -> list[str]:
-    """The output tables of the library's making, which stand in the registry and in no model."""
+    """Return the output tables of the library's making, which stand in the registry and in no model."""
     registry = qualified(backend, "output_tables")
     found = backend.peek(f"SELECT table_name FROM {registry} WHERE kind <> 'custom' ORDER BY table_name")
     return [str(row[0]) for row in found or ()]
 
 
 def rights() -> Mapping[str, tuple[str, ...]]:
-    """The rights to each table, the version table included."""
+    """Return the rights to each table, the version table included."""
     return {VERSION_TABLE: ("SELECT",), **{table: tuple(_rights_to(table)) for table in sorted(METADATA.tables)}}
 
 
@@ -74,7 +74,7 @@ def _forbids(guard: Guard, table: str, event: str) -> bool:
 
 
 def statements(backend: Backend, found: str | None, target: str, lock_timeout: float) -> str:
-    """The statements from revision ``found`` (None: nothing is there) to ``target``, executable as they stand.
+    """Return the statements from revision ``found`` (None: nothing is there) to ``target``, executable as they stand.
 
     They are one transaction with the lock and the limits on waiting of the runner. On a database that is at another
     revision than ``found`` they fail, and change nothing.
@@ -83,7 +83,7 @@ def statements(backend: Backend, found: str | None, target: str, lock_timeout: f
 
 
 def statements_of(dialect: Dialect, found: str | None, target: str) -> str:
-    """The statements alone, without the transaction and the lock, for a script that has its own."""
+    """Return the statements alone, without the transaction and the lock, for a script that has its own."""
     config = apply.config()
     written = io.StringIO()
     config.output_buffer = written

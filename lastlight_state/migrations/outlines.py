@@ -25,7 +25,7 @@ class Outline(NamedTuple):
 
 
 def outline_expression(product: str, version: str) -> str:
-    """The outline of our tables as an expression, in a SELECT from the version table named ``version``."""
+    """Return the outline of our tables as an expression, in a SELECT from the version table named ``version``."""
     return expressions.outline(product, _promised(product).tables, version)
 
 

@@ -21,7 +21,7 @@ NO_WAY_DOWN = (
 
 
 def command_of(dialect: str) -> str:
-    """The name of the function that Alembic runs for its command. Raises `CommandError` for ``downgrade``."""
+    """Return the name of the function that Alembic runs for its command. Raises `CommandError` for ``downgrade``."""
     context.configure(dialect_name=dialect)
     name = getattr(context.get_context().opts.get("fn"), "__name__", "")
     if name == "downgrade":
@@ -43,7 +43,7 @@ def act(backend: Backend, command: str, config: Config, run: Callable[[Connectio
 
 
 def _upgraded(connection: Connection, run: Callable[[Connection], None]) -> tuple[str, ...]:
-    """The revisions that were applied."""
+    """Return the revisions that were applied."""
     found = apply.version(connection)
     if found is None:
         apply.refuse_foreign(connection)

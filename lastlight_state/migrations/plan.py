@@ -45,7 +45,7 @@ def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
 
 
 def _planned(backend: Backend, found: str, target: str) -> tuple[PlannedRevision, ...]:
-    """The revisions after ``found``. Imported here because it needs Alembic, and most databases are current."""
+    """Return the revisions after ``found``. Imported here because it needs Alembic, and most databases are current."""
     from lastlight_state.migrations import apply  # noqa: PLC0415
 
     steps = apply.data_steps()

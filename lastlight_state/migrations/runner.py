@@ -102,12 +102,12 @@ def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
 
 
 def current(backend: Backend) -> str | None:
-    """The revision that the database is at, None without one."""
+    """Return the revision that the database is at, None without one."""
     return read_state(backend).revision
 
 
 def target_of(to: str) -> str:
-    """The revision that a caller means by its name or number. Raises `InvalidValue` with all that there are."""
+    """Return the revision that a caller means by its name or number. Raises `InvalidValue` with all that there are."""
     known = scripts.revisions()
     meant = known[-1:] if to == "head" else [revision for revision in known if to in (revision, revision[:4])]
     if not meant:

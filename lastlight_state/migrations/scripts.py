@@ -42,7 +42,7 @@ def revisions() -> tuple[str, ...]:
 
 
 def head() -> str:
-    """The newest revision that this library knows."""
+    """Return the newest revision that this library knows."""
     return revisions()[-1]
 
 

@@ -38,7 +38,7 @@ _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state IN ('running'
 
 
 def read_state(backend: Backend) -> SchemaState:
-    """The state of a database's schema; the database may not exist. Creates nothing."""
+    """Return the state of a database's schema; the database may not exist. Creates nothing."""
     version = qualified(backend, VERSION_TABLE)
     copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
     outline = outlines.outline_expression(backend.name, "found")
@@ -62,7 +62,7 @@ def unreleased(revision: str | None) -> SchemaMismatch:
 
 
 def qualified(backend: Backend, table: str) -> str:
-    """The table's full name in SQL, with the schema that the backend was opened with."""
+    """Return the table's full name in SQL, with the schema that the backend was opened with."""
     return f"{quoted(backend.schema)}.{quoted(table)}" if backend.schema else quoted(table)
 
 

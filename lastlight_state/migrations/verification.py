@@ -21,7 +21,7 @@ LOG_LOST = (
 
 
 def verify(backend: Backend) -> SchemaState:
-    """The state of a database that this library can work on: ``current``, or ``ahead`` and compatible.
+    """Return the state of a database that this library can work on: ``current``, or ``ahead`` and compatible.
 
     Raises `NotMigrated` with the command that mends it, `NewerSchema`, or `SchemaMismatch` for foreign tables, a
     foreign version, one from before the first release, and a copy that is not finished. Creates nothing.
@@ -104,7 +104,7 @@ def _refuse_damaged(backend: Backend, state: SchemaState) -> None:
 
 
 def lost(backend: Backend) -> SchemaMismatch | None:
-    """The error for a schema of ours, after the original program's, that has no version; None for any other."""
+    """Return the error for a schema of ours, after the original program's, that has no version; None for any other."""
     found = actual_revision(backend, read_state(backend))
     return (
         None
@@ -117,7 +117,7 @@ def lost(backend: Backend) -> SchemaMismatch | None:
 
 
 def remedy(backend: Backend, *command: str) -> str:
-    """The command that mends the database, by default ``migrate``, to be pasted as it stands.
+    """Return the command that mends the database, by default ``migrate``, to be pasted as it stands.
 
     A URL with a password is left out: the command takes it from ``LASTLIGHT_STATE_URL``, or from the file that
     ``LASTLIGHT_STATE_URL_FILE`` or ``--url-file`` names.

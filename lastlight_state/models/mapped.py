@@ -137,7 +137,7 @@ def leads_to(name: str, found: type[Base], condition: ColumnElement[bool], *, at
 
 
 def ordered_by(many: str, holder: Any, message: Any, link: Any) -> None:
-    """Give the holder of an order of messages those messages, in that order."""
+    """Add a relationship from a session or branch to its messages, in the order of their links."""
     setattr(
         holder,
         many,

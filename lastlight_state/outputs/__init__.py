@@ -67,5 +67,5 @@ class Outputs(Face):
     def define(
         self, key: str, model: type[M], *, table: str | None = None, max_bytes: int | None = None
     ) -> OutputTable[M]:
-        """The same as `catalog.define`."""
+        """Return the same as `catalog.define`."""
         return self.catalog.define(key, model, table=table, max_bytes=max_bytes)

@@ -159,7 +159,7 @@ class Cache(Targeted):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CacheSummary]:
-        """A page of entries without their payloads, newest first."""
+        """Return a page of entries without their payloads, newest first."""
         given = _given(workflow_name=workflow_name, node_id=node_id, output_key=output_key)
         return self._page(LIST, CacheSummary.of, given, limit, page_token)
 

@@ -19,7 +19,7 @@ from lastlight_state.outputs.values import Content, checked, content_of, sized
 
 
 def content_for(table: OutputTable[Any], value: Any) -> Content:
-    """A value as the table takes it. Raises `InvalidValue` or `PayloadTooLarge`."""
+    """Return a value as the table takes it. Raises `InvalidValue` or `PayloadTooLarge`."""
     if table.kind != "custom":
         assert table.shape is not None  # noqa: S101 - callers have asked whether it is writable
         return content_of(table.shape, value, table.max_bytes)
@@ -57,7 +57,7 @@ def _value(table: OutputTable[Any], column: OutputColumn, value: Mapping[Any, An
 
 
 def _default(column: Any) -> Any:
-    """The constant that stands for a value that is not given. Defaults of the database are unknown here."""
+    """Return the constant that stands for a value that is not given. Defaults of the database are unknown here."""
     return column.default.arg if column.default is not None and column.default.is_scalar else None
 
 
@@ -82,7 +82,7 @@ class Place(TypedDict):
 
 
 def run_id(value: Any) -> str:
-    """The id of a run to write for."""
+    """Return the id of a run to write for."""
     return valid.identifier("run_id", value, _MOST.run_id)
 
 

@@ -57,7 +57,7 @@ class SignedColumn(Protocol):
 
 
 def signed_text(table_name: str, columns: Iterable[SignedColumn]) -> str:
-    """The text that is hashed: ``analysis|iteration:integer:1:1|node_id:text:1:1|…``, sorted by column name."""
+    """Return the text that is hashed: ``analysis|iteration:integer:1:1|node_id:text:1:1|…``, sorted by column name."""
     ordered = sorted(columns, key=lambda column: column.name)
     parts = (f"{column.name}:{column.type}:{int(not column.nullable)}:{int(column.primary_key)}" for column in ordered)
     return "|".join((table_name, *parts))
@@ -75,7 +75,7 @@ def model_digest(json_schema: Mapping[str, Any]) -> str:
 
 
 def _validating(schema: Any) -> Any:
-    """The schema without titles, descriptions and examples."""
+    """Return the schema without titles, descriptions and examples."""
     if isinstance(schema, list):
         return [_validating(part) for part in schema]
     if not isinstance(schema, Mapping):
@@ -116,7 +116,7 @@ def snake_case(name: str) -> str:
 
 
 def key(value: Any) -> str:
-    """A schema key: an ASCII letter, then letters, digits and underscores, at most 48 characters."""
+    """Return a schema key: an ASCII letter, then letters, digits and underscores, at most 48 characters."""
     if type(value) is not str or not _KEY.fullmatch(value) or len(value) > _MOST.key:
         raise InvalidValue("key", f"must be 1 to {_MOST.key} ASCII letters, digits or underscores, a letter first")
     if value in _INPUT_KEYS:
@@ -125,7 +125,7 @@ def key(value: Any) -> str:
 
 
 def table_name(where: str, value: Any) -> str:
-    """A table name of the right form: small ASCII letters, digits and underscores, at most 48 characters."""
+    """Return a table name of the right form: small ASCII letters, digits and underscores, at most 48 characters."""
     if type(value) is not str or not _TABLE.fullmatch(value) or len(value) > _MOST.table_name:
         raise InvalidValue(
             where, f"must be 1 to {_MOST.table_name} small ASCII letters, digits or underscores, a letter first"
@@ -134,7 +134,7 @@ def table_name(where: str, value: Any) -> str:
 
 
 def any_table_name(where: str, value: Any) -> str:
-    """The name of a table of the caller's making."""
+    """Return the name of a table of the caller's making."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > models.COLUMN_NAME:
         raise InvalidValue(where, f"must be at most {models.COLUMN_NAME} ASCII letters, digits or underscores")
     return str(value)
@@ -146,7 +146,7 @@ def is_reserved(table: str) -> bool:
 
 
 def column(field: str) -> str:
-    """The column name of a field. Raises `ReservedName` for names of bookkeeping columns."""
+    """Return the column name of a field. Raises `ReservedName` for names of bookkeeping columns."""
     name = snake_case(field)
     if not _NAME.fullmatch(field) or len(name) > models.COLUMN_NAME:
         raise InvalidValue(field, f"must be at most {models.COLUMN_NAME} ASCII letters, digits or underscores")
@@ -188,7 +188,7 @@ _REFUSED: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def peeled(annotation: Any) -> tuple[Any, bool]:
-    """The annotation without Optional, Annotated and aliases, and whether it admits None."""
+    """Return the annotation without Optional, Annotated and aliases, and whether it admits None."""
     nullable = False
     while True:
         origin = get_origin(annotation)
@@ -207,7 +207,7 @@ def peeled(annotation: Any) -> tuple[Any, bool]:
 
 
 def token_of(annotation: Any) -> Token:
-    """The token of a field's type."""
+    """Return the token of a field's type."""
     kind, _ = peeled(annotation)
     origin = get_origin(kind)
     if origin is Literal:
@@ -265,7 +265,7 @@ def _by_schema(kind: type) -> Token:
 
 
 def _parts(annotation: Any, seen: set[int]) -> Iterator[Any]:
-    """The annotation and everything inside it, metadata and fields of models included, each once."""
+    """Yield the annotation and everything inside it, metadata and fields of models included, each once."""
     if get_origin(annotation) is Annotated:
         yield from annotation.__metadata__
     kind, _ = peeled(annotation)

@@ -152,7 +152,7 @@ class Inputs(Repository):
         raise StaleVersion(models.INPUT_KIND, run_id, expected=expected_revision, found=found.revision)
 
     def get(self, run_id: str, *, revision: int | None = None) -> RunInput:
-        """The input in force, or an earlier revision. Raises `NotFound`."""
+        """Return the input in force, or an earlier revision. Raises `NotFound`."""
         if revision is None:
             found = self.find(run_id)
         else:
@@ -163,11 +163,11 @@ class Inputs(Repository):
         return found
 
     def find(self, run_id: str) -> RunInput | None:
-        """The input in force, or None."""
+        """Return the input in force, or None."""
         return self._find(RunInput.of, CURRENT, {"run_id": valid.sought("run_id", run_id)})
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunInputSummary]:
-        """A page of the revisions of a run's input, newest first, without payloads."""
+        """Return a page of the revisions of a run's input, newest first, without payloads."""
         given = {"run_id": valid.sought("run_id", run_id)}
         return self._page(LIST, RunInputSummary.of, given, limit, page_token)
 
@@ -234,7 +234,7 @@ def _validated(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
 
 
 def _changed(given: Any, text: str) -> str | None:
-    """The payload as it was passed, if validation changed it. None, too, for what JSON cannot express."""
+    """Return the payload as it was passed, if validation changed it. None, too, for what JSON cannot express."""
     try:
         passed = codec.encode("payload", given, max_bytes=_MOST.given)
     except InvalidValue:

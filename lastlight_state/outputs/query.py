@@ -19,7 +19,7 @@ class Query(Repository):
     def rows(
         self, sql: str, params: Mapping[str, Any] | None = None, *, limit: int = 500, timeout: float = 5.0
     ) -> QueryRows:
-        """The rows of one statement with parameters like ``:name``, values as the database holds them.
+        """Return the rows of one statement with parameters like ``:name``, values as the database holds them.
 
         At most ``limit`` rows (500, up to 10,000), and ``timeout`` seconds. Raises `ReadOnlyTransaction` for whatever
         would write, `InvalidValue` for what is not one statement that returns rows, `MisuseError` in a transaction

@@ -44,7 +44,7 @@ class RunInput(RunInputSummary):
         return super().of(values)
 
     def parse(self, model: type[B]) -> B:
-        """The payload as an instance of the model. Raises pydantic's own error where it does not fit."""
+        """Return the payload as an instance of the model. Raises pydantic's own error where it does not fit."""
         return model.model_validate(self.payload, by_alias=False, by_name=True)
 
 
@@ -217,18 +217,18 @@ class RunSnapshot:
         return f"RunSnapshot(run_id={self.run_id!r}, input_revision={self.input_revision}, {self.outputs!r})"
 
     def get(self, target: OutputTable[M] | str, node_id: str, iteration: int = 0) -> Output[M]:
-        """The row. Raises `NotFound`."""
+        """Return the row. Raises `NotFound`."""
         found = self.find(target, node_id, iteration)
         if found is None:
             raise NotFound(models.OUTPUT, (_name(target), self.run_id, node_id, iteration))
         return found
 
     def find(self, target: OutputTable[M] | str, node_id: str, iteration: int = 0) -> Output[M] | None:
-        """The row, or None."""
+        """Return the row, or None."""
         return self._by_place.get((_name(target), node_id, iteration))
 
     def find_latest(self, target: OutputTable[M] | str, node_id: str) -> Output[M] | None:
-        """The row of the node's highest iteration, or None."""
+        """Return the row of the node's highest iteration, or None."""
         rows = [row for row in self.outputs.get(_name(target), ()) if row.node_id == node_id]
         return rows[-1] if rows else None
 
@@ -238,6 +238,6 @@ def _name(target: OutputTable[Any] | str) -> str:
 
 
 def with_table(record: Any, table: OutputTable[Any]) -> Any:
-    """The record, whose ``value`` is read by the model of the table."""
+    """Return the record, whose ``value`` is read by the model of the table."""
     object.__setattr__(record, "__pydantic_private__", {"table": table})
     return record

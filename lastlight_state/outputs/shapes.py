@@ -98,7 +98,7 @@ def shape_of(model: Any) -> Shape:
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:
-    """A JSON Schema as text, the same in every process: fields in declared order."""
+    """Return a JSON Schema as text, the same in every process: fields in declared order."""
     return json.dumps(schema, ensure_ascii=False, indent=2)
 
 
@@ -118,7 +118,7 @@ def described(shape: Shape) -> list[dict[str, Any]]:
 
 
 def _resolved(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with what it refers to in place of the reference, and without its null."""
+    """Return the schema with what it refers to in place of the reference, and without its null."""
     while True:
         rest = dict(schema)
         name, choices = rest.pop("$ref", None), rest.get("anyOf", ())
@@ -214,7 +214,7 @@ def _refuse_unwritable(name: str, schema: dict[str, Any]) -> None:
 
 
 def adapter_of(model: Any) -> TypeAdapter[Any]:
-    """The validator of a model or another type. Raises `InvalidValue` for a value that is not a type."""
+    """Return the validator of a model or another type. Raises `InvalidValue` for a value that is not a type."""
     if isinstance(model, Mapping | str | int | float):  # a core schema of pydantic's own, a name, no type at all
         raise InvalidValue("model", f"must be a model or another type, got {type(model).__name__}")
     try:

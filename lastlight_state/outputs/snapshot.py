@@ -62,7 +62,7 @@ class RegistryCache:
         self._untyped: dict[str, tuple[Registered, OutputTable[Any]]] = {}
 
     def handle(self, found: Registered) -> OutputTable[Any]:
-        """The untyped handle of this row, made anew when the row has changed."""
+        """Return the untyped handle of this row, made anew when the row has changed."""
         kept = self._untyped.get(found.key)
         if kept is None or kept[0] != found:
             kept = self._untyped[found.key] = found, found.handle()
@@ -148,7 +148,7 @@ class Snapshot(Targeted):
         targets: Iterable[OutputTable[Any] | str] | None = None,
         max_bytes: int = models.SNAPSHOT,
     ) -> RunSnapshot:
-        """The run's input and outputs, all of one moment, every registered key included.
+        """Return the run's input and outputs, all of one moment, every registered key included.
 
         An unknown run has no input and no rows. ``targets`` narrows to some tables. Raises `SchemaMismatch` for a
         registered table that is gone, and `PayloadTooLarge` naming the largest table past ``max_bytes``.
@@ -229,7 +229,7 @@ class Snapshot(Targeted):
         return given, shown, {table.key: _ordered(rows_of.get(i, ())) for i, table in enumerate(tables)}
 
     def _handles(self, registered: Sequence[Registered], wanted: frozenset[str] | None) -> list[OutputTable[Any]]:
-        """The handles that this store has defined, and untyped ones for the other registered keys."""
+        """Return the handles that this store has defined, and untyped ones for the other registered keys."""
         definitions, known = self._remember(Definitions), self._remember(RegistryCache)
         return [
             definitions.of_key(found.key) or known.handle(found)
@@ -269,7 +269,7 @@ def _ordered(found: Iterable[Output[Any]]) -> tuple[Output[Any], ...]:
 
 
 def _by_both_names(tables: Sequence[OutputTable[Any]], found: Found) -> Found:
-    """The same tuple under the key and under the table's name."""
+    """Return the same tuple under the key and under the table's name."""
     return {name: found[table.key] for table in tables for name in (table.key, table.table_name)}
 
 

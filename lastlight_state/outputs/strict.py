@@ -18,7 +18,7 @@ _NO_TEXT = (bytes, bytearray, memoryview)
 
 
 def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: bool, is_open: bool) -> Any:
-    """The instance as JSON by field name, sets in one order where it ``has_sets``.
+    """Return the instance as JSON by field name, sets in one order where it ``has_sets``.
 
     ``is_open``: there may be values in it that its types say nothing of. Raises `InvalidValue` naming the path of one
     that pydantic would write as another one: NaN and infinities, bytes, two keys of one text, and where no type says
@@ -95,5 +95,5 @@ def _refuse_scalar(where: str, given: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The error's text; what cannot be encoded would stand in that of a `UnicodeError`."""
+    """Return the error's text; what cannot be encoded would stand in that of a `UnicodeError`."""
     return "lone surrogate, or bytes that are not UTF-8" if isinstance(error, UnicodeError) else str(error)

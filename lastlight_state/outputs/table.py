@@ -76,7 +76,7 @@ class OutputTable(Generic[M]):
         return self.shape is not None or self.kind == "custom"
 
     def prompt_schema(self) -> str:
-        """The model's JSON Schema as text, the same in every process: the caller's fields and nothing else."""
+        """Return the model's JSON Schema as text, the same in every process: the caller's fields and nothing else."""
         return schema_text(self._known_shape().json_schema)
 
     def describe(self) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def sql_table(
     comments: dict[str, str] | None = None,
     is_foreign: bool = False,
 ) -> sa.Table:
-    """The SQLAlchemy table of an output table, in metadata of its own. ``is_foreign``: a caller made it."""
+    """Return the SQLAlchemy table of an output table, in metadata of its own. ``is_foreign``: a caller made it."""
     metadata = sa.MetaData(naming_convention=NAMING)
     sa.Table("workflow_runs", metadata, sa.Column("id", TYPES["text"], primary_key=True))
     made = [_sql_column(column, (comments or {}).get(column.name), is_foreign=is_foreign) for column in columns]

@@ -68,7 +68,7 @@ def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
 
 
 def validated(shape: Shape, value: Any) -> Any:
-    """The instance that the model makes of a value. An instance is taken apart and validated like any other."""
+    """Return the instance that the model makes of a value. An instance is taken apart and validated like any other."""
     given = bare(value)
     aliases = not (shape.holds_model and isinstance(value, shape.model))
     if shape.kind == "columns" and type(given) is not dict and not isinstance(given, Mapping):
@@ -101,12 +101,12 @@ def instance_of(shape: Shape, data: Any) -> Any:
 
 
 def json_of(columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a row as JSON by field name, the payload under its column's name."""
+    """Return the content of a row as JSON by field name, the payload under its column's name."""
     return {column.field: jsonable(column.type, row[column.name]) for column in columns if column.field is not None}
 
 
 def data_from_json(columns: Sequence[OutputColumn], stored: Any, *, payload: bool) -> Any:
-    """The domain fields of a JSON text, as a row of the table would give them, else `InvalidValue`."""
+    """Return the domain fields of a JSON text, as a row of the table would give them, else `InvalidValue`."""
     if payload:
         return stored
     if not isinstance(stored, dict):
@@ -130,7 +130,7 @@ def _from_json(token: str, value: Any) -> Any:
 
 
 def jsonable(token: str, value: Any) -> Any:
-    """A value of a column as JSON: times and decimals as text, bytes as hexadecimal text."""
+    """Return a value of a column as JSON: times and decimals as text, bytes as hexadecimal text."""
     if value is None:
         return None
     if token == "timestamp":  # noqa: S105 - a word for a type
@@ -143,12 +143,12 @@ def jsonable(token: str, value: Any) -> Any:
 
 
 def in_utc(value: Any) -> Any:
-    """A time of a table that keeps no zones, as the UTC that was written; anything else as it is."""
+    """Return a time of a table that keeps no zones, as the UTC that was written; anything else as it is."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def invalid(error: ValidationError, note: str | None = None, *, where: str = _WHERE) -> InvalidValue:
-    """The library's error for what a model refuses: paths and codes, never the values."""
+    """Return the library's error for what a model refuses: paths and codes, never the values."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     issues = tuple(Issue(path=".".join(map(str, one["loc"])), code=one["type"], message=one["msg"]) for one in found)
     listed = "; ".join(f"{one.path or where}: {one.message}" for one in issues[:5])
@@ -186,7 +186,7 @@ def _bare(value: Any) -> Any:
 
 
 def _dumped(shape: Shape, instance: Any) -> Any:
-    """The instance as JSON by field name; for a payload, the payload."""
+    """Return the instance as JSON by field name; for a payload, the payload."""
     dumped = written(_WHERE, shape.adapter, instance, has_sets=shape.has_sets, is_open=shape.has_json)
     if shape.kind == "payload" and not shape.holds_model:
         return {models.PAYLOAD: dumped}
@@ -210,7 +210,7 @@ def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
 
 
 def checked(where: str, token: str, value: Any) -> Any:
-    """A value as a column of this type gives it back."""
+    """Return a value as a column of this type gives it back."""
     if value is None:
         return None
     if token == "timestamp":  # noqa: S105

@@ -48,12 +48,12 @@ class Receipts(Repository):
     """``store.receipts``"""
 
     def get(self, receipt_id: str) -> Receipt:
-        """The receipt. Raises `NotFound`."""
+        """Return the receipt. Raises `NotFound`."""
         values = {"receipt_id": valid.sought("receipt_id", receipt_id)}
         return self._one(Receipt.of, sql.GET, values, kind=models.RECEIPT, key=receipt_id)
 
     def find(self, receipt_id: str) -> Receipt | None:
-        """The receipt, or None."""
+        """Return the receipt, or None."""
         return self._find(Receipt.of, sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
 
     def list(
@@ -64,7 +64,7 @@ class Receipts(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ReceiptSummary]:
-        """A page of receipts, newest first, without policy and cursor."""
+        """Return a page of receipts, newest first, without policy and cursor."""
         given = {
             "kind": None if kind is None else valid.word("kind", kind, models.KINDS),
             "state": None if state is None else valid.word("state", state, models.STATES),
@@ -152,5 +152,5 @@ def _mapping(where: str, value: Any) -> dict[str, Any]:
 
 @cache
 def _version() -> str:
-    """The version of this library. Its package may not be imported from here: it stands above."""
+    """Return the version of this library. Its package may not be imported from here: it stands above."""
     return version("lastlight-state")

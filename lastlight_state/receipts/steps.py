@@ -207,7 +207,7 @@ def under_way(kind: str, scope: str, running: Rival, now: datetime) -> Conflict:
 
 
 def optional_json(where: str, value: Any, max_bytes: int) -> str | None:
-    """A value as JSON text, None as NULL."""
+    """Return a value as JSON text, None as NULL."""
     return None if value is None else codec.encode(where, value, max_bytes=max_bytes)
 
 

@@ -41,7 +41,7 @@ class FireError:
 
     @classmethod
     def of(cls, error: BaseException, *, detail: Any = None) -> FireError:
-        """The error for an exception: the name of its type, and at most 4,000 characters of its message.
+        """Return the error for an exception: the name of its type, and at most 4,000 characters of its message.
 
         Characters that a database refuses are replaced, so that every exception can be stored.
         """

@@ -73,7 +73,7 @@ _MOST, _FIRE = limits_of(SCHEDULES), limits_of(FIRES)
 
 
 def name(where: str, value: Any) -> str:
-    """The name of a cron."""
+    """Return the name of a cron."""
     return valid.identifier(where, value, _MOST.name)
 
 
@@ -82,7 +82,7 @@ MOST_CHOSEN = 50
 
 
 def chosen(names: Any, targets: Any) -> dict[str, list[str] | None]:
-    """The crons that a call keeps to, by name and by target. None for all."""
+    """Return the crons that a call keeps to, by name and by target. None for all."""
     return {"cron_name": _several("names", names, _MOST.name), "target": _several("targets", targets, _MOST.target)}
 
 
@@ -95,7 +95,7 @@ def _several(where: str, given: Any, limit: int) -> list[str] | None:
 
 
 def owner(value: Any) -> str:
-    """The name of the process that runs fires."""
+    """Return the name of the process that runs fires."""
     return valid.identifier("owner", value, _FIRE.owner)
 
 
@@ -110,12 +110,12 @@ def claims(value: Any) -> int:
 
 
 def payload(where: str, value: Any) -> str | None:
-    """A payload as JSON text."""
+    """Return a payload as JSON text."""
     return None if value is None else codec.encode(where, value, max_bytes=_MOST.payload)
 
 
 def error(where: str, given: Any) -> str | None:
-    """An error as JSON text; a plain text becomes its message. `PayloadTooLarge` past 16 KiB."""
+    """Return an error as JSON text; a plain text becomes its message. `PayloadTooLarge` past 16 KiB."""
     if given is None:
         return None
     if isinstance(given, str):

@@ -75,7 +75,7 @@ class Effective:
 
 
 def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
-    """The switch that an override's row sets; None if it leaves the cron's own.
+    """Return the switch that an override's row sets; None if it leaves the cron's own.
 
     A row that leaves it holds ``inherits_enabled = 1`` and, for programs that know only ``enabled``, ``enabled = 1``.
     If ``enabled`` is 0 beside it, such a program has switched the cron off.

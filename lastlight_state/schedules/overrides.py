@@ -196,15 +196,15 @@ class Overrides(Repository):
         return self._writing(lambda unit: _put(unit, row, now), repeatable=True)
 
     def get(self, name: str) -> CronOverride:
-        """The override of this cron. Raises `NotFound` if there is none."""
+        """Return the override of this cron. Raises `NotFound` if there is none."""
         return self._one(CronOverride.of, FIND, {"name": name}, kind=models.OVERRIDE, key=name)
 
     def find(self, name: str) -> CronOverride | None:
-        """The override of this cron, or None."""
+        """Return the override of this cron, or None."""
         return self._find(CronOverride.of, FIND, {"name": valid.sought("name", name)})
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[CronOverride]:
-        """A page of overrides, the newest change first."""
+        """Return a page of overrides, the newest change first."""
         return self._page(LIST, CronOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:

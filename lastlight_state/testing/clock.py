@@ -16,7 +16,7 @@ class FrozenClock:
         self._now = aware_utc("start", start)
 
     def now(self) -> datetime:
-        """The time that stands."""
+        """Return the time that stands."""
         return self._now
 
     def set(self, moment: datetime) -> datetime:

@@ -99,7 +99,7 @@ class ThrowawayPostgres:
 
     @classmethod
     def start(cls) -> Self:
-        """A server by the first way that works.
+        """Return a server by the first way that works.
 
         Raises `BackendUnavailable` with the reason of each way, `InvalidValue` when the environment forces an unknown
         one, and `MisuseError` without the ``postgres`` extra.
@@ -124,7 +124,7 @@ class ThrowawayPostgres:
         self._stop()
 
     def create_database(self, *, template: str | None = None) -> str:
-        """The URL of a new database: an empty one, or a copy of ``template``.
+        """Return the URL of a new database: an empty one, or a copy of ``template``.
 
         ``template`` is the URL of a database of this server without open connections. Either takes 20 to 170 ms.
         """
@@ -171,7 +171,7 @@ class ThrowawayPostgres:
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
-    """An autocommit connection of psycopg to a URL with or without ``+psycopg``."""
+    """Return an autocommit connection of psycopg to a URL with or without ``+psycopg``."""
     plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     connection: psycopg.Connection[Any] = _driver().connect(plain, autocommit=True, connect_timeout=CONNECT_SECONDS)
     return connection

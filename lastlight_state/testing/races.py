@@ -118,7 +118,7 @@ def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
 
 
 def _sync(store: Any) -> StateStore:
-    """The sync store behind an async face, or behind one that waits for each call."""
+    """Return the sync store behind an async face, or behind one that waits for each call."""
     if isinstance(store, StateStore):
         return store
     if isinstance(store, AsyncStateStore):

@@ -52,7 +52,7 @@ class Binaries:
     package: Path | None = None
 
     def version(self, *, user: int | None = None) -> str:
-        """The server's version, ``15.18``, as ``user`` (a uid; only root may name another) gets to run it.
+        """Return the server's version, ``15.18``, as ``user`` (a uid; only root may name another) gets to run it.
 
         Raises `OSError` when that user cannot run it.
         """
@@ -206,7 +206,7 @@ def _version(binaries: Binaries) -> str:
 
 
 def _server_user() -> tuple[int, int] | None:
-    """The uid and gid that the server must change to; None when it can run as this process does."""
+    """Return the uid and gid that the server must change to; None when it can run as this process does."""
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         return nobody.pw_uid, nobody.pw_gid
@@ -245,7 +245,7 @@ def _will_do(place: str, *, runs_programs: bool) -> bool:
 
 
 def _watch(plan: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """The process that runs the plan, once its server answers."""
+    """Return the process that runs the plan, once its server answers."""
     script = Path(__file__).with_name("watchdog.py")
     process = subprocess.Popen(
         [sys.executable, "-I", str(script), json.dumps(plan)],

@@ -32,7 +32,7 @@ class RunningServer:
 
 
 def from_url() -> RunningServer:
-    """The caller's own server, named by the environment; left running."""
+    """Return the caller's own server, named by the environment; left running."""
     given = _given_url()
     url = urls.parse(given)
     if urls.scheme(url) != "postgresql":

@@ -69,7 +69,7 @@ def operator(by: str, reason: str) -> Operator:
 
 
 def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
-    """An entry of the phase history as JSON. Its keys are those of the seed."""
+    """Return an entry of the phase history as JSON. Its keys are those of the seed."""
     valid.group("entry", entry, PhaseEntry)
     added: dict[str, Any] = {
         "phase": valid.identifier("entry.phase", entry.phase, _RUN.current_phase),
@@ -82,7 +82,7 @@ def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
 
 
 def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A patch of scratch: an object of JSON values. Its size is checked after the merge."""
+    """Return a patch of scratch: an object of JSON values. Its size is checked after the merge."""
     if patch is not None and type(patch) is not dict:
         raise InvalidValue("scratch", f"expected an object, got {type(patch).__name__}")
     if not patch:
@@ -120,7 +120,7 @@ def some_workflows(names: Sequence[str] | None) -> list[str] | None:
 
 
 def frozen_workflows(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The same, as what cannot change."""
+    """Return the same, as what cannot change."""
     given = some_workflows(names)
     return None if given is None else tuple(given)
 

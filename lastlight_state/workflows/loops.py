@@ -135,12 +135,12 @@ class Loops(Repository):
         return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, FINISH, values), repeatable=True)
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
-        """The loop, or None."""
+        """Return the loop, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "loop_id": valid.sought("loop_id", loop_id)}
         return self._find(Loop.of, FIND, values)
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
-        """A page of a run's loops by id, ascending. Raises `NotFound` for an unknown run."""
+        """Return a page of a run's loops by id, ascending. Raises `NotFound` for an unknown run."""
         return self._reading(rows.page_of(LIST, Loop.of, limit, page_token, run_id=run_id))
 
     def carry(

@@ -65,12 +65,12 @@ class Overrides(Repository):
         return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), repeatable=True)[0])
 
     def find(self, name: str) -> WorkflowOverride | None:
-        """The override of this workflow, or None."""
+        """Return the override of this workflow, or None."""
         values = {"name": valid.sought("name", name)}
         return self._find(WorkflowOverride.of, FIND, values)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
-        """A page of overrides, by name."""
+        """Return a page of overrides, by name."""
         return self._page(LIST, WorkflowOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:

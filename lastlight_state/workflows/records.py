@@ -134,7 +134,7 @@ class CompletedPhase(Record):
 
     @classmethod
     def of_entry(cls, entry: Any) -> Self:
-        """The phase of a stored entry. Members of another type, in foreign rows, become None or blank."""
+        """Return the phase of a stored entry. Members of another type, in foreign rows, become None or blank."""
         entry = entry if isinstance(entry, dict) else {}
         phase, success, summary = entry.get("phase"), entry.get("success"), entry.get("summary")
         return make_record(

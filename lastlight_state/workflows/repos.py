@@ -31,7 +31,7 @@ SHORT = 2_000
 
 
 def preview(column: ColumnElement[str]) -> ColumnElement[str]:
-    """The beginning of a text, as an index can hold it."""
+    """Return the beginning of a text, as an index can hold it."""
     return beginning(column, PREVIEW)
 
 
@@ -46,7 +46,7 @@ _SLASH: sa.ColumnElement[str] = sa.literal_column("'/'")
 
 
 def normalised(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:
-    """The owner and bare name to store. Blank becomes None; `InvalidValue` for text that is not a name."""
+    """Return the owner and bare name to store. Blank becomes None; `InvalidValue` for text that is not a name."""
     owner, repo = _trimmed("owner", owner), _trimmed("repo", repo)
     if repo is not None and "/" in repo:
         embedded, _, repo = repo.partition("/")
@@ -57,7 +57,7 @@ def normalised(owner: str | None, repo: str | None) -> tuple[str | None, str | N
 
 
 def split_legacy(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:
-    """The owner and bare name of a stored row, foreign ones included. Refuses nothing."""
+    """Return the owner and bare name of a stored row, foreign ones included. Refuses nothing."""
     if owner is None and repo is not None and "/" in repo:
         owner, _, repo = repo.partition("/")
     return owner, repo
@@ -82,7 +82,7 @@ def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
 
 
 def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    """The two ways to store the repository of ``owned_repo``; each row uses one of them.
+    """Return the two ways to store the repository of ``owned_repo``; each row uses one of them.
 
     ``at`` ends the names of the parameters.
     """
@@ -94,7 +94,7 @@ def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa
 
 
 def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool]:
-    """The condition ``bare_repo``: the name alone, or the text after the first slash. Case matters."""
+    """Return the condition ``bare_repo``: the name alone, or the text after the first slash. Case matters."""
     owner, repo = table.c.owner, table.c.repo
     name = bind(parameter, repo)
     embedded = sa.func.substr(repo, sa.func.length(before(repo, _SLASH)) + number(2))
@@ -102,7 +102,7 @@ def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool
 
 
 def repo_filter(repo: str) -> dict[str, dict[str, str]]:
-    """The condition for a filter and its parameters: ``"owner/name"``, or a bare name of any owner."""
+    """Return the condition for a filter and its parameters: ``"owner/name"``, or a bare name of any owner."""
     owner, name = _named(None, repo)
     return {"bare_repo": {"repo_name": name}} if owner is None else _owned(owner, name)
 
@@ -127,12 +127,12 @@ def repos_filter(given: str | Sequence[str]) -> Row:
 
 
 def either_spelling(table: sa.Table) -> CompoundFilter:
-    """The filter ``owned_repos``: each of its repositories is two ranges of an index."""
+    """Return the filter ``owned_repos``: each of its repositories is two ranges of an index."""
     return CompoundFilter(("repo_owner", "repo_name", "qualified"), lambda at: spellings(table, at))
 
 
 def any_spelling(table: sa.Table) -> CompoundFilter:
-    """The filter ``any_repos``, which no index can serve because of its bare names."""
+    """Return the filter ``any_repos``, which no index can serve because of its bare names."""
     return CompoundFilter(
         ("repo_owner", "repo_name", "qualified", "bare_name"),
         lambda at: (*spellings(table, at), bare(table, f"bare_name{at}")),

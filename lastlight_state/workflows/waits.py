@@ -59,7 +59,7 @@ class Pause:
 
 
 def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, correlation_id: str | None) -> Pause:
-    """The arguments of a pause, checked before any statement."""
+    """Return the arguments of a pause, checked before any statement."""
     ids = dict.fromkeys(valid.identifier("gates", gate, _GATE.id) for gate in valid.several("gates", gates))
     valid.at_most("gates", ids, MOST_GATES)
     if correlation_id is not None and signal is None:

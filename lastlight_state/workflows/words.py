@@ -100,7 +100,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(where: str, dollars: Decimal) -> Cost:
-    """An amount in whole picodollars, rounded half to even. Raises `InvalidValue` if it cannot be stored."""
+    """Return an amount in whole picodollars, rounded half to even. Raises `InvalidValue` if it cannot be stored."""
     if not isinstance(dollars, Decimal):
         raise InvalidValue(where, f"expected a Decimal, got {type(dollars).__name__}; floats are not exact")
     if not dollars.is_finite() or dollars < 0:
@@ -111,12 +111,12 @@ def cost_of(where: str, dollars: Decimal) -> Cost:
 
 
 def dollars_of(micros: int, picos: int = 0) -> Decimal:
-    """An amount of micro-dollars and picodollars in dollars; neither has a bound here, as both may be sums."""
+    """Return an amount of micro-dollars and picodollars in dollars; neither has a bound here, as both may be sums."""
     return _WIDE.divide(Decimal(micros * MILLION + picos), _TRILLION)
 
 
 def mirrored(cost: Cost) -> float:
-    """The nearest float in dollars, for the column that other programs read."""
+    """Return the nearest float in dollars, for the column that other programs read."""
     return float(dollars_of(*cost))
 
 

@@ -68,7 +68,7 @@ _GONE = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03"})
 
 
 def translate(error: Exception) -> StateError:
-    """The library's error for a driver's error."""
+    """Return the library's error for a driver's error."""
     state = getattr(error, "sqlstate", None)
     if state is None:
         return _without_state(error)
@@ -96,7 +96,7 @@ def standby_met() -> BackendUnavailable:
 
 
 def pooler_forgotten(seen: str) -> InvalidValue:
-    """The error for a pooler of transactions, such as PgBouncer, of which the settings know nothing."""
+    """Return the error for a pooler of transactions, such as PgBouncer, of which the settings know nothing."""
     return InvalidValue("pooler", f"{seen}, as behind PgBouncer: set pooler='transaction'", permitted=("transaction",))
 
 

@@ -34,7 +34,7 @@ _USED = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client back
 
 
 def measured(driver: Any, schema: str | None, tables: Sequence[str]) -> Measures:
-    """The measures; ``size_bytes`` is that of the whole database, other schemas included."""
+    """Return the measures; ``size_bytes`` is that of the whole database, other schemas included."""
     found = driver.execute(_TABLES, (schema, list(tables))).fetchall()
     settings = {name: _value(driver, f"SELECT current_setting('{name}')") for name in _SETTINGS}
     settings["max_connections"] = int(settings["max_connections"])
@@ -164,7 +164,7 @@ _preparer = PGDialect(paramstyle="named").identifier_preparer  # type: ignore[no
 
 
 def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
-    """The statements in one transaction that enters the schema and holds the migration lock."""
+    """Return the statements in one transaction that enters the schema and holds the migration lock."""
     place = [] if exists else [f"CREATE SCHEMA {quoted(schema)}"]
     before = [
         "BEGIN",
@@ -178,7 +178,7 @@ def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wai
 
 
 def grants(role: str, database: str, schema: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The statements that give the role these rights on each table, with CONNECT and USAGE to reach them."""
+    """Yield the statements that give the role these rights on each table, with CONNECT and USAGE to reach them."""
     to, home = _preparer.quote(role), _preparer.quote(schema)
     yield f"GRANT CONNECT ON DATABASE {_preparer.quote(database)} TO {to}"
     yield f"GRANT USAGE ON SCHEMA {home} TO {to}"
@@ -206,7 +206,7 @@ _NOT_OURS = """
 
 
 def examined(driver: Any, schema: str | None) -> list[str]:
-    """The invalid indexes and unvalidated constraints of the schema."""
+    """Return the invalid indexes and unvalidated constraints of the schema."""
     return [str(row[0]) for row in driver.execute(_INVALID, {"schema": schema}).fetchall()]
 
 

@@ -26,7 +26,7 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """The text as a literal."""
+    """Return the text as a literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -34,7 +34,7 @@ _TABLE = "lastlight_refusal"
 
 
 def refusal(product: str, query: str, message: str) -> tuple[str, ...]:
-    """The statements that fail, saying ``message``, when ``query`` finds anything."""
+    """Return the statements that fail, saying ``message``, when ``query`` finds anything."""
     if product == "postgresql":
         raises = f"RAISE EXCEPTION USING ERRCODE = 'LL001', MESSAGE = {literal(message)}"
         return (f"DO $refusal$ BEGIN IF EXISTS ({query}) THEN {raises}; END IF; END $refusal$",)
@@ -109,7 +109,7 @@ _STATEMENTS = {
 
 
 def carried(product: str) -> tuple[str, ...]:
-    """The statements that do it, none for other products. Called once the columns are there."""
+    """Return the UPDATEs that fill our columns from the original ones. Run them once the columns are there."""
     return _STATEMENTS.get(product, ())
 
 
@@ -140,7 +140,7 @@ _PRODUCTS = {"sqlite": _SQLITE, "postgresql": _POSTGRES}
 
 
 def outline(product: str, tables: Iterable[str], version: str) -> str:
-    """An expression for the outline of these tables, in the schema of ``version``, a table of the SELECT's FROM.
+    """Return an expression for the outline of these tables, in the schema of ``version``, a table of the SELECT's FROM.
 
     NULL for products of which nothing is known, and where none of the tables is there.
     """

@@ -46,7 +46,7 @@ def insert_rows(driver: sqlite3.Connection, sql: str, rows: Sequence[Sequence[An
 
 @lru_cache(maxsize=64)
 def _several(sql: str) -> str | None:
-    """The statement for many rows; None for one that cannot be extended."""
+    """Return the statement for many rows; None for one that cannot be extended."""
     found = _PARAMETERS.search(sql)
     if found is None or found[1].count("?") * _ROWS > 32_766:
         return None

@@ -49,7 +49,7 @@ def shape_of(driver: Any) -> Catalogue:
 
 
 def normal(sql: str) -> str:
-    """The statement without comments, with names and keywords in small letters and single blanks."""
+    """Return the statement without comments, with names and keywords in small letters and single blanks."""
     return " ".join(_tokens(sql))
 
 
@@ -135,7 +135,7 @@ def _of_table(table: str, sql: str) -> Iterator[tuple[Entry, str]]:
 
 
 def _parts(body: str) -> Iterator[str]:
-    """The pieces between commas outside of brackets and quotes."""
+    """Yield the pieces between commas outside of brackets and quotes."""
     depth, quote, piece = 0, "", ""
     for character in body:
         if quote:

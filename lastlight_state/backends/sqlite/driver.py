@@ -35,7 +35,7 @@ def fetched(cursor: sqlite3.Cursor) -> list[Any]:
 
 
 def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
-    """The rows as `fetched` gives them, one by one."""
+    """Yield the rows as `fetched` gives them, one by one."""
     try:
         yield from cursor
     except sqlite3.OperationalError as error:
@@ -43,7 +43,7 @@ def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
 
 
 def _rest(cursor: sqlite3.Cursor, error: sqlite3.OperationalError) -> Iterator[Any]:
-    """The rows from the one on that the decoder refused. Raises the error if the database said it."""
+    """Yield the rows from the one on that the decoder refused. Raises the error if the database said it."""
     if getattr(error, "sqlite_errorcode", None) is not None:
         raise error
     connection = cursor.connection
@@ -73,7 +73,7 @@ _CONSTRAINTS = {
 
 
 def translate(error: Exception) -> StateError:
-    """The library's error for one of the driver's or the operating system's."""
+    """Return the library's error for one of the driver's or the operating system's."""
     if isinstance(error, OSError):
         said = {"reason": NOT_REGULAR} if error.errno in (errno.ELOOP, errno.EINVAL) else {}
         return BackendUnavailable(f"the database file cannot be opened: {error.strerror}; {_CHECK_RIGHTS}", **said)

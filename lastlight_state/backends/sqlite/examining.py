@@ -20,7 +20,7 @@ _SYNCHRONOUS = ("off", "normal", "full", "extra")
 
 
 def measured(driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None) -> Measures:
-    """The measures, read on this connection: its settings are those of the connection, except the journal mode.
+    """Return the measures, read on this connection: its settings are those of the connection, except the journal mode.
 
     ``journal_mode`` is given where the connection does not know it.
     """
@@ -144,7 +144,7 @@ _MOST = 50
 
 
 def examined(driver: Any, *, deep: bool) -> list[str]:
-    """The problems of the file: of its pages and indexes, and rows whose foreign keys refer to no row."""
+    """Return the problems of the file: of its pages and indexes, and rows whose foreign keys refer to no row."""
     check = "integrity_check" if deep else "quick_check"
     found = [str(line) for (line,) in driver.execute(f"PRAGMA {check}({_MOST})").fetchall()]
     rows = driver.execute('SELECT "table", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3').fetchall()

@@ -69,7 +69,7 @@ def without_waiting(path: str, flags: int) -> int:
 
 
 def size(*paths: Path) -> int:
-    """The bytes of all these files that are there."""
+    """Return the bytes of all these files that are there."""
     found = 0
     for path in paths:
         with suppress(OSError):
@@ -126,7 +126,7 @@ def is_remote(carrier: str) -> bool:
 
 
 def file_system(path: Path) -> str:
-    """The name of the file system that holds the file. Outside Linux ``"unknown"``, which counts as local."""
+    """Return the name of the file system that holds the file. Outside Linux ``"unknown"``, which counts as local."""
     for folder in path.parents:
         with suppress(OSError):
             return _kind_of_device(folder.stat().st_dev)

@@ -169,7 +169,7 @@ class FileReader:
         self._copy: PrivateCopy | None = None
 
     def connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
-        """A connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
+        """Return a connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
 
         ``hold`` connects to the file, or gives None if its writer died; where that is not possible ``connect`` does.
         """
@@ -202,7 +202,7 @@ class FileReader:
 
 
 def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """The connection, after it has read the file once."""
+    """Return the connection, after it has read the file once."""
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except BaseException:
@@ -246,7 +246,7 @@ class Probe:
         return self._before is not None and _sight(self._path) != self._before
 
     def connected(self) -> sqlite3.Connection:
-        """A connection that reads. All of them read the same copy, if there is one.
+        """Return a connection that reads. All of them read the same copy, if there is one.
 
         Raises `BackendUnavailable` where a copy is needed and cannot be made.
         """
@@ -264,7 +264,7 @@ class Probe:
 
 
 def _copied(path: Path) -> PrivateCopy | None:
-    """A copy of a file whose writer died; None for one that is used, or is missing."""
+    """Return a copy of a file whose writer died; None for one that is used, or is missing."""
     standing = state_of(path) if path.exists() else None
     if standing is None or not standing.left:
         return None

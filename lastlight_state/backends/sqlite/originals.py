@@ -46,7 +46,7 @@ def malformed(column: ColumnElement[Any], form: Form) -> ColumnElement[bool]:
 
 
 def newest(table: Table) -> ColumnElement[Any]:
-    """The order in which the row that was stored last comes first."""
+    """Return the order in which the row that was stored last comes first."""
     return literal_column(f"{quoted(table.name)}.rowid").desc()
 
 
@@ -190,7 +190,7 @@ def _sample(value: object) -> str:
 
 
 def _rebuild(table: str, columns: list[Any]) -> Iterator[str]:
-    """The statements that SQLite's documentation gives for rebuilding a table (ALTER TABLE, section 7)."""
+    """Yield the statements that SQLite's documentation gives for rebuilding a table (ALTER TABLE, section 7)."""
     old, new = quoted(table), quoted(REBUILT)
     names = ", ".join(quoted(name) for name, *_ in columns)
     yield f"CREATE TABLE {new} ({', '.join([*_definitions(columns), _key(columns)])})"

@@ -34,7 +34,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_folder(place: str) -> tuple[Path, int]:
-    """A new folder, and the descriptor that holds its lock. Raises OSError.
+    """Return a new folder, and the descriptor that holds its lock. Raises OSError.
 
     Where a file system has no locks, the folder keeps a name under which nobody looks for what was left.
     """
@@ -233,7 +233,7 @@ def _refuse_failed(done: subprocess.CompletedProcess[bytes]) -> None:
 
 
 def _private_folder(mark: FileStamps) -> tuple[Path, int]:
-    """A new folder with room for what the mark describes, and for its log once more, which recovery brings in.
+    """Return a new folder with room for what the mark describes, and for its log once more, which recovery brings in.
 
     What killed processes left among the temporary files is removed before.
     """
@@ -287,7 +287,7 @@ def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
 
 
 def _ending(file: Path, length: int) -> bytes:
-    """The last bytes of a file; none of one that is missing or shorter."""
+    """Return the last bytes of a file; none of one that is missing or shorter."""
     with suppress(OSError), file.open("rb") as opened:
         opened.seek(-length, os.SEEK_END)
         return opened.read()

@@ -77,7 +77,7 @@ def opened(
     connect: Callable[[], sqlite3.Connection],
     set_up: Callable[[sqlite3.Connection], sqlite3.Connection],
 ) -> sqlite3.Connection:
-    """A connection whose file is the regular one at the path, through no link in its place. Raises OSError.
+    """Return a connection whose file is the regular one at the path, through no link in its place. Raises OSError.
 
     Raises `BackendBusy` for a file that is replaced again and again.
     """
@@ -106,7 +106,7 @@ def opened(
 
 
 def connected(expected: _Identity, held: int, connect: Callable[[], _C]) -> tuple[_C, int | None]:
-    """A new connection and its descriptor, if that is the next free one and of the expected file; else None.
+    """Return a new connection and its descriptor, if that is the next free one and of the expected file; else None.
 
     Another thread may take that number meanwhile: then nothing is told. ``held`` is any descriptor.
     """
@@ -165,7 +165,7 @@ class Watched(sqlite3.Connection):
 
 
 def watched(connection: Any, rows: Callable[[], Iterable[_R]], size: Callable[[], int]) -> Iterator[_R]:
-    """The rows of a statement, while each comes in time, and fewer than the file has bytes.
+    """Yield the rows of a statement, while each comes in time, and fewer than the file has bytes.
 
     A table whose pages point to one another has no last row. Raises `BackendUnavailable` for one.
     """
@@ -245,7 +245,7 @@ def _identity_or_none(path: Path) -> _Identity | None:
 
 
 def _descriptors_of(identity: _Identity) -> set[str]:
-    """The descriptors of this process that are open on a file."""
+    """Return the descriptors of this process that are open on a file."""
     return {name for name in os.listdir(_DESCRIPTORS) if _of_descriptor(name) == identity}  # noqa: PTH208 - names, not paths
 
 

@@ -52,7 +52,7 @@ def run(call: Call, action: str, definitions: str) -> Answer:
 
 
 def models_of(definitions: str) -> Mapping[str, Any]:
-    """The mapping that ``package.module:NAME`` names. Raises `InvalidValue` where there is none."""
+    """Return the mapping that ``package.module:NAME`` names. Raises `InvalidValue` where there is none."""
     module, _, name = definitions.partition(":")
     if not module or not name:
         raise InvalidValue("MODULE:NAME", "expected a module, a colon and the name of a mapping of keys to models")

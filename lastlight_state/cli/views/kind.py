@@ -114,7 +114,7 @@ def words(given: Sequence[str]) -> list[str] | None:
 
 
 def answer(kind: Kind, page: Page[Any]) -> Answer:
-    """A page of a kind."""
+    """Return a page of a kind."""
     data = {"items": page.items, "next_page_token": page.next_page_token, "damaged": page.damaged}
     return Answer(data, lambda screen: _lines(kind, page, screen))
 
@@ -147,7 +147,7 @@ def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -
 
 
 def _long(value: Any) -> str | None:
-    """The text of a value that does not fit beside its name."""
+    """Return the text of a value that does not fit beside its name."""
     if isinstance(value, str):
         return value if len(value) > SHORT or "\n" in value else None
     if isinstance(value, dict | list):

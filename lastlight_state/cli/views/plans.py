@@ -13,7 +13,7 @@ _HEADINGS = {"current": "not as revision {} makes it", "empty": "in the way", "b
 
 
 def data_of(plan: Plan, target: str) -> dict[str, Any]:
-    """The plan for programs."""
+    """Return the plan for programs."""
     return {
         "state": plan.state.state,
         "from": plan.state.revision,
@@ -29,7 +29,7 @@ def data_of(plan: Plan, target: str) -> dict[str, Any]:
 
 
 def lines_of(plan: Plan, screen: Screen, server: str | None = None) -> Iterator[Any]:
-    """The plan for people."""
+    """Yield the plan for people."""
     state = plan.state
     on = {} if server is None else {"server": server}
     yield from screen.fields({"state": state.state, "revision": state.revision, "newest": state.head, **on})

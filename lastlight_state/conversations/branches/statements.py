@@ -94,7 +94,7 @@ LIST = Listing(
 
 @lru_cache(maxsize=64)
 def update(names: frozenset[str]) -> Statement:
-    """The statement that sets these columns."""
+    """Return the statement that sets these columns."""
     values: Row = {name: bind(name, _b[name]) for name in sorted(names)}
     return prepared(sa.update(BRANCHES).where(_THIS).values(values).returning(_b.id))
 

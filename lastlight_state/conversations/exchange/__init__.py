@@ -92,7 +92,7 @@ class Exchange(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[Delivery]:
-        """A page of an inbox in its order, after a position: what nobody has acknowledged, or ``"all"``.
+        """Return a page of an inbox in its order, after a position: what nobody has acknowledged, or ``"all"``.
 
         Changes nothing, and shows what readers have taken, too. `messages.get_many` has the messages.
         """
@@ -181,11 +181,11 @@ class Exchange(Repository):
         return self.inbox(owner, after_ord=after_ord, state="all", limit=limit)
 
     def outbox(self, sender: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageSummary]:
-        """A page of the messages that have this sender, the newest first, delivered or not."""
+        """Return a page of the messages that have this sender, the newest first, delivered or not."""
         return self._page(sql.OUTBOX, MessageSummary.of, {"sender": valid.sought("sender", sender)}, limit, page_token)
 
     def deliveries(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
-        """A page of whom a message was delivered to, by owner: who has taken it, and who acknowledged it."""
+        """Return a page of whom a message was delivered to, by owner: who has taken it, and who acknowledged it."""
         given = {"message_id": valid.sought("message_id", message_id)}
         return self._page(sql.DELIVERED, Delivery.of, given, limit, page_token)
 
@@ -205,7 +205,7 @@ class Exchange(Repository):
         return self._once(lambda unit: unit.change(sql.LEAVE, values), repeatable=True) > 0
 
     def members(self, channel: str, *, limit: int = 50, page_token: str | None = None) -> Page[Member]:
-        """A page of the members of a channel, by name."""
+        """Return a page of the members of a channel, by name."""
         given = {"channel": valid.sought("channel", channel)}
         return self._page(sql.MEMBER_LIST, Member.of, given, limit, page_token)
 
@@ -253,7 +253,7 @@ def _listed(ords: Collection[int]) -> str:
 
 
 def _watch_for(scope: Scope) -> Watch[str]:
-    """The store's watch over the last positions of inboxes."""
+    """Return the store's watch over the last positions of inboxes."""
 
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"owners": as_list([{"id": one} for one in sorted(keys)])}

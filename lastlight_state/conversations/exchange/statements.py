@@ -203,7 +203,7 @@ _MOST = limits_of(DELIVERIES)
 
 
 def owners(where: str, given: Any) -> list[str]:
-    """The owners of inboxes: one, or several, each once and in the order in which inboxes are locked."""
+    """Return the owners of inboxes: one, or several, each once and in the order in which inboxes are locked."""
     named = [given] if isinstance(given, str) else checks.batch(where, given, words.BATCH)
     if not named:
         raise InvalidValue(where, "expected at least one owner")
@@ -250,7 +250,7 @@ def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) 
 
 
 def members(unit: Unit, channel: str, *, but: str | None) -> list[str]:
-    """The members of a channel, without the sender."""
+    """Return the members of a channel, without the sender."""
     return ordered(row["member"] for row in unit.rows(CURRENT, {"channel": channel}) if row["member"] != but)
 
 

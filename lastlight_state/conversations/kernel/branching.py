@@ -120,7 +120,7 @@ _OWN = prepared(
 
 
 def line_of(unit: Unit, branch_id: str, from_ord: int = -1) -> list[Segment]:
-    """The branch and its ancestors, as far as they contribute positions from ``from_ord`` on.
+    """Return the branch and its ancestors, as far as they contribute positions from ``from_ord`` on.
 
     Raises `NotFound`, and `CorruptData` for ancestors that are more than the branch's depth says, as in a circle.
     """
@@ -134,7 +134,7 @@ def line_of(unit: Unit, branch_id: str, from_ord: int = -1) -> list[Segment]:
 
 
 def length_of(line: Sequence[Segment]) -> int:
-    """The length of the history of the first branch of a line."""
+    """Return the length of the history of the first branch of a line."""
     return line[0].until
 
 

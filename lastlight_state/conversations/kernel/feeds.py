@@ -48,7 +48,7 @@ HEADS = prepared(
 
 
 def watch_for(scope: Scope) -> Watch[str]:
-    """The store's watch over the feeds of sessions."""
+    """Return the store's watch over the feeds of sessions."""
 
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"wanted": as_list([{"id": one} for one in sorted(keys)])}
@@ -81,7 +81,7 @@ _ABOUT = ("branch_id", "progression_id", "message_id", "ord", "count")
 
 
 def feed_chain(head: Any) -> Chain:
-    """The chain of ``head``, which changes a session and returns its id and ``change_seq``, and of the entry."""
+    """Return the chain of ``head``, which changes a session and returns its id and ``change_seq``, and of the entry."""
     told = ("kind", *_ABOUT, "details")
     values: dict[str, sa.ColumnElement[Any]] = {name: bind(f"told_{name}", _c[name]) for name in told}
     sessions = {"session_id": from_head("id"), "seq": from_head("change_seq")}

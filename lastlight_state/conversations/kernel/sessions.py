@@ -55,7 +55,7 @@ FORK_KEYS = ("parent_branch_id", "forked_at_ord")
 
 
 def merged(stored: Any, patch: Any) -> Any:
-    """The value with the patch applied: objects are merged, null removes a key, anything else replaces."""
+    """Return the value with the patch applied: objects are merged, null removes a key, anything else replaces."""
     if not isinstance(patch, dict):
         return patch
     found = dict(stored) if isinstance(stored, dict) else {}

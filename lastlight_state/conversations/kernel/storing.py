@@ -57,7 +57,7 @@ class KnownClasses:
 
 
 def numbers_of(unit: Unit, known: KnownClasses, names: Iterable[str]) -> dict[str, int]:
-    """The number of each class. New ones are given the next numbers, by one unit at a time."""
+    """Return the number of each class. New ones are given the next numbers, by one unit at a time."""
     found = {name: known.numbers.get(name) for name in names}
     missing = sorted(name for name, type_id in found.items() if type_id is None)
     if missing:

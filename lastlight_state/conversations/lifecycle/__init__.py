@@ -246,7 +246,7 @@ def _state(row: Row, now: datetime, limits: Limits) -> NormalizedState:
 
 
 def _expected(given: Any) -> frozenset[str | None] | None:
-    """The statuses from which a change may come; None for any."""
+    """Return the statuses from which a change may come; None for any."""
     if given is None:
         return None
     several = [given] if isinstance(given, str) else valid.several("expect", given)

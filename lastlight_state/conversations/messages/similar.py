@@ -63,7 +63,7 @@ def place(where: str, within: Any) -> tuple[str, str] | None:
 def found(
     unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.SearchRequest
 ) -> list[MessageHit]:
-    """The nearest messages, with their bodies; one that cannot be read is logged and left out."""
+    """Return the nearest messages, with their bodies; one that cannot be read is logged and left out."""
     best = searching.best_matches(_streams(unit, at, given, asked), asked)
     ids = as_list([{"id": key} for key, _ in best])
     rows = unit.sound(storing.MANY, {"ids": ids})[0] if best else []
@@ -89,7 +89,7 @@ def _streams(
 
 
 def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:
-    """The parts of orders that hold the messages."""
+    """Return the parts of orders that hold the messages."""
     if name == "branch_id":
         return branching.line_of(unit, key)
     statement, kind = (_POOL, words.SESSION) if name == "session_id" else (_ORDER, words.PROGRESSION)

@@ -44,7 +44,7 @@ class Trees(Repository):
         return SaveReport.of(saving.report(session_id, found))
 
     def load(self, session_id: str, *, max_messages: int = words.TREE) -> SessionTree:
-        """A whole session. A fork has its inherited messages, too; what is only in the pool is left out.
+        """Return a whole session. A fork has its inherited messages, too; what is only in the pool is left out.
 
         Raises `NotFound`, and `PayloadTooLarge` where the branches have more than ``max_messages`` together.
         """

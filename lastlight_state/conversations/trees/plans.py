@@ -47,7 +47,7 @@ _BRANCHES = prepared(
 
 
 def tree(unit: Unit, session_id: str, most: int) -> SessionTree:
-    """The whole session. Raises `NotFound`, and `PayloadTooLarge` for more messages."""
+    """Return the whole session. Raises `NotFound`, and `PayloadTooLarge` for more messages."""
     session = unit.find(ConversationSession.of, sessions.GET, {"session_id": session_id})
     if session is None:
         raise valid.not_found(words.SESSION, session_id)
@@ -148,7 +148,7 @@ class Plan:
 
 
 def plan_of(tree: Any, now: datetime) -> Plan:
-    """The tree, checked. Raises `InvalidValue` with the place of what is wrong."""
+    """Return the tree, checked. Raises `InvalidValue` with the place of what is wrong."""
     given = valid.group("tree", tree, SessionTree)
     session = session_checks.row(given.session, now)
     if given.session.id is None:

@@ -69,12 +69,12 @@ class Vectors(Repository):
         return storing.retry_storing(put)
 
     def get(self, namespace: str, chunk_id: str) -> Chunk:
-        """The chunk. Raises `NotFound`."""
+        """Return the chunk. Raises `NotFound`."""
         key = (namespace, chunk_id)
         return self._one(Chunk.of, sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
 
     def find(self, namespace: str, chunk_id: str) -> Chunk | None:
-        """The chunk, or None."""
+        """Return the chunk, or None."""
         return self._find(Chunk.of, sql.GET, _key(namespace, chunk_id))
 
     def list(
@@ -97,7 +97,7 @@ class Vectors(Repository):
         document_id: str | None = None,
         how: Search = _EXACT,
     ) -> builtins.list[VectorHit]:
-        """The 1 to 1,000 chunks that are nearest to a vector, the best first; equal ones by their ids.
+        """Return the 1 to 1,000 chunks that are nearest to a vector, the best first; equal ones by their ids.
 
         Every chunk of the namespace is compared, or of a document, or those whose metadata have the values of
         ``where`` at their top level. An unknown namespace has none. Raises `InvalidValue` for a vector of another
@@ -155,7 +155,7 @@ class Vectors(Repository):
         return self._once(lambda unit: unit.change(sql.CLEAR_IDS, given), repeatable=True) if wanted else 0
 
     def namespaces(self, *, limit: int = 50, page_token: str | None = None) -> Page[VectorNamespace]:
-        """A page of the namespaces, by their names."""
+        """Return a page of the namespaces, by their names."""
         return self._page(sql.NAMESPACE_LIST, VectorNamespace.of, None, limit, page_token)
 
 
@@ -216,7 +216,7 @@ def _cleared(unit: Unit, namespace: str) -> int:
 
 
 def _hits(unit: Unit, namespace: str, found: Sequence[tuple[str, float]]) -> list[VectorHit]:
-    """The chunks that were found, with their texts; one whose text cannot be read is logged and left out."""
+    """Return the chunks that were found, with their texts; one whose text cannot be read is logged and left out."""
     if not found:
         return []
     ids = as_list([{"id": key} for key, _ in found])

@@ -42,7 +42,7 @@ class JoinedTable:
     index: str
 
     def after(self, source: sa.FromClause) -> sa.FromClause:
-        """The join with this table. What it is joined by is among the conditions of the list."""
+        """Return the join with this table. What it is joined by is among the conditions of the list."""
         return _InOrder(source, self.table, sa.true())
 
 
@@ -61,7 +61,7 @@ class Covering:
     other: JoinedTable | None = None
 
     def narrow(self, given: Collection[str]) -> NarrowIndex | None:
-        """The index by which a list with these filters is found."""
+        """Return the index by which a list with these filters is found."""
         return next((narrow for name, narrow in self.found_by.items() if name in given or not name), None)
 
 
@@ -92,7 +92,7 @@ class SelfJoin:
     def select(
         self, shown: Sequence[sa.ColumnElement[Any]], conditions: Sequence[sa.ColumnElement[bool]]
     ) -> sa.Select[Any]:
-        """The rows that meet the conditions. Columns of the narrow index are compared and shown from there."""
+        """Return the rows that meet the conditions. Columns of the narrow index are compared and shown from there."""
         covering, other = self._covering, self._covering.other
         same = sa.and_(*(self._table.c[name] == self._found.c[name] for name in covering.key))
         source: sa.FromClause = _InOrder(self._found, self._table, same)
@@ -110,7 +110,7 @@ class SelfJoin:
             yield self._covering.only
 
     def found(self, element: Any) -> Any:
-        """The element with the columns of the narrow index read through it."""
+        """Return the element with the columns of the narrow index read through it."""
         return replacement_traverse(element, {}, self._replaced)
 
     def _replaced(self, element: Any, **_: Any) -> Any:

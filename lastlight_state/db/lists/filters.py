@@ -30,13 +30,13 @@ class CompoundFilter:
     ranges: bool = True
 
     def filled(self, values: Sequence[Mapping[str, Any]], size: int) -> dict[str, Any]:
-        """The parameters of these values. Those left over are None, which equals nothing."""
+        """Return the parameters of these values. Those left over are None, which equals nothing."""
         padding: list[Mapping[str, Any]] = [{}] * (size - len(values))
         given = enumerate([*values, *padding])
         return {f"{name}_{i}": value.get(name) for i, value in given for name in self.parameters}
 
     def alternatives(self, size: int) -> Alternatives:
-        """The conditions of that many values."""
+        """Return the conditions of that many values."""
         each = [condition for i in range(size) for condition in self.conditions(f"_{i}")]
         any_of_them = sa.or_(*each)
         return (each if self.ranges else [any_of_them]), any_of_them

@@ -158,11 +158,11 @@ class Listing(Generic[RowT]):
         return int(unit.value(statement, {**values, **also}))
 
     def key(self, row: Mapping[str, Any]) -> list[Any]:
-        """The key of a row: its values in the order columns."""
+        """Return the key of a row: its values in the order columns."""
         return [row[name] for name in self._key]
 
     def key_of(self, chosen: Mapping[str, Any], page_token: str | None) -> list[Any] | None:
-        """The key of a token. Raises `InvalidValue` for a token of another list or other filters."""
+        """Return the key of a token. Raises `InvalidValue` for a token of another list or other filters."""
         key = pages.decode_token([self._name, chosen], page_token)
         return None if key is None else self.checked_key(key)
 

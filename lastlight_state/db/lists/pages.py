@@ -28,12 +28,12 @@ from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 
 
 def pack(value: Any) -> str:
-    """A JSON value as opaque text; times in it become texts."""
+    """Return a JSON value as opaque text; times in it become texts."""
     return base64.urlsafe_b64encode(orjson.dumps(value, option=orjson.OPT_UTC_Z)).decode().rstrip("=")
 
 
 def unpack(where: str, text: str) -> Any:
-    """The value of `pack`. Raises `InvalidValue` for other text."""
+    """Return the value of `pack`. Raises `InvalidValue` for other text."""
     try:
         return orjson.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
     except (ValueError, TypeError):
@@ -41,7 +41,7 @@ def unpack(where: str, text: str) -> Any:
 
 
 def damaged(where: str) -> InvalidValue:
-    """The error for a text that `pack` did not make, or that somebody changed."""
+    """Return the error for a text that `pack` did not make, or that somebody changed."""
     return InvalidValue(where, "damaged, or made by something else")
 
 
@@ -57,7 +57,7 @@ _log = logging.getLogger("lastlight_state.db")
 
 
 def iterate(listing: Callable[P, Page[T]], /, *args: P.args, **given: P.kwargs) -> Iterator[T]:
-    """The items of all pages of a list: ``iterate(store.workflows.runs.list, statuses=["running"])``.
+    """Yield the items of all pages of a list: ``iterate(store.workflows.runs.list, statuses=["running"])``.
 
     Takes the list's method and its arguments. Each page is read when the items before it are used up; its size is
     ``limit``. Rows that come or go meanwhile may or may not be among them; none comes twice unless its place in the
@@ -82,7 +82,7 @@ def pages_of(listing: Callable[P, Page[T]], /, *args: P.args, **given: P.kwargs)
 
 
 async def aiterate(listing: Callable[P, Awaitable[Page[T]]], /, *args: P.args, **given: P.kwargs) -> AsyncIterator[T]:
-    """The items of all pages of a list of an `AsyncStateStore`, as `iterate` gives them."""
+    """Yield the items of all pages of a list of an `AsyncStateStore`, as `iterate` gives them."""
     read: Callable[..., Awaitable[Page[T]]] = listing
     asked: dict[str, Any] = dict(given)
     walk = _Walk()
@@ -179,7 +179,7 @@ def split_damaged(
 
 
 def damaged_row(error: CorruptData) -> DamagedRow:
-    """A damaged row as a page shows it."""
+    """Return a damaged row as a page shows it."""
     return DamagedRow(table=error.table, key=error.key, column=error.column, problem=str(error))
 
 
@@ -193,12 +193,12 @@ Kind: TypeAlias = type | UnionType | range
 
 
 def encode_token(asked: Any, key: Sequence[Any]) -> str:
-    """The token for the page that follows ``key`` in the list that ``asked`` describes."""
+    """Return the token for the page that follows ``key`` in the list that ``asked`` describes."""
     return pack([_digest(asked), list(key)])
 
 
 def decode_token(asked: Any, token: str | None) -> list[Any] | None:
-    """The unchecked key of a token, or None without a token.
+    """Return the unchecked key of a token, or None without a token.
 
     Raises `InvalidValue` for a damaged token, and for one of another list or other filters.
     """
@@ -214,7 +214,7 @@ def decode_token(asked: Any, token: str | None) -> list[Any] | None:
 
 
 def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | None:
-    """The key of a token, each part checked to be of its kind, or None without a token.
+    """Return the key of a token, each part checked to be of its kind, or None without a token.
 
     Raises `InvalidValue` for a damaged token, and for one of another list or other filters.
     """
@@ -223,7 +223,7 @@ def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | Non
 
 
 def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False) -> list[Any]:
-    """The parts of a key from a token as statements take them; texts that stand for times become times.
+    """Return the parts of a key from a token as statements take them; texts that stand for times become times.
 
     Anybody can write a token, so a part of another kind is `InvalidValue`. ``nullable`` permits None.
     """
@@ -234,7 +234,7 @@ def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False
 
 
 def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:
-    """The condition that a row comes after the key ``after_0``, ``after_1`` … in this order of columns.
+    """Return the condition that a row comes after the key ``after_0``, ``after_1`` … in this order of columns.
 
     A function that leads is compared alone, too: SQLite seeks in its index by that, and scans it by the tuple.
     """
@@ -247,7 +247,7 @@ def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) 
 
 
 def after_values(key: Sequence[Any]) -> dict[str, Any]:
-    """The parameters of `after`."""
+    """Return the parameters of `after`."""
     return {f"after_{i}": part for i, part in enumerate(key)}
 
 

@@ -30,7 +30,7 @@ def message_of(error: BaseException) -> str:
 
 
 def storable(text: str, most: int) -> str:
-    """The text, clipped and marked as such, without lone surrogates and control characters.
+    """Return the text, clipped and marked as such, without lone surrogates and control characters.
 
     Databases refuse some of these, and JSON spells the others in six bytes each.
     """

@@ -40,14 +40,14 @@ class Cell(NamedTuple):
     column: sa.Column[Any] | None
 
     def read(self, value: Any) -> Any:
-        """The Python value of a stored one that is not NULL. Raises TypeError or what the converter raises."""
+        """Return the Python value of a stored one that is not NULL. Raises TypeError or what the converter raises."""
         if not is_kept(type(value), self.types):
             raise TypeError(type(value).__name__)
         return value if self.convert is None else self.convert(value)
 
 
 def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
-    """The cell of an entry of a compiled statement's result, whose values may be sealed."""
+    """Return the cell of an entry of a compiled statement's result, whose values may be sealed."""
     kind = entry.type.dialect_impl(dialect)
     column = next(_columns(entry.objects), None)
     convert = (sealed and sealed.reading(kind)) or kind.result_processor(dialect, None)
@@ -63,7 +63,7 @@ def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
 def damage(
     cells: Sequence[Cell], rows: Sequence[Sequence[Any]], unreadable: tuple[type[Exception], ...], statement: Any
 ) -> CorruptData:
-    """The error that names the first value of these rows that cannot be read."""
+    """Return the error that names the first value of these rows that cannot be read."""
     for row in rows:
         for at, value in zip(cells, row, strict=True):
             try:
@@ -76,7 +76,7 @@ def damage(
 
 
 def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
-    """The columns of tables that a statement shows as they are, through labels, aliases and subqueries."""
+    """Yield the columns of tables that a statement shows as they are, through labels, aliases and subqueries."""
     for given in objects:
         found = given.element if isinstance(given, sa.Label) else given
         found = found.element if isinstance(found, columns.CodePoints) else found
@@ -86,7 +86,7 @@ def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
 
 
 def _table(statement: Any) -> str:
-    """The first table that a statement names."""
+    """Return the first table that a statement names."""
     return next((found.name for found in iterate(statement) if isinstance(found, sa.Table)), "row")
 
 
@@ -100,7 +100,7 @@ def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
 
 
 def _shaped(convert: Callable[[Any], Any], shape: type) -> Callable[[Any], Any]:
-    """A converter of JSON that takes values of one shape, and null."""
+    """Return a converter of JSON that takes values of one shape, and null."""
 
     def read(value: Any) -> Any:
         found = convert(value)
@@ -129,7 +129,7 @@ class Batches:
         self._columns = [Column(name, types.get(name), converters.get(name)) for name in order]
 
     def of(self, rows: Iterable[Row]) -> Iterator[list[list[Any]]]:
-        """The rows, some at a time, as their columns. Raises `InvalidValue` for a value that is wrong."""
+        """Yield the rows, some at a time, as their columns. Raises `InvalidValue` for a value that is wrong."""
         coming = iter(rows)
         while several := [*islice(coming, _TOGETHER)]:
             yield [column.of(several) for column in self._columns]

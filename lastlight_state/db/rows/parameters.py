@@ -93,7 +93,7 @@ def gatherer(
     *,
     by_position: bool,
 ) -> Gather:
-    """The function that makes the driver's parameters of values by name: a list, or a dict, as its style asks.
+    """Return the function that makes the driver's parameters of values by name: a list, or a dict, as its style asks.
 
     It raises `InvalidValue` for a value that is wrong. ``constants`` stand for values that are not given.
     """
@@ -203,7 +203,7 @@ def builders(
     sound: KnownTypes | None = None,
     damage: Callable[[Sequence[Sequence[Any]]], Exception] | None = None,
 ) -> tuple[BuildOne, Build]:
-    """The functions that make a dict of one row, and of many. NULL becomes None without a call of the converter.
+    """Return the functions that make a dict of one row, and of many. NULL becomes None without a call of the converter.
 
     For a value that its column cannot hold the first raises ``damage`` of the row, where that is given, and the second
     one of `UNREADABLE`.

@@ -36,7 +36,7 @@ _set_values, _set_given, _set_extra, _set_private = (
 
 
 def make_record(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
-    """The record of values that are known to be right, and complete. Takes the dicts over.
+    """Return the record of values that are known to be right, and complete. Takes the dicts over.
 
     The same as ``model_construct`` without its walk over the fields, which costs more than the query.
     """
@@ -83,14 +83,14 @@ class Record(BaseModel):
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        """The record of a row's values, as `make_record`; a subclass may bring them into its shape first.
+        """Return the record of a row's values, as `make_record`; a subclass may bring them into its shape first.
 
         A subclass that says which `TypedDict` it takes can be made only of rows that have all of its columns.
         """
         return make_record(cls, values)
 
     def __hash__(self) -> int:
-        """A hash of the type and of the values that are texts, numbers and times: records may stand in sets."""
+        """Return a hash of the type and of the values that are texts, numbers and times: records may stand in sets."""
         values = self.__dict__
         return hash((type(self), *(values.get(name) for name in type(self).model_fields if _hashes(values.get(name)))))
 
@@ -145,7 +145,7 @@ def _tells(name: str, value: Any) -> bool:
 
 
 def _shown(value: Any) -> Any:
-    """A value as a repr shows it: a time as in JSON, a long text cut."""
+    """Return a value as a repr shows it: a time as in JSON, a long text cut."""
     if isinstance(value, datetime):
         return iso_text(value)
     return value[:_SHORT] + "…" if isinstance(value, str) and len(value) > _SHORT else value

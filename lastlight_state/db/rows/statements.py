@@ -95,7 +95,7 @@ class Compiled:
             return [self._row_or_damage(row) for row in found]
 
     def key(self, row: Sequence[Any], names: Sequence[str]) -> list[Any] | None:
-        """The values of these columns of a stored row; None where one cannot be read."""
+        """Return the values of these columns of a stored row; None where one cannot be read."""
         values = {cell.name: (cell, value) for cell, value in zip(self._cells, row, strict=True)}
         try:
             return [None if values[name][1] is None else values[name][0].read(values[name][1]) for name in names]
@@ -131,7 +131,7 @@ class Statement(Generic[RowT]):
         self.compiled: dict[tuple[Any, ...], Compiled] = {}
 
     def on(self, backend: Backend) -> Compiled:
-        """The statement as this backend runs it."""
+        """Return the statement as this backend runs it."""
         found = self.compiled.get(backend.key)
         if found is None:
             element = self._beside if backend.large_values_in_rows else self.element
@@ -153,12 +153,12 @@ def prepared(element: sa.Executable, row: Any = None) -> Any:
 
 
 def bind(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
-    """A parameter with the type of a column."""
+    """Return a parameter with the type of a column."""
     return sa.bindparam(name, type_=column.type)
 
 
 def exactly(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
-    """A parameter that is compared with a value of the column which was read: of a time nothing is cut off."""
+    """Return a parameter that is compared with a value of the column which was read: of a time nothing is cut off."""
     return sa.bindparam(name, type_=columns.key_type(column))
 
 
@@ -171,7 +171,7 @@ def number(value: int) -> sa.ColumnElement[int]:
 
 
 def constant(word: str) -> sa.ColumnElement[str]:
-    """A word written into the SQL, so that a partial index on that word can serve the statement."""
+    """Return a word written into the SQL, so that a partial index on that word can serve the statement."""
     if not word.replace("_", "").isalpha():
         raise ValueError(word)
     return sa.literal_column(f"'{word}'", columns.Text)
@@ -184,7 +184,7 @@ def among(column: Any, words: Iterable[str]) -> sa.ColumnElement[bool]:
 
 
 def size_for(count: int) -> int:
-    """The smallest of `SIZES` that holds ``count`` values (at most 500)."""
+    """Return the smallest of `SIZES` that holds ``count`` values (at most 500)."""
     return next(size for size in SIZES if size >= count)
 
 
@@ -230,7 +230,7 @@ class Family(Generic[RowT]):
         self._made: dict[int, tuple[Statement[RowT], tuple[str, ...]]] = {}
 
     def of(self, values: Sequence[Any]) -> tuple[Statement[RowT], Row]:
-        """The statement for that many values (1 to 500), and its parameters."""
+        """Return the statement for that many values (1 to 500), and its parameters."""
         size = size_for(len(values))
         statement, names = self._made.get(size) or self._make_for(size)
         return statement, dict(zip(names, [*values, *[values[-1]] * (size - len(values))], strict=True))
@@ -259,7 +259,7 @@ def _bind_converters(compiled: SQLCompiler, dialect: Dialect, sealed: sealing.Se
 
 
 def _constants(compiled: SQLCompiler) -> dict[str, Any]:
-    """The values inside the statement itself. They are converted with the others at each use."""
+    """Return the values inside the statement itself. They are converted with the others at each use."""
     return {name: bind.effective_value for bind, name in compiled.bind_names.items() if not bind.required}
 
 

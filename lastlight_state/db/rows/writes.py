@@ -46,12 +46,12 @@ def upsert(
 
 
 def listed(parameter: str) -> Any:
-    """The elements of the JSON array that this parameter holds as text, one a row."""
+    """Return the elements of the JSON array that this parameter holds as text, one a row."""
     return elements_of(sa.bindparam(parameter, type_=columns.Text)).table_valued(sa.column("value"), name=parameter)
 
 
 def as_list(values: Sequence[Any]) -> str:
-    """The parameter of `listed`, of values that were checked."""
+    """Return the parameter of `listed`, of values that were checked."""
     return codec.encode_sound(values).decode()
 
 
@@ -108,7 +108,7 @@ def inserted(made: Mapping[str, Any]) -> Row:
 
 
 def from_head(column: str) -> sa.ColumnElement[Any]:
-    """The value that the head returned under this name."""
+    """Return the value that the head returned under this name."""
     return sa.bindparam(f"_head_{column}")
 
 

@@ -215,7 +215,7 @@ def _as_it_is(element: CodePoints, compiler: SQLCompiler, **options: Any) -> str
 
 
 def in_code_points(column: sa.ColumnElement[str]) -> CodePoints:
-    """The column in the order of `CodePoints`, for tables that are not of our making."""
+    """Return the column in the order of `CodePoints`, for tables that are not of our making."""
     return CodePoints(column)
 
 
@@ -262,7 +262,7 @@ def _read_json(text: str | None) -> Any:
 
 
 def _time_texts() -> Callable[[datetime | None], str | None]:
-    """A function that formats times and remembers the last one, because one write usually repeats one time.
+    """Return a function that formats times and remembers the last one, because one write usually repeats one time.
 
     Thread-safe: threads only replace each other's remembered time.
     """
@@ -284,12 +284,12 @@ _time_text = _time_texts()
 
 
 def key_type(column: sa.ColumnElement[Any]) -> Any:
-    """The type of a parameter that is compared with a value which was read: of a time nothing is cut off."""
+    """Return the type of a parameter that is compared with a value which was read: of a time nothing is cut off."""
     return KeyTimestamp if isinstance(column.type, UtcTimestamp) else column.type
 
 
 def parse_time(text: str) -> datetime:
-    """The time of a stored text, in UTC unless it has an offset. Raises ValueError for other texts."""
+    """Return the time of a stored text, in UTC unless it has an offset. Raises ValueError for other texts."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is UTC:
         return moment

@@ -43,7 +43,7 @@ class Reaction:
     function: str
 
     def statement(self, keys: str) -> str:
-        """The change of the rows with these keys, ``OLD.name`` for example."""
+        """Return the change of the rows with these keys, ``OLD.name`` for example."""
         return f"UPDATE {self.target} SET {self.sets} WHERE {self.key} IN ({keys}) AND {self.when}"
 
 
@@ -194,7 +194,7 @@ def declared_guards(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
 
 
 def append_only(table: str, *, permit: Literal["any", "reset"] = "any") -> tuple[Guard, ...]:
-    """The guards that refuse DELETE and TRUNCATE on a table, except under a maintenance permit."""
+    """Return the guards that refuse DELETE and TRUNCATE on a table, except under a maintenance permit."""
     message = f"{table} is append-only"
     return (
         Guard(f"{table}_no_delete", table, "delete", message, permit=permit),
@@ -203,7 +203,7 @@ def append_only(table: str, *, permit: Literal["any", "reset"] = "any") -> tuple
 
 
 def no_update(table: str) -> tuple[Guard, ...]:
-    """The guard that refuses every UPDATE of a table, permit or not."""
+    """Return the guard that refuses every UPDATE of a table, permit or not."""
     return (Guard(f"{table}_no_update", table, "update", f"rows of {table} never change"),)
 
 
@@ -217,13 +217,13 @@ def no_replacement(table: str, *keys: Key) -> tuple[Guard, ...]:
 
 
 def no_replacing_insert(table: str) -> tuple[Guard, ...]:
-    """The first of these guards, for tables whose rows never change."""
+    """Return the first of these guards, for tables whose rows never change."""
     message = f"rows of {table} are never replaced"
     return (Guard(f"{table}_no_replace", table, "insert", message, only="sqlite", replacing=True),)
 
 
 def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
-    """The second. It asks only where another row has the new key: the update of an upsert cannot be asked."""
+    """Return the second. It asks only where another row has the new key: the update of an upsert cannot be asked."""
     named = dict.fromkeys(column for key in keys for column in key.named)
     return Guard(
         f"{table}_keys_stay",

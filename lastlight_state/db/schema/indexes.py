@@ -28,7 +28,7 @@ ONLY = "only"
 
 
 def where(predicate: str, *, postgresql: str | None = None) -> dict[str, Any]:
-    """The options that make an `Index` partial. A planner uses it only where a statement repeats the predicate.
+    """Return the options that make an `Index` partial. A planner uses it only where a statement repeats the predicate.
 
     ``postgresql`` is the predicate as it is spelt there, if that differs; booleans do.
     """
@@ -36,7 +36,7 @@ def where(predicate: str, *, postgresql: str | None = None) -> dict[str, Any]:
 
 
 def through(statement: Select[Any], table: FromClause, index: str) -> Select[Any]:
-    """The statement, reading the table through this index on SQLite.
+    """Return the statement, reading the table through this index on SQLite.
 
     Without statistics, SQLite's planner prefers any equality to the order of a partial index, and sorts.
     """
@@ -58,12 +58,12 @@ def _true(_element: RepeatedPredicate, _compiler: SQLCompiler, **_options: Any) 
 
 
 def beginning(column: ColumnElement[str], chars: int) -> ColumnElement[str]:
-    """The first characters of a text, as an index can hold them."""
+    """Return the first characters of a text, as an index can hold them."""
     return func.substr(column, literal_column("1"), literal_column(str(chars)), type_=column.type)
 
 
 def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The condition in a form that no index can serve, for statements that must find their rows by key."""
+    """Return the condition in a form that no index can serve, for statements that must find their rows by key."""
     return case((condition, true()), else_=false())
 
 

@@ -60,7 +60,7 @@ class Unit:
             raise
 
     def row(self, statement: Statement[RowT], values: Values = NO_VALUES) -> RowT | None:
-        """The only (or first) row, as Python values by column name, or None."""
+        """Return the only (or first) row, as Python values by column name, or None."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         found = self._fetch(compiled, values)
         return cast(RowT, compiled.row(found[0])) if found else None
@@ -94,7 +94,7 @@ class Unit:
         return [row for row in found if not isinstance(row, CorruptData)]
 
     def first_sound(self, statement: Statement[RowT], values: Values, limit: int) -> list[RowT]:
-        """The first ``limit`` rows that can be read, of a statement with the parameter ``limit``."""
+        """Return the first ``limit`` rows that can be read, of a statement with the parameter ``limit``."""
         size = limit
         while True:
             found, in_all = self.sound(statement, {**values, "limit": size})
@@ -103,7 +103,7 @@ class Unit:
             size *= 2
 
     def value(self, statement: Statement[Any], values: Values = NO_VALUES) -> Any:
-        """The first column of the first row, or None where there is no row."""
+        """Return the first column of the first row, or None where there is no row."""
         found: Any = self.row(statement, values)
         return None if found is None else next(iter(found.values()))
 

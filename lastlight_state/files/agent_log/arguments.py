@@ -48,7 +48,7 @@ class TranslationOptions:
 
     @classmethod
     def later(cls) -> Self:
-        """The format of newer logs."""
+        """Return the format of newer logs."""
         return cls("keep", "finish", "first_event", "write", "write", "drop")
 
 

@@ -29,7 +29,7 @@ class Stamp(NamedTuple):
     session_id: str
 
     def keys(self) -> dict[str, str]:
-        """The last keys of a line."""
+        """Return the last keys of a line."""
         return {"timestamp": iso_text(self.moment), "sessionId": self.session_id}
 
 
@@ -42,18 +42,18 @@ class Totals(NamedTuple):
 
 
 def user(content: str | list[Envelope], stamp: Stamp) -> Envelope:
-    """A prompt or message of the user, or tool results."""
+    """Return a prompt or message of the user, or tool results."""
     return {"type": "user", "message": {"role": "user", "content": content}} | stamp.keys()
 
 
 def tool_result(tool_use_id: str, content: str, *, is_error: bool) -> Envelope:
-    """The block of a tool's result."""
+    """Return the block of a tool's result."""
     block = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
     return block | {"is_error": True} if is_error else block
 
 
 def assistant(content: list[Envelope], stamp: Stamp, *, model: str | None, tokens: Tokens | None = None) -> Envelope:
-    """A message of the agent. The usage is left out when all its tokens are 0."""
+    """Return a message of the agent. The usage is left out when all its tokens are 0."""
     message: Envelope = {"role": "assistant"}
     if model is not None:
         message["model"] = model
@@ -64,7 +64,7 @@ def assistant(content: list[Envelope], stamp: Stamp, *, model: str | None, token
 
 
 def usage(tokens: Tokens) -> Envelope:
-    """The usage of a message."""
+    """Return the usage of a message."""
     return {
         "input_tokens": tokens.input,
         "output_tokens": tokens.output,
@@ -74,14 +74,14 @@ def usage(tokens: Tokens) -> Envelope:
 
 
 def api_error(text: str, stamp: Stamp) -> Envelope:
-    """An error of the agent or its provider. It has no message."""
+    """Return an error of the agent or its provider. It has no message."""
     return {"type": "assistant", "isApiErrorMessage": True, "error": text} | stamp.keys()
 
 
 def result(
     subtype: str, text: str, totals: Totals, moment: datetime, *, duration_ms: Number, stop_reason: str | None
 ) -> Envelope:
-    """The end of a run. It has no session id."""
+    """Return the end of a run. It has no session id."""
     envelope = {
         "type": "result",
         "subtype": subtype,
@@ -104,12 +104,12 @@ def is_record(value: Envelope) -> bool:
 
 
 def time_of(value: Mapping[str, Any]) -> datetime | None:
-    """The time of a line, as aware UTC in milliseconds; None if it has no readable time."""
+    """Return the time of a line, as aware UTC in milliseconds; None if it has no readable time."""
     return parse_time(value.get("timestamp"))
 
 
 def parse_time(text: object) -> datetime | None:
-    """The time of an ISO 8601 text, in UTC unless it has an offset; None for anything else."""
+    """Return the time of an ISO 8601 text, in UTC unless it has an offset; None for anything else."""
     if not isinstance(text, str):
         return None
     try:
@@ -133,12 +133,12 @@ Positions: TypeAlias = Mapping[str, Position]
 
 
 def to_text(positions: Positions) -> str:
-    """The cursor of these positions."""
+    """Return the cursor of these positions."""
     return pages.pack([[name, at.mark.to_text(), at.latest] for name, at in positions.items()])
 
 
 def of_text(where: str, text: str | None) -> dict[str, Position]:
-    """The positions in a cursor, by file; empty for None. Raises `InvalidValue` for a damaged cursor."""
+    """Return the positions in a cursor, by file; empty for None. Raises `InvalidValue` for a damaged cursor."""
     if text is None:
         return {}
     try:
@@ -154,26 +154,26 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def text(event: Event, name: str) -> str | None:
-    """The field if it is text, else None."""
+    """Return the field if it is text, else None."""
     value = event.get(name)
     return value if isinstance(value, str) else None
 
 
 def part(event: Event, name: str) -> Mapping[str, Any]:
-    """The field if it is an object, else an empty one."""
+    """Return the field if it is an object, else an empty one."""
     value = event.get(name)
     return value if isinstance(value, Mapping) else _NOTHING
 
 
 def number(value: Any) -> Number | None:
-    """The value if it is a number of at most 64 bits (NaN and infinity included), else None."""
+    """Return the value if it is a number of at most 64 bits (NaN and infinity included), else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return None if isinstance(value, int) and value.bit_length() > _NUMBER_BITS else value
 
 
 def moment_of(event: Event, now: datetime) -> datetime:
-    """The time of the event: its ``timestamp`` in epoch milliseconds or ISO 8601, else now."""
+    """Return the time of the event: its ``timestamp`` in epoch milliseconds or ISO 8601, else now."""
     value = event.get("timestamp")
     milliseconds = number(value)
     if milliseconds is None:
@@ -185,7 +185,7 @@ def moment_of(event: Event, now: datetime) -> datetime:
 
 
 def compact_json(value: Any) -> str:
-    """The value as JSON text in one line; as its ``repr`` if JSON cannot hold it."""
+    """Return the value as JSON text in one line; as its ``repr`` if JSON cannot hold it."""
     try:
         return dump_line(value)[:-1].decode()
     except InvalidValue:
@@ -196,20 +196,20 @@ def compact_json(value: Any) -> str:
 
 
 def message_tokens(message: Event) -> Tokens:
-    """The tokens of one message."""
+    """Return the tokens of one message."""
     used = part(message, "usage")
     return Tokens(*(_count(used.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite")))
 
 
 def message_cost(message: Event) -> Number | None:
-    """The cost of one message, a number or the ``total`` of an object; None if it has none."""
+    """Return the cost of one message, a number or the ``total`` of an object; None if it has none."""
     told = part(message, "usage").get("cost")
     cost = number(told.get("total") if isinstance(told, Mapping) else told)
     return cost if cost is not None and isfinite(cost) else None
 
 
 def snapshot_totals(event: Event) -> Totals | None:
-    """The totals of a ``usage_snapshot``, nested in ``stats`` or flat; None without totals."""
+    """Return the totals of a ``usage_snapshot``, nested in ``stats`` or flat; None without totals."""
     stats = part(event, "stats")
     if stats:
         tokens = part(stats, "tokens")
@@ -226,7 +226,7 @@ def snapshot_totals(event: Event) -> Totals | None:
 
 
 def error_text(event: Event) -> str:
-    """The text of a ``fatal_error``."""
+    """Return the text of a ``fatal_error``."""
     error = part(event, "error")
     for name in ("message", "name"):
         if error.get(name) is not None:

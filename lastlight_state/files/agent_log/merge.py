@@ -67,7 +67,7 @@ def _hit(log: SessionFile, line: LogLine, part: int, message: dict[str, Any], sp
 
 
 def scanned(log: SessionFile) -> Iterator[LogLine]:
-    """The lines of the main log. Raises `NotFound` when it has vanished before the first.
+    """Yield the lines of the main log. Raises `NotFound` when it has vanished before the first.
 
     The file is closed between two blocks. One that was replaced meanwhile is `BackendUnavailable`.
     """
@@ -97,18 +97,18 @@ class Source:
         self._advance()
 
     def take(self, line: LogLine) -> LogLine:
-        """The next line, taken."""
+        """Return the next line, taken."""
         self._taken_to = line.end
         self._latest = None if self.order is _EARLIEST else self.order
         self._advance()
         return line
 
     def position(self) -> Position:
-        """The position after the lines that were taken."""
+        """Return the position after the lines that were taken."""
         return Position(mark_at(self._descriptor, self._path, self._stands_at()), self._latest)
 
     def issues(self) -> list[LogIssue]:
-        """The bad lines before that."""
+        """Return the bad lines before that."""
         stands_at = self._stands_at()
         return [LogIssue.at(issue, self.name) for issue in self.reader.issues if issue.offset < stands_at]
 
@@ -132,21 +132,21 @@ class Sources:
         self._sources = sources
 
     def peek(self) -> LogLine | None:
-        """The line that comes next, None at the end."""
+        """Return the line that comes next, None at the end."""
         earliest = self._earliest()
         return earliest[1] if earliest else None
 
     def take(self) -> LogLine | None:
-        """The next line, None at the end."""
+        """Return the next line, None at the end."""
         earliest = self._earliest()
         return earliest[0].take(earliest[1]) if earliest else None
 
     def cursor(self) -> str:
-        """The cursor behind the lines taken."""
+        """Return the cursor behind the lines taken."""
         return events.to_text({source.name: source.position() for source in self._sources})
 
     def issues(self) -> tuple[LogIssue, ...]:
-        """The bad lines met before it."""
+        """Return the bad lines met before it."""
         return tuple(issue for source in self._sources for issue in source.issues())
 
     @property

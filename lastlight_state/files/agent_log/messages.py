@@ -18,7 +18,7 @@ _ROLE_KEYS = frozenset({"role", "content", "timestamp"})
 
 
 def messages_of(line: LogLine) -> list[LogMessage]:
-    """The messages of one line, in the order of its blocks."""
+    """Return the messages of one line, in the order of its blocks."""
     common: dict[str, Any] = {"offset": line.offset, "source": line.source, "timestamp": time_of(line.value)}
     return [
         LogMessage(part=number, **common, **fields)
@@ -28,7 +28,7 @@ def messages_of(line: LogLine) -> list[LogMessage]:
 
 
 def parts_of(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The fields of each message of a line."""
+    """Yield the fields of each message of a line."""
     kind = value.get("type")
     if value.get("isApiErrorMessage") is True and isinstance(value.get("error"), str):
         yield _message("system", value["error"])
@@ -46,7 +46,7 @@ def parts_of(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def text_of(content: Any, *, joined_by: str = "\n") -> str:
-    """The text of a message's content: itself, or its text blocks."""
+    """Return the text of a message's content: itself, or its text blocks."""
     if isinstance(content, str):
         return content
     blocks = [block for block in content if _is(block, "text")] if isinstance(content, list) else []
@@ -114,7 +114,7 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def content_of(value: Mapping[str, Any]) -> Any:
-    """The content of a line's message, which may be an object, JSON text of one, or plain text."""
+    """Return the content of a line's message, which may be an object, JSON text of one, or plain text."""
     message = value.get("message")
     opened = _opened(message)
     if "content" in opened:

@@ -50,12 +50,12 @@ def slug_for_cwd(cwd: str) -> str:
 
 
 def slug_of(place: Place) -> str:
-    """The checked slug of a place."""
+    """Return the checked slug of a place."""
     return checked_slug(slug_for_cwd(place.path) if isinstance(place, Cwd) else place.name)
 
 
 def checked_slug(slug: str) -> str:
-    """The slug, if it can be one component of a path; else `UnsafePath`."""
+    """Return the slug, if it can be one component of a path; else `UnsafePath`."""
     if not isinstance(slug, str):
         raise InvalidValue("slug", f"expected text, got {type(slug).__name__}")
     problem = component_problem(slug)
@@ -89,7 +89,7 @@ def readable_id(session_id: str) -> str:
 
 
 def session_of(file_name: str) -> str | None:
-    """The session id of a main log's file name, None for the names of other files."""
+    """Return the session id of a main log's file name, None for the names of other files."""
     if not file_name.endswith(LOG_SUFFIX) or file_name.startswith((AGENT_PREFIX, ".")):
         return None
     session_id = file_name.removesuffix(LOG_SUFFIX)

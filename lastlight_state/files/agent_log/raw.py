@@ -33,7 +33,7 @@ _BLOCK_BYTES = 1024 * 1024
 
 
 def directory_of(log: Path) -> Path:
-    """The directory of the untruncated results of a log."""
+    """Return the directory of the untruncated results of a log."""
     return log.with_suffix("") / paths.RAW
 
 
@@ -63,7 +63,7 @@ def keep(log: Path, text: str, units: int, *, sync: SyncWord) -> dict[str, Any]:
 
 
 def digest_of(descriptor: int, path: Path) -> str:
-    """The hash of an open file's content, read in blocks. Raises `BackendUnavailable` when it cannot be read."""
+    """Return the hash of an open file's content, read in blocks. Raises `BackendUnavailable` when it cannot be read."""
     found = hashlib.sha256()
     offset = 0
     while block := read_at(descriptor, path, _BLOCK_BYTES, offset):
@@ -96,7 +96,7 @@ def _opened(directory: Path) -> Iterator[int]:
 
 
 def _size(directory: int, name: str) -> int | None:
-    """The size of a regular file, None for anything else."""
+    """Return the size of a regular file, None for anything else."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -136,13 +136,13 @@ class Raw:
 
     @guarded
     def get(self, session_id: str, sha256: str, *, slug: str | None = None) -> bytes:
-        """The whole result with that hash. If it is missing or damaged, `NotFound` with a ``reason``."""
+        """Return the whole result with that hash. If it is missing or damaged, `NotFound` with a ``reason``."""
         with self.open(session_id, sha256, slug=slug) as file:
             return file.read()
 
     @guarded
     def open(self, session_id: str, sha256: str, *, slug: str | None = None) -> BinaryIO:
-        """The whole result as a file to read, checked before; the caller closes it. Errors as in `get`."""
+        """Return the whole result as a file to read, checked before; the caller closes it. Errors as in `get`."""
         if not is_digest(sha256):
             raise InvalidValue("sha256", "must be 64 lower-case hex digits")
         reason = "no such session"
@@ -165,7 +165,7 @@ class Raw:
 
     @guarded
     def list(self, session_id: str, *, slug: str | None = None) -> tuple[RawFile, ...]:
-        """The results kept for a session, ordered by hash. Raises `NotFound` for an unknown session."""
+        """Return the results kept for a session, ordered by hash. Raises `NotFound` for an unknown session."""
         log = self._sessions.get(session_id, slug=slug)
         return tuple(RawFile(sha256=digest, bytes=size) for digest, size in self._kept(log.path).items())
 
@@ -203,7 +203,7 @@ class Raw:
 
 
 def references_of(value: dict[str, Any]) -> Iterator[str]:
-    """The hashes that one line refers to."""
+    """Yield the hashes that one line refers to."""
     message = value.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     for block in content if isinstance(content, list) else ():

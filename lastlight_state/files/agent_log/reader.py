@@ -45,7 +45,7 @@ class Reader:
         include_agents: bool = False,
         slug: str | None = None,
     ) -> LogPage:
-        """A page of lines after the cursor ``after``, in file order. ``limit``: 1 to 500.
+        """Return a page of lines after the cursor ``after``, in file order. ``limit``: 1 to 500.
 
         ``types`` keeps only lines of these types. ``include_agents`` merges the logs of sub-agents by time, never
         changing the order inside a file. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
@@ -70,7 +70,7 @@ class Reader:
         include_agents: bool = False,
         slug: str | None = None,
     ) -> MessagePage:
-        """A page of messages for display, in file order. ``limit``: 1 to 500; arguments and errors as in `read`.
+        """Return a page of messages for display, in file order. ``limit``: 1 to 500; arguments and errors as in `read`.
 
         The messages of one line stay together; a page is longer than ``limit`` only if one line has more messages.
         """
@@ -87,7 +87,7 @@ class Reader:
 
     @guarded
     def tail(self, session_id: str, *, n: int = 50, before: str | None = None, slug: str | None = None) -> LogPage:
-        """The last ``n`` (1 to 500) lines, oldest first; with ``before``, the last ones before that cursor.
+        """Return the last ``n`` (1 to 500) lines, oldest first; with ``before``, the last ones before that cursor.
 
         Give it the page's ``before`` to go further back, and the page's ``cursor`` to `read` or `follow` to go on. The
         cost depends on these lines, not on the file. Raises `NotFound`.
@@ -164,7 +164,7 @@ class Reader:
 
 
 def _state_of(sources: merge.Sources) -> dict[str, Any]:
-    """The state of the files, for a page."""
+    """Return the state of the files, for a page."""
     return {
         "at_end": sources.peek() is None,
         "cursor": sources.cursor(),

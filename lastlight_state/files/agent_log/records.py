@@ -82,7 +82,7 @@ class LogIssue(Record):
 
     @classmethod
     def at(cls, issue: Issue, source: str) -> LogIssue:
-        """An issue met in a file."""
+        """Return an issue met in a file."""
         return cls.of({**issue._asdict(), "source": source})
 
 
@@ -179,7 +179,7 @@ class LogUsage(Record):
     duration_ms: float = 0
 
     def plus(self, result: RunResult | None) -> LogUsage:
-        """The sums with this result."""
+        """Return the sums with this result."""
         if result is None:
             return self
         return LogUsage.of({name: getattr(self, name) + getattr(result, name) for name in type(self).model_fields})

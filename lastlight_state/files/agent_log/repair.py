@@ -122,7 +122,7 @@ def _files(held: int, log: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def _size_if(path: str, name: str, at: int, may_go: MayGo) -> int | None:
-    """The bytes of a regular file that may go, None of what must stay."""
+    """Return the bytes of a regular file that may go, None of what must stay."""
     if not stat.S_ISREG(_mode(at, name) or 0):
         return None
     descriptor = os.open(name, _READ, dir_fd=at)
@@ -227,7 +227,7 @@ class _LineCounts:
 
 
 def _kept(log: SessionFile) -> set[str]:
-    """The hashes of the untruncated results that are there. Each is stored before the line that refers to it."""
+    """Return the hashes of the untruncated results that are there. Each is stored before the line that refers to it."""
     directory = raw.directory_of(log.path)
     try:
         return set(raw.kept(directory))
@@ -240,7 +240,7 @@ def _some(found: Iterable[str]) -> tuple[str, ...]:
 
 
 def _results_of(line: LogLine) -> list[str]:
-    """The ids of the tool calls whose results are in the line."""
+    """Return the ids of the tool calls whose results are in the line."""
     message = line.value.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

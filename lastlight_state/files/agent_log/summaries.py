@@ -159,7 +159,7 @@ class _Scan:
     torn_tail: bool = False
 
     def copy(self) -> _Scan:
-        """A copy to continue with, so that holders of this one are not affected."""
+        """Return a copy to continue with, so that holders of this one are not affected."""
         return replace(self, tally=replace(self.tally))
 
 
@@ -172,7 +172,7 @@ class Summaries:
         self._scans: Recent[Path, _Scan] = Recent()
 
     def of(self, log: SessionFile) -> AgentSessionSummary:
-        """The summary of a session. Raises `NotFound` if its log has vanished."""
+        """Return the summary of a session. Raises `NotFound` if its log has vanished."""
         scan = self._scanned(log.path, open_log(log))
         for path in self._agents.of(log):
             try:
@@ -185,7 +185,7 @@ class Summaries:
         return self._summary(log, scan)
 
     def find(self, log: SessionFile) -> AgentSessionSummary | None:
-        """The summary of a session, or None if its log has vanished."""
+        """Return the summary of a session, or None if its log has vanished."""
         try:
             return self.of(log)
         except NotFound:
@@ -223,7 +223,7 @@ class Summaries:
         return "chat" if log.scope == "chat" else "agent"
 
     def _scanned(self, path: Path, descriptor: int) -> _Scan:
-        """A scan of the file up to its end, for the caller to change. Closes the file."""
+        """Return a scan of the file up to its end, for the caller to change. Closes the file."""
         try:
             found = os.fstat(descriptor)
             known, identity = self._scans.find(path), (found.st_dev, found.st_ino)
@@ -265,7 +265,7 @@ class Sessions:
 
     @guarded
     def find(self, session_id: str, *, slug: str | None = None) -> SessionFile | None:
-        """The session's log, or None. Of several, the one changed last."""
+        """Return the session's log, or None. Of several, the one changed last."""
         return next(iter(self.locations(session_id, slug=slug)), None)
 
     @guarded
@@ -291,7 +291,7 @@ class Sessions:
     def list(
         self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> SessionPage:
-        """A page of session logs, the one changed last first; equal times by slug and id. ``limit``: 1 to 500.
+        """Return a page of session logs, the one changed last first; equal times by slug and id. ``limit``: 1 to 500.
 
         Logs under ids that this library would not write have ``safe=False``. Entries that cannot be read are counted in
         ``skipped``.
@@ -317,12 +317,12 @@ class Sessions:
 
     @guarded
     def summary(self, session_id: str, *, slug: str | None = None) -> AgentSessionSummary:
-        """The summary of the session. Of a log summarised before, only new lines are read. Raises `NotFound`."""
+        """Return the summary of the session. Of a log summarised before, only new lines are read. Raises `NotFound`."""
         return self._summaries.of(self.get(session_id, slug=slug))
 
     @guarded
     def summaries(self, files: Iterable[SessionFile]) -> tuple[AgentSessionSummary, ...]:
-        """The summaries of these sessions, in their order; files that vanished meanwhile are left out."""
+        """Return the summaries of these sessions, in their order; files that vanished meanwhile are left out."""
         found = (self._summaries.find(log) for log in files)
         return tuple(summary for summary in found if summary)
 

@@ -24,7 +24,7 @@ PROJECTS = "projects"
 
 
 def open_log(log: SessionFile) -> int:
-    """A descriptor of a log to read from. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
+    """Return a descriptor of a log to read from. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
     try:
         return files.open_to_read(log.path, base=files.ROOT)
     except FileNotFoundError:
@@ -47,7 +47,7 @@ class FoundLog(NamedTuple):
         return of_file(-self.age * 1_000_000)
 
     def in_directory(self, directory: Path) -> SessionFile:
-        """The file as a record."""
+        """Return the file as a record."""
         return SessionFile.of(
             {
                 "id": self.session_id,
@@ -71,7 +71,7 @@ class LogTree:
         self.projects = files.real(root) / PROJECTS
 
     def path_to_write(self, slug: str, session_id: str) -> Path:
-        """The path of a log that is to be written; nothing is created. Raises `UnsafePath`, `ReservedName`."""
+        """Return the path of a log that is to be written; nothing is created. Raises `UnsafePath`, `ReservedName`."""
         return self.directory_to_write(slug) / (paths.checked_session_id(session_id) + paths.LOG_SUFFIX)
 
     def directory_to_write(self, slug: str) -> Path:
@@ -82,14 +82,14 @@ class LogTree:
         return directory
 
     def find(self, session_id: str, slug: str) -> FoundLog | None:
-        """The log of this id in one project directory."""
+        """Return the log of this id in one project directory."""
         directory = self._directory(slug)
         if directory is None:
             return None
         return _found(slug, session_id, (directory / (session_id + paths.LOG_SUFFIX)).lstat)
 
     def file_of(self, found: FoundLog) -> SessionFile:
-        """The found file as a record."""
+        """Return the found file as a record."""
         return found.in_directory(self._directory(found.slug) or self.projects / found.slug)
 
     def slugs(self) -> tuple[list[str], int]:
@@ -104,7 +104,7 @@ class LogTree:
         return found, len(entries) - len(found)
 
     def logs(self, slug: str) -> tuple[list[FoundLog], int]:
-        """The main logs of a project directory, and how many entries could not be read."""
+        """Return the main logs of a project directory, and how many entries could not be read."""
         found: list[FoundLog] = []
         seen = 0
         try:
@@ -144,7 +144,7 @@ class LogTree:
 
 
 def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> FoundLog | None:
-    """The log file, or None if it is not a regular file, has vanished, or has a name that is not text."""
+    """Return the log file, or None if it is not a regular file, has vanished, or has a name that is not text."""
     if files.component_problem(session_id):
         return None
     try:
@@ -172,7 +172,7 @@ class AgentFiles:
         self._owners: Recent[Path, tuple[Mark, str]] = Recent()
 
     def of(self, log: SessionFile) -> Iterator[Path]:
-        """The sub-agents' logs of a session, in a fixed order; each name once."""
+        """Yield the sub-agents' logs of a session, in a fixed order; each name once."""
         seen: set[str] = set()
         for path, is_own in self._tree.agent_files(log):
             if path.name not in seen and (is_own or self._owner(path) == log.id):
@@ -197,7 +197,7 @@ class AgentFiles:
 
 
 def _first_session(descriptor: int, path: Path) -> str | None:
-    """The session id of the first dated record."""
+    """Return the session id of the first dated record."""
     for line in LineReader(descriptor, path, LOG_LINES).lines():
         if line.timestamp is not None:
             return events.text(line.value, "sessionId")
@@ -219,7 +219,7 @@ class Recent(Generic[K, V]):
         files.renew_after_fork(self)
 
     def find(self, key: K) -> V | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         with self._lock:
             return self._values.get(key)
 

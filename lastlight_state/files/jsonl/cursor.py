@@ -75,7 +75,7 @@ def read_tail(
     max_line_bytes: int = MAX_LINE_BYTES,
     block_bytes: int = TAIL_BLOCK_BYTES,
 ) -> Tail[L]:
-    """The last ``n`` records that end at or before ``before``. Bad lines do not count towards ``n``."""
+    """Return the last ``n`` records that end at or before ``before``. Bad lines do not count towards ``n``."""
     found: list[L] = []
     issues: list[Issue] = []
     torn_tail = False
@@ -96,7 +96,7 @@ def read_tail(
 def _backwards(
     descriptor: int, path: Path, end: int, max_line_bytes: int, size: int
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """The lines before ``end``, last one first: offset, length, bytes (None past the limit), is it terminated."""
+    """Yield the lines before ``end``, last one first: offset, length, bytes (None past the limit), is it terminated."""
     later: list[bytes] = []  # parts of the line that is being read, last one first
     held, is_ended = 0, False
     while end > 0:
@@ -135,7 +135,7 @@ class Mark(NamedTuple):
     checksum: int
 
     def to_text(self) -> str:
-        """The mark as opaque text of 18 characters."""
+        """Return the mark as opaque text of 18 characters."""
         return base64.urlsafe_b64encode(_LAYOUT.pack(*self)).decode().rstrip("=")
 
     def holds(self, descriptor: int, path: Path) -> bool:
@@ -148,19 +148,19 @@ START = Mark(0, 0, 0)
 
 
 def mark_at(descriptor: int, path: Path, offset: int) -> Mark:
-    """The mark of an offset in an open file. It holds nowhere if the file is shorter, cut while it was read."""
+    """Return the mark of an offset in an open file. It holds nowhere if the file is shorter, cut while it was read."""
     size = min(offset, _CHECKED_BYTES)
     return Mark(offset, size, zlib.crc32(read_at(descriptor, path, size, offset - size)))
 
 
 def mark_behind(before: bytes, offset: int) -> Mark:
-    """The mark of an offset, given the bytes ``before`` it."""
+    """Return the mark of an offset, given the bytes ``before`` it."""
     checked = before[-_CHECKED_BYTES:]
     return Mark(offset, len(checked), zlib.crc32(checked))
 
 
 def mark_of_text(where: str, text: str) -> Mark:
-    """The mark of `Mark.to_text`. Raises `InvalidValue` for any other text."""
+    """Return the mark of `Mark.to_text`. Raises `InvalidValue` for any other text."""
     try:
         offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except (ValueError, struct.error):

@@ -137,7 +137,7 @@ def component_problem(name: str) -> str | None:
 
 
 def real(path: Path) -> Path:
-    """The absolute path without any link, as far as it exists: a path to open with the base `ROOT`."""
+    """Return the absolute path without any link, as far as it exists: a path to open with the base `ROOT`."""
     return Path(os.path.realpath(path))
 
 
@@ -179,7 +179,7 @@ def open_directory(path: Path, *, base: Path | None = None, create: bool = False
 
 
 def listable(path: Path, *, base: Path | None = None) -> int:
-    """A descriptor of the directory whose names can be listed and whose entries can be brought to disk."""
+    """Return a descriptor of the directory whose names can be listed and whose entries can be brought to disk."""
     with open_directory(path, base=base) as (held, _):
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
 
@@ -194,14 +194,14 @@ def sync(held: int) -> None:
 
 
 def _existing(path: Path) -> Path:
-    """The nearest directory above the path that is there."""
+    """Return the nearest directory above the path that is there."""
     while not os.path.lexists(path):
         path = path.parent
     return path
 
 
 def _step(held: int, name: str, path: Path, *, create: bool) -> tuple[int, bool]:
-    """The directory of this name, and whether it was made."""
+    """Return the directory of this name, and whether it was made."""
     try:
         return _opened(held, name, path), False
     except FileNotFoundError:
@@ -232,7 +232,7 @@ _APPEND = os.O_RDWR | os.O_APPEND
 
 
 def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
-    """The error of this library for a failed file operation, to be raised ``from`` it."""
+    """Return the error of this library for a failed file operation, to be raised ``from`` it."""
     if error.errno == errno.ELOOP:
         return UnsafePath(str(path), "a symbolic link, or a loop of symbolic links")
     return BackendUnavailable(f"{path}: {error.strerror or error}", outcome=outcome, path=str(path), errno=error.errno)
@@ -248,7 +248,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tuple[int, list[Path]]:
-    """A descriptor that appends and may look back, and the directories whose entries changed by making the file.
+    """Return a descriptor that appends and may look back, and the directories whose entries changed by making the file.
 
     Raises OSError; FileNotFoundError when the file is missing and ``create`` is false.
     """
@@ -263,7 +263,7 @@ def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tup
 
 
 def open_to_read(path: Path, *, base: Path | None = None) -> int:
-    """A descriptor of a regular file. Raises FileNotFoundError for anything else, and OSError."""
+    """Return a descriptor of a regular file. Raises FileNotFoundError for anything else, and OSError."""
     try:
         return opened_file(path, os.O_RDONLY, base=base)
     except OSError as error:

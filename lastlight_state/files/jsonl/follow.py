@@ -49,7 +49,7 @@ def follow(
     stop: Stop | None = None,
     base: Path | None = None,
 ) -> Iterator[L | Reset]:
-    """The records of a file after ``after``, until ``stop``; looks for new ones every ``poll`` seconds.
+    """Yield the records of a file after ``after``, until ``stop``; looks for new ones every ``poll`` seconds.
 
     ``locate`` returns the file, or None as long as there is none. Ends within one poll of ``stop``;
     leaving the iterator closes the file. Raises `BackendUnavailable` when it cannot be read.
@@ -150,7 +150,7 @@ class _Follower(Generic[L]):
         return os.path.samestat(named, os.fstat(self._descriptor))
 
     def _news(self, reader: LineReader[L]) -> Iterator[L | Reset]:
-        """The lines that came, after a `Reset` if the bytes that were read are not there any more."""
+        """Yield the lines that came, after a `Reset` if the bytes that were read are not there any more."""
         found = os.fstat(self._descriptor)
         if (found.st_size, found.st_mtime_ns) == self._last_seen:
             return

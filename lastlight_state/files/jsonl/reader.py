@@ -100,7 +100,7 @@ class LineReader(Generic[L]):
         self._is_oversize = False
 
     def lines(self) -> Iterator[L]:
-        """The records of all terminated lines up to the present end of the file."""
+        """Yield the records of all terminated lines up to the present end of the file."""
         make, line, source = tuple.__new__, self._kind.line, self._source
         most = self._max_line_bytes
         while block := read_at(self._descriptor, self._path, self._block_bytes, self.position):
@@ -147,7 +147,7 @@ class LineReader(Generic[L]):
         return found
 
     def raw_batch(self, descriptor: int) -> list[RawLine] | None:
-        """The lines that end in the next block, unjudged; None at the end of the file. As `batch` otherwise."""
+        """Return the lines that end in the next block, unjudged; None at the end of the file. As `batch` otherwise."""
         self._descriptor = descriptor
         block = read_at(descriptor, self._path, self._block_bytes, self.position)
         if not block:
@@ -164,20 +164,20 @@ class LineReader(Generic[L]):
             yield from self._raw_ended(block)
 
     def raw_tail(self) -> RawLine | None:
-        """The unterminated end of the file, as far as read; None where there is none."""
+        """Return the unterminated end of the file, as far as read; None where there is none."""
         if not self._begun_bytes:
             return None
         return RawLine(self.offset, self._begun_bytes, None if self._is_oversize else b"".join(self._begun))
 
     def records(self) -> Iterator[L]:
-        """The records of all lines up to the present end of the file, the unterminated one included."""
+        """Yield the records of all lines up to the present end of the file, the unterminated one included."""
         yield from self.lines()
         last = self.tail()
         if last is not None:
             yield last
 
     def tail(self) -> L | None:
-        """The unterminated end of the file, as far as read, if it is a whole object: no mere part of one parses.
+        """Return the unterminated end of the file, as far as read, if it is a whole object: no mere part of one parses.
 
         It is not consumed: `lines` gives it again when it is terminated.
         """
@@ -203,7 +203,7 @@ class LineReader(Generic[L]):
         return found
 
     def _ended(self, block: bytes) -> list[bytes]:
-        """The lines that end in this block. What is left of it is kept for the next."""
+        """Return the lines that end in this block. What is left of it is kept for the next."""
         head, newline, rest = block.partition(b"\n")
         self._begin(head)
         if not newline:

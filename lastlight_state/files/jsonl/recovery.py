@@ -47,12 +47,12 @@ class Match(NamedTuple):
 
 
 def forward(raw: bytes, start: int) -> Match:
-    """The object that begins at ``start``."""
+    """Return the object that begins at ``start``."""
     return _matched(_FORWARD, raw, start) if raw[start : start + 1] == b"{" else Match(0, False)
 
 
 def backward(mirror: bytes, start: int) -> Match:
-    """The object that ends with the brace at ``start``; the text is reversed.
+    """Return the object that ends with the brace at ``start``; the text is reversed.
 
     A brace behind which another object begins ends an object of its own, so no other reaches beyond it.
     """
@@ -171,7 +171,7 @@ class Recovery:
         return Verdict((*kept, *behind), reason_of(damaged))
 
     def _leading(self, start: int, stop: int) -> tuple[list[Piece], int]:
-        """The whole objects that stand one behind the other from ``start`` on, and where that ends."""
+        """Return the whole objects that stand one behind the other from ``start`` on, and where that ends."""
         pieces: list[Piece] = []
         while start < stop:
             matched = forward(self._raw, start)
@@ -185,7 +185,7 @@ class Recovery:
         return pieces, start
 
     def _behind(self, first: int, stop: int, ends: re.Pattern[bytes]) -> Iterator[Piece]:
-        """The accepted objects between ``first`` and ``stop``, the last one first."""
+        """Yield the accepted objects between ``first`` and ``stop``, the last one first."""
         most = self.scanned + MOST_SCANS * (stop - first)
         end = stop if self._raw[stop - 1 : stop] == b"}" else self._end_before(stop, ends)
         while end > first and self.scanned < most:
@@ -199,7 +199,7 @@ class Recovery:
             end = self._end_before(end - 1, ends)
 
     def _end_before(self, limit: int, ends: re.Pattern[bytes]) -> int:
-        """The last place up to ``limit`` where an object may end. 0 for none."""
+        """Return the last place up to ``limit`` where an object may end. 0 for none."""
         size = len(self._raw)
         found = ends.search(self._mirror, size - limit)
         return size - found.start() if found else 0

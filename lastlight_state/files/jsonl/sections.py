@@ -181,13 +181,13 @@ class Account:
 
 
 def terminated(reader: LineReader[Any], accepts: Accepts, size: int) -> Iterator[Section]:
-    """The sections of all terminated lines of the file's first ``size`` bytes that were not read before."""
+    """Yield the sections of all terminated lines of the file's first ``size`` bytes that were not read before."""
     for line in reader.raw_lines(size):
         yield from _of_line(line, accepts, newline=1)
 
 
 def unterminated(reader: LineReader[Any], accepts: Accepts) -> Iterator[Section]:
-    """The sections after the last newline, as far as read."""
+    """Yield the sections after the last newline, as far as read."""
     line = reader.raw_tail()
     if line is not None:
         yield from _of_line(line, accepts, newline=0)
@@ -213,7 +213,7 @@ def _of_line(line: RawLine, accepts: Accepts, *, newline: int) -> Iterator[Secti
 
 
 def _kind_of(gap: bytes, reason: Reason | None, newline: int) -> SectionKind:
-    """The kind of a part of a line that holds no record."""
+    """Return the kind of a part of a line that holds no record."""
     if not gap.strip(b" \t\r"):
         return "blank"
     if not newline:

@@ -70,7 +70,7 @@ class Mailboxes:
         return self.host(group, session)
 
     def ensure(self, group: str, session: str) -> HostMailbox:
-        """The host's side of a mailbox, which is made if it is missing. What another program made is adopted."""
+        """Return the host's side of a mailbox, which is made if it is missing. What another program made is adopted."""
         place = Place.below(self.root, group, session)
         directory_mode, file_mode = MODES[self._settings.mailbox_mode]
         try:
@@ -84,15 +84,15 @@ class Mailboxes:
         return self.host(group, session)
 
     def host(self, group: str, session: str) -> HostMailbox:
-        """The host's side. Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is no database."""
+        """Return the host's side. Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is no database."""
         return HostMailbox(self._opened("host", group, session))
 
     def agent(self, group: str, session: str, *, instance: str | None = None) -> AgentMailbox:
-        """The agent's side, as `AgentMailbox.open`. Raises as `host`."""
+        """Return the agent's side, as `AgentMailbox.open`. Raises as `host`."""
         return AgentMailbox(state.joined(self._opened("agent", group, session), instance))
 
     def list(self, *, group: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[MailboxInfo]:
-        """A page of the sessions that have a mailbox, by group and session."""
+        """Return a page of the sessions that have a mailbox, by group and session."""
         valid.page_limit(limit)
         asked = ["mailboxes", group]
         after = pages.key(asked, page_token, (str, str))

@@ -74,7 +74,7 @@ def plain_text(moment: datetime) -> str:
 
 
 def instant(text: str | None) -> datetime | None:
-    """The instant of a text, in UTC. None for None, and for what is no time."""
+    """Return the instant of a text, in UTC. None for None, and for what is no time."""
     return spelled(text.strip()) if isinstance(text, str) else None
 
 
@@ -101,7 +101,7 @@ def side_of(seq: int) -> Side:
 
 
 def next_number(side: Side, highest: int) -> int:
-    """The smallest number of this side above ``highest``. Raises `InvalidValue` where there is none."""
+    """Return the smallest number of this side above ``highest``. Raises `InvalidValue` where there is none."""
     found = highest + 1 if side_of(highest + 1) == side else highest + 2
     if found > GREATEST:
         raise InvalidValue("seq", f"must be at most {GREATEST}")

@@ -79,7 +79,7 @@ def prepare_resume(
     system_prompt: str | None = None,
     notice: Callable[[Sequence[EnvironmentChange]], str] | None = default_notice,
 ) -> ResumePlan:
-    """The plan to resume a session in this environment. Equal input gives equal plans; the input is not changed.
+    """Return the plan to resume a session in this environment. Equal input gives equal plans; the input is not changed.
 
     Calls without a result and results without a call are dropped. ``system_prompt`` takes the place of the leading
     system messages. Where the environment differs from ``previous``, by default the one of the last plan, a system
@@ -108,13 +108,13 @@ def prepare_resume(
 
 
 def _remembered(meta: JsonObject | None) -> Runtime | None:
-    """The environment of the last plan."""
+    """Return the environment of the last plan."""
     told = (meta or {}).get(paths.ENVIRONMENT)
     return part("meta", Runtime, told) if isinstance(told, Mapping) else None
 
 
 def _changes(now: Runtime, before: Runtime | None) -> tuple[EnvironmentChange, ...]:
-    """The fields that both environments tell, and that differ."""
+    """Return the fields that both environments tell, and that differ."""
     if before is None:
         return ()
     old, new = before.to_json(), now.to_json()
@@ -156,5 +156,5 @@ class RunLog:
         sync: SyncWord = "end",
         lock_timeout: float = LOCK_TIMEOUT,
     ) -> Self:
-        """The run log below this directory, without a store."""
+        """Return the run log below this directory, without a store."""
         return cls(Path(root).absolute(), clock=clock, sync=sync, lock_timeout=lock_timeout)

@@ -15,7 +15,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 def _moment(value: Any) -> Any:
-    """A time of a file; one of a program is left for the writer to judge."""
+    """Return a time of a file; one of a program is left for the writer to judge."""
     return value if isinstance(value, datetime) else moment_of(value)
 
 
@@ -47,7 +47,7 @@ class Open(Record):
         cls._constants = frozenset(name for name, field in cls.model_fields.items() if field.default is not None)
 
     def to_json(self) -> JsonObject:
-        """The record as a JSON object, with exactly the fields that it was given."""
+        """Return the record as a JSON object, with exactly the fields that it was given."""
         given, values = self.model_fields_set | self._constants, self.__dict__
         found = {name: _plain(values[name]) for name in self._order if name in given}
         for name, value in (self.model_extra or {}).items():
@@ -101,7 +101,7 @@ class RunInput(Open):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        """The field that the type names must be there; what newer types need is not known."""
+        """Return the field that the type names must be there; what newer types need is not known."""
         if self.type in ("text", "parts") and getattr(self, self.type) is None:
             raise ValueError(f"{self.type} is missing")
         return self

@@ -59,7 +59,7 @@ def normalise(messages: Iterable[Mapping[str, Any]]) -> Normalised:
 
 @guarded
 def without_marks(messages: Iterable[Mapping[str, Any]]) -> tuple[JsonObject, ...]:
-    """The messages without the marks of resume notices, for providers that accept no other fields."""
+    """Return the messages without the marks of resume notices, for providers that accept no other fields."""
     return tuple(_unmarked(message) if is_notice(message) else _copy(message) for message in messages)
 
 
@@ -83,7 +83,7 @@ def _unmarked(message: Mapping[str, Any]) -> JsonObject:
 
 
 def _paired(messages: list[JsonObject]) -> set[tuple[int, Any]]:
-    """The calls and results that belong together, each by the index of its message and the call's id."""
+    """Return the calls and results that belong together, each by the index of its message and the call's id."""
     open_calls: dict[Any, int] = {}
     paired: set[tuple[int, Any]] = set()
     for index, message in enumerate(messages):

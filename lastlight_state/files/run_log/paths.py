@@ -66,7 +66,7 @@ _NO_RUNS = (".repaired", ".tmp")
 
 
 def new_run_id() -> str:
-    """A fresh id for a run or a session: a UUIDv4."""
+    """Return a fresh id for a run or a session: a UUIDv4."""
     return str(uuid4())
 
 
@@ -76,7 +76,7 @@ def is_uuid4(text: str) -> bool:
 
 
 def checked_id(where: str, text: Any) -> str:
-    """The id, if something may be written under it: a UUIDv4 in lower case.
+    """Return the id, if something may be written under it: a UUIDv4 in lower case.
 
     Raises `UnsafePath` for what would leave its directory, else `InvalidValue`.
     """
@@ -113,7 +113,7 @@ def is_readable(text: str) -> bool:
 
 
 def run_of(file_name: str) -> str | None:
-    """The run id of a log's file name, None for the names of other files."""
+    """Return the run id of a log's file name, None for the names of other files."""
     plain = file_name.removesuffix(PACKED_SUFFIX)
     run_id = plain.removesuffix(LOG_SUFFIX)
     if run_id == plain or run_id.endswith(_NO_RUNS) or not is_readable(run_id):
@@ -122,7 +122,7 @@ def run_of(file_name: str) -> str | None:
 
 
 def session_of(file_name: str) -> str | None:
-    """The session id of a snapshot's file name, None for the names of other files."""
+    """Return the session id of a snapshot's file name, None for the names of other files."""
     session_id = file_name.removesuffix(STATE_SUFFIX)
     return session_id if session_id != file_name and is_readable(session_id) else None
 
@@ -135,7 +135,7 @@ def started(moment: Any) -> datetime:
 
 
 def day_parts(day: date) -> tuple[str, str, str]:
-    """The three directories of a day, zero padded."""
+    """Return the three directories of a day, zero padded."""
     return f"{day.year:04}", f"{day.month:02}", f"{day.day:02}"
 
 
@@ -145,7 +145,7 @@ def is_part(name: str, level: int) -> bool:
 
 
 def day_of(parts: tuple[str, str, str]) -> date | None:
-    """The day of three directories; None for what is in no calendar."""
+    """Return the day of three directories; None for what is in no calendar."""
     try:
         return date(*map(int, parts))
     except ValueError:
@@ -153,7 +153,7 @@ def day_of(parts: tuple[str, str, str]) -> date | None:
 
 
 def day_parts_of(path: Path) -> tuple[str, str, str] | None:
-    """The year, month and day in whose directories a log stands; None for a file elsewhere."""
+    """Return the year, month and day in whose directories a log stands; None for a file elsewhere."""
     parts = path.absolute().parent.parts[-_DAY:]
     if len(parts) != _DAY or not all(is_part(name, level) for level, name in enumerate(parts)):
         return None
@@ -161,7 +161,7 @@ def day_parts_of(path: Path) -> tuple[str, str, str] | None:
 
 
 def moment_of(text: Any) -> datetime | None:
-    """A time in a file, of any precision and offset, in UTC. None for what is no time or has no zone."""
+    """Return a time in a file, of any precision and offset, in UTC. None for what is no time or has no zone."""
     if not isinstance(text, str):
         return None
     try:

@@ -98,7 +98,7 @@ class RunReading:
         return storage.liveness(self._tree.lock_path(self.run_id))
 
     def __iter__(self) -> Iterator[RunRecord]:
-        """The records, of the types asked for. Each iteration reads the file anew."""
+        """Yield the records, of the types asked for. Each iteration reads the file anew."""
         types = self._types
         for placed in self.placed():
             if types is None or placed.record.type in types:
@@ -137,7 +137,7 @@ class RunReading:
                 yield placed
 
     def _tail(self, line: RawLine) -> Iterator[Placed]:
-        """The end without a newline: a record if it is a whole object, since no part of one can be parsed."""
+        """Yield the end without a newline: a record if it is a whole object, since no part of one can be parsed."""
         verdict = recovery.Verdict((), "oversize") if line.raw is None else recovery.judge(line.raw, self._accepts)
         if verdict.reason is None:
             yield from self._judged(line)
@@ -147,7 +147,7 @@ class RunReading:
             yield from self._judged(line)
 
     def _placed(self, piece: recovery.Piece, offset: int, *, recovered: bool) -> Placed | None:
-        """The record of an object and its place; None for an object that is no record."""
+        """Return the record of an object and its place; None for an object that is no record."""
         kind = piece.value.get("type")
         if not isinstance(kind, str):
             self._report("no_type", offset, len(piece.raw))
@@ -190,5 +190,5 @@ def _says_version(record: RunRecord) -> bool:
 
 
 def newer(what: str, found: object) -> NewerSchema:
-    """The error for a file of a version that is not supported."""
+    """Return the error for a file of a version that is not supported."""
     return NewerSchema(found=str(found), head=str(paths.VERSION), min_reader=str(found), what=what)

@@ -68,7 +68,7 @@ class Logged(Open):
         return super().to_json() if self._raw is None else dict(codec.load_line(self._raw))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy. One with changes is a new record, without the bytes of this one."""
+        """Return a copy. One with changes is a new record, without the bytes of this one."""
         copy = super().model_copy(update=update, deep=deep)
         if update:
             copy.__dict__.pop("_raw", None)
@@ -280,7 +280,7 @@ def accepts(run_id: str) -> Accepts:
 
 @guarded
 def record_of(value: Mapping[str, Any]) -> RunRecord:
-    """The record of a JSON object with a text ``type``.
+    """Return the record of a JSON object with a text ``type``.
 
     What does not fit its type is an `UnknownRecord` that says why. Raises `InvalidValue` for an object without a type.
     """
@@ -304,7 +304,7 @@ def _record_of(given: JsonObject) -> RunRecord:
 
 
 def record_of_piece(piece: Piece, *, recovered: bool) -> RunRecord:
-    """The record of an object in a file, with its bytes."""
+    """Return the record of an object in a file, with its bytes."""
     record = _record_of(piece.value)
     record.__dict__["_raw"] = piece.raw
     if recovered:
@@ -322,7 +322,7 @@ def part(where: str, kind: type[P], value: Any) -> P:
 
 
 def made(kind: type[P], fields: dict[str, Any], *, where: str | None = None) -> P:
-    """A record of these fields. Raises `InvalidValue` naming the field that does not fit."""
+    """Return a record of these fields. Raises `InvalidValue` naming the field that does not fit."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:

@@ -238,7 +238,7 @@ class Replay:
 
     @checked
     def prompt(self, run_id: str, seq: int) -> PromptTurn:
-        """The invocation of this number. Raises `NotFound`."""
+        """Return the invocation of this number. Raises `NotFound`."""
         for turn in self.prompts(run_id):
             if turn.seq == seq:
                 return turn
@@ -275,7 +275,7 @@ class Replay:
 
     @checked
     def summarise(self, run_id: str) -> RunDigest:
-        """The summary of a run, read in one pass. Raises `NotFound`."""
+        """Return the summary of a run, read in one pass. Raises `NotFound`."""
         return Tally(self._reading(self._tree.get(run_id))).digest()
 
     def _reading(self, file: RunFile) -> RunReading:
@@ -302,7 +302,7 @@ class Replay:
         return found if after_seq is None else [event for event in found if event.seq > after_seq]
 
     def _played(self, file: RunFile) -> Iterator[HistoryEvent]:
-        """The input of a run and its events."""
+        """Yield the input of a run and its events."""
         start: RunRecord | None = None
         events: list[AgentEvent] = []
         try:
@@ -321,7 +321,7 @@ class Replay:
 
 
 def _complete(asked: dict[int, LlmRequest], answers: dict[int, LlmResponse]) -> Iterator[PromptTurn]:
-    """The first requests that have their answers, in order. They leave both dicts."""
+    """Yield the first requests that have their answers, in order. They leave both dicts."""
     for seq in list(asked):
         if seq not in answers:
             return

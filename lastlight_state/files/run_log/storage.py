@@ -95,7 +95,7 @@ def _digest(descriptor: int) -> bytes:
 
 
 def _from_start(descriptor: int) -> IO[bytes]:
-    """The open file from its first byte. It stays open when what is returned is closed."""
+    """Return the open file from its first byte. It stays open when what is returned is closed."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     return open(descriptor, "rb", closefd=False)
 

@@ -55,23 +55,23 @@ class RunTree:
         self.states = self.sessions / paths.STATE
 
     def path_to_write(self, run_id: str, started_at: datetime) -> Path:
-        """The path of a new log."""
+        """Return the path of a new log."""
         return self.sessions.joinpath(*paths.day_parts(started_at.date()), run_id + paths.LOG_SUFFIX)
 
     def lock_path(self, run_id: str) -> Path:
-        """The lock file of a run's writer."""
+        """Return the lock file of a run's writer."""
         return self.sessions / paths.LOCKS / run_id
 
     def state_path(self, session_id: str) -> Path:
-        """The path of a session's snapshot."""
+        """Return the path of a session's snapshot."""
         return self.states / (session_id + paths.STATE_SUFFIX)
 
     def state_lock_path(self, session_id: str) -> Path:
-        """The lock file of a session's snapshot."""
+        """Return the lock file of a session's snapshot."""
         return self.states / paths.LOCKS / session_id
 
     def days(self) -> Iterator[tuple[date, Path]]:
-        """The directories of days, the newest first."""
+        """Yield the directories of days, the newest first."""
         for year in _directories(self.sessions, 0):
             for month in _directories(self.sessions / year, 1):
                 for name in _directories(self.sessions / year / month, 2):
@@ -80,7 +80,7 @@ class RunTree:
                         yield day, self.sessions / year / month / name
 
     def find(self, run_id: str) -> RunFile | None:
-        """The log of this run: two looks for each day, the newest first.
+        """Return the log of this run: two looks for each day, the newest first.
 
         Raises `UnsafePath`, `InvalidValue`, `BackendUnavailable`.
         """
@@ -100,7 +100,7 @@ class RunTree:
         return found
 
     def runs_of(self, day: date, directory: Path) -> list[RunFile]:
-        """The logs in the directory of a day."""
+        """Return the logs in the directory of a day."""
         found: dict[str, RunFile] = {}
         for entry in _entries(directory):
             run_id = paths.run_of(entry.name)
@@ -111,7 +111,7 @@ class RunTree:
         return list(found.values())
 
     def snapshots(self) -> list[StateFile]:
-        """The snapshots, the one changed last first."""
+        """Return the snapshots, the one changed last first."""
         found = []
         for entry in _entries(self.states):
             session_id = paths.session_of(entry.name)
@@ -122,7 +122,7 @@ class RunTree:
 
 
 def open_run(file: RunFile, most: int | None = None) -> int:
-    """A descriptor of a log to read from; of a packed one, of its bytes or the first ``most`` of them.
+    """Return a descriptor of a log to read from; of a packed one, of its bytes or the first ``most`` of them.
 
     Raises `NotFound` when it has vanished, `BackendUnavailable`.
     """
@@ -170,7 +170,7 @@ def _inode(path: Path) -> int | None:
 
 
 def _directories(path: Path, level: int) -> list[str]:
-    """The names of the years, months or days in a directory, the greatest first."""
+    """Return the names of the years, months or days in a directory, the greatest first."""
     names = (entry.name for entry in _entries(path) if paths.is_part(entry.name, level) and _is_directory(entry))
     return sorted(names, reverse=True)
 

@@ -88,7 +88,7 @@ def batch(given: Any) -> Sequence[NewEvent]:
 
 
 def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:
-    """The filters of a list, by name."""
+    """Return the filters of a list, by name."""
     asked = EventFilter() if where is None else valid.group("where", where, EventFilter)
     if after_seq is not None and page_token is not None:
         raise InvalidValue("page_token", "must not be given together with after_seq")
@@ -105,7 +105,7 @@ def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_
 
 
 def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | None:
-    """The node of an event: the argument, else what the payload says where that could be one.
+    """Return the node of an event: the argument, else what the payload says where that could be one.
 
     A payload says it under the first of two keys that it has.
     """

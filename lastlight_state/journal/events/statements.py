@@ -142,7 +142,7 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
 
 
 def append_one(unit: Unit, draft: Draft) -> Appended:
-    """The same for a single event."""
+    """Return the same for a single event."""
     run_id = draft.row["run_id"]
     STREAM.locked(unit, run_id)
     earlier = _Known(_stored_like(unit, draft), by_content=draft.is_replay).find(draft)

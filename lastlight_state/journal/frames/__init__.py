@@ -56,7 +56,7 @@ class FrameCache:
         return len(self._texts)
 
     def get(self, key: Key) -> str | None:
-        """The text, if it is kept."""
+        """Return the text, if it is kept."""
         with self._lock:
             found = self._texts.get(key)
             if found is not None:
@@ -159,7 +159,7 @@ class Frames(Numbered):
         )
 
     def get(self, run_id: str, frame_no: int) -> Frame:
-        """The whole frame. Raises `NotFound`, and `FrameChainBroken` where it cannot be rebuilt as it was."""
+        """Return the whole frame. Raises `NotFound`, and `FrameChainBroken` where it cannot be rebuilt as it was."""
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": valid.number("frame_no", frame_no)}
         row = self._reading(lambda unit: unit.row(sql.GET, values))
         if row is None:
@@ -167,20 +167,20 @@ class Frames(Numbered):
         return self._frame(row)
 
     def find_latest(self, run_id: str) -> Frame | None:
-        """The frame of the greatest number, or None."""
+        """Return the frame of the greatest number, or None."""
         row = self._reading(lambda unit: unit.row(sql.LATEST, {"run_id": valid.sought("run_id", run_id)}))
         return None if row is None else self._frame(row)
 
     def list(
         self, run_id: str, *, after_frame_no: int | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[FrameSummary]:
-        """A page of what describes a run's frames, newest first. Their contents are not read."""
+        """Return a page of what describes a run's frames, newest first. Their contents are not read."""
         after = None if after_frame_no is None else valid.number("after_frame_no", after_frame_no, least=-1)
         given = {"run_id": valid.sought("run_id", run_id), "after_frame_no": after}
         return self._page(sql.LIST, FrameSummary.of, given, limit, page_token)
 
     def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> Iterator[Frame]:
-        """The frames in their order, each row read once and each change applied once. Errors as `get`."""
+        """Yield the frames in their order, each row read once and each change applied once. Errors as `get`."""
         first = -1 if after is None else valid.number("after", after, least=-1)
         last = _GREATEST if upto is None else valid.number("upto", upto)
         chain = statements.Chain(run_id)

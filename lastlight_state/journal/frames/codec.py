@@ -29,7 +29,7 @@ _NO_BEGINNING = re.compile(r"[^A-Za-z_]")
 
 
 def render(tree: Any) -> str:
-    """The tree as well-formed XML. No tree is ``<null/>``, a text alone ``<text>…</text>``."""
+    """Return the tree as well-formed XML. No tree is ``<null/>``, a text alone ``<text>…</text>``."""
     if tree is None:
         return "<null/>"
     return _rendered(tree) if tree["kind"] == "element" else f"<text>{_text(tree['text'])}</text>"
@@ -93,7 +93,7 @@ def diff_of_texts(previous: str, following: str) -> FrameDelta:
 
 
 def apply(previous: Any, delta: FrameDelta) -> Any:
-    """The tree after the delta. Raises `InvalidValue` where the delta does not fit."""
+    """Return the tree after the delta. Raises `InvalidValue` where the delta does not fit."""
     root = {"tree": codec.decode(canonical(previous))}
     for op in delta.ops:
         _apply(root, op)
@@ -110,12 +110,12 @@ def replayed(tree: Any, deltas: Iterable[str]) -> Any:
 
 
 def encode_delta(delta: FrameDelta) -> str:
-    """The text of a delta."""
+    """Return the text of a delta."""
     return codec.encode_sound({"version": VERSION, "ops": list(delta.ops)}).decode()
 
 
 def decode_delta(text: str) -> FrameDelta:
-    """The delta of a text. Raises `InvalidValue` for anything else."""
+    """Return the delta of a text. Raises `InvalidValue` for anything else."""
     try:
         found = codec.decode(text)
     except ValueError:
@@ -130,7 +130,7 @@ def decode_delta(text: str) -> FrameDelta:
 
 
 def _ordered(node: Any, path: str, room: int) -> Any:
-    """The node with its keys in the canonical order."""
+    """Return the node with its keys in the canonical order."""
     if node is None and path == "tree":
         return None
     if room <= 0:
@@ -220,7 +220,7 @@ def _list_changes(before: list[Any], after: list[Any], path: Path, node: str | N
 def _stretches(
     before: list[Any], after: list[Any], shapes: _Shapes
 ) -> Iterator[tuple[Sequence[int], Sequence[int], bool]]:
-    """The positions of both lists, stretch by stretch, and whether those of a stretch are the same children."""
+    """Yield the positions of both lists, stretch by stretch, and whether those of a stretch are the same children."""
     first, ends = _equal_ends(before, after, shapes)
     last_before, last_after = len(before) - ends, len(after) - ends
     yield range(first), range(first), True
@@ -251,7 +251,7 @@ def _equal_ends(before: list[Any], after: list[Any], shapes: _Shapes) -> tuple[i
 
 
 def _in_order(matched: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest run of pairs that is ascending on both sides."""
+    """Return the longest run of pairs that is ascending on both sides."""
     tails: list[int] = []
     ends: list[int] = []
     back: list[int | None] = []
@@ -272,14 +272,14 @@ def _in_order(matched: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _identities(children: Sequence[Any]) -> list[str | None]:
-    """The id of each child, None where it has none of its own among its siblings."""
+    """Return the id of each child, None where it has none of its own among its siblings."""
     found = [_identity(child) for child in children]
     counted = Counter(found)
     return [name if counted[name] == 1 else None for name in found]
 
 
 def _identity(value: Any) -> str | None:
-    """The id of an element: its prop ``id``, if that is a text."""
+    """Return the id of an element: its prop ``id``, if that is a text."""
     if not isinstance(value, dict) or value.get("kind") != "element" or not isinstance(value.get("props"), dict):
         return None
     found = value["props"].get("id")

@@ -88,7 +88,7 @@ def draft_of(score: NewScore, now: datetime) -> ScoreDraft:
 
 
 def filters(where: ScoreFilter | None) -> Row:
-    """The filters of a list or an aggregate, by name."""
+    """Return the filters of a list or an aggregate, by name."""
     asked = ScoreFilter() if where is None else valid.group("where", where, ScoreFilter)
     history = valid.word("where.history", asked.history, models.SCORE_HISTORIES)
     return {
@@ -109,7 +109,7 @@ def _run_ids(given: Any) -> list[str]:
 
 
 def _real(where: str, value: Any) -> float:
-    """A number that a database can store as a float of 64 bits."""
+    """Return a number that a database can store as a float of 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue(where, f"expected a number, got {type(value).__name__}")
     try:
@@ -153,13 +153,13 @@ class Scores(Repository):
         return of_known_run(run_id, lambda: self._writing(lambda unit: _put(unit, row, at, own_id), repeatable=True))
 
     def get(self, score_id: str) -> Score:
-        """The score, superseded or not. Raises `NotFound`."""
+        """Return the score, superseded or not. Raises `NotFound`."""
         return self._one(Score.of, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=models.SCORE, key=score_id)
 
     def list(
         self, *, where: ScoreFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ScoreSummary]:
-        """A page of scores, the newest ``scored_at`` first, without inputs, outputs and notes of the scorer."""
+        """Return a page of scores, the newest ``scored_at`` first, without inputs, outputs and notes of the scorer."""
         return self._page(sql.LIST, ScoreSummary.of, filters(where), limit, page_token)
 
     def aggregate(

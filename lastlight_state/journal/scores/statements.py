@@ -80,7 +80,7 @@ _SMALL_DISTANCE = 1e-150
 
 
 def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[ScoreAggregate]:
-    """The figures of each group of current scores that pass the filters, one group more than there may be."""
+    """Return the figures of each group of current scores that pass the filters, one group more than there may be."""
     chosen = {name: value for name, value in given.items() if value is not None}
     run_ids = chosen.pop("run_ids", None)
     if run_ids is not None and not run_ids:
@@ -114,7 +114,7 @@ def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) ->
 
 
 def _scaled(group: list[Any], conditions: list[Any]) -> sa.Subquery:
-    """The scores, the place and the scale of each in its group, and its scaled value."""
+    """Return the scores, the place and the scale of each in its group, and its scaled value."""
     largest = sa.func.max(sa.func.abs(_c.score)).over(partition_by=group)
     exponent = sa.case(*((largest > _real(limit), number(two)) for limit, two in _SCALES), else_=number(0))
     scores = (
@@ -151,7 +151,7 @@ def _half(value: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
 
 
 def _real(value: float) -> sa.ColumnElement[float]:
-    """A float written into the SQL."""
+    """Return a float written into the SQL."""
     return sa.literal_column(f"{value:.17e}" if value else "0e0", sa.Double)
 
 

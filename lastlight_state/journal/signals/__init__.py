@@ -70,12 +70,12 @@ def signal(
 
 
 def trimmed_name(where: str, name: Any) -> str:
-    """The name of a signal without blanks around it."""
+    """Return the name of a signal without blanks around it."""
     return valid.identifier(where, name.strip() if isinstance(name, str) else name, _MOST.signal_name)
 
 
 def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
-    """A correlation id without blanks around it; a blank one is None."""
+    """Return a correlation id without blanks around it; a blank one is None."""
     found: str | None = valid.optional(
         where,
         (correlation_id.strip() or None) if isinstance(correlation_id, str) else correlation_id,
@@ -85,7 +85,7 @@ def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
 
 
 def filters(run_id: str, where: SignalFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:
-    """The filters of a list, by name."""
+    """Return the filters of a list, by name."""
     asked = SignalFilter() if where is None else valid.group("where", where, SignalFilter)
     if after_seq is not None and page_token is not None:
         raise InvalidValue("page_token", "must not be given together with after_seq")
@@ -102,7 +102,7 @@ def filters(run_id: str, where: SignalFilter | None, after_seq: int | None, page
 
 
 def correlation(where: str, correlation_id: Any) -> Row:
-    """The filter by a correlation id: one of the three, or none."""
+    """Return the filter by a correlation id: one of the three, or none."""
     if correlation_id is ANY:
         return {}
     found = trimmed_correlation(where, correlation_id)
@@ -205,22 +205,22 @@ class Signals(Numbered):
         return self._append(run_id, self._writing, lambda unit: self._take(unit, names, values), repeatable=True)
 
     def find_taken(self, run_id: str, consumer: str) -> Signal | None:
-        """The signal that this consumer took, or None."""
+        """Return the signal that this consumer took, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "consumer": valid.sought("consumer", consumer)}
         return self._find(Signal.of, sql.TAKEN, values)
 
     def get(self, run_id: str, seq: int) -> Signal:
-        """The signal of this number. Raises `NotFound`."""
+        """Return the signal of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
         return self._one(Signal.of, sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
 
     def find(self, run_id: str, signal_id: str) -> Signal | None:
-        """The signal with this key, or None."""
+        """Return the signal with this key, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "signal_id": valid.sought("signal_id", signal_id)}
         return self._find(Signal.of, sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
-        """The greatest number that is stored, or None for a run without signals."""
+        """Return the greatest number that is stored, or None for a run without signals."""
         found: int | None = self._value(sql.LATEST, {"run_id": valid.sought("run_id", run_id)})
         return found
 
@@ -234,7 +234,7 @@ class Signals(Numbered):
         order: models.Order = "oldest_first",
         page_token: str | None = None,
     ) -> Page[Signal]:
-        """A page of a run's signals in the order of their arrival, taken or not. An unknown run has none."""
+        """Return a page of a run's signals in the order of their arrival, taken or not. An unknown run has none."""
         listing = sql.LISTS[valid.word("order", order, models.ORDERS)]
         return self._page(listing, Signal.of, filters(run_id, where, after_seq, page_token), limit, page_token)
 

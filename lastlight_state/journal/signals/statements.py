@@ -65,7 +65,7 @@ LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(de
 
 @cache
 def oldest(given: frozenset[str]) -> Statement:
-    """The number of the oldest signal that nobody took and that passes these filters."""
+    """Return the number of the oldest signal that nobody took and that passes these filters."""
     return prepared(_oldest(given))
 
 

@@ -32,7 +32,7 @@ _MOST = limits_of(EVENTS)
 
 
 def check_options(given: Any) -> WriterOptions:
-    """The options, each in its range."""
+    """Return the options, each in its range."""
     found = valid.group("options", given, WriterOptions)
     valid.number("options.max_queued", found.max_queued, least=1)
     valid.number("options.max_queued_bytes", found.max_queued_bytes, least=1)
@@ -154,7 +154,7 @@ class JournalWriter:
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> PendingEvent:
-        """The same, but `BackendBusy` at once where the queue is full."""
+        """Return the same, but `BackendBusy` at once where the queue is full."""
         entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._core.offer(entry):
             raise self._core.full()
@@ -257,7 +257,7 @@ def has_room(core: Core, entry: Entry) -> bool:
 
 
 def number_of(entry: Entry) -> int:
-    """The number of an event that was waited for. Raises why it has none."""
+    """Return the number of an event that was waited for. Raises why it has none."""
     if entry.error is not None:
         raise entry.error
     if entry.seq is None:

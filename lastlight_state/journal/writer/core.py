@@ -39,7 +39,7 @@ class Core:
         self.is_over = False
 
     def entry(self, run_id: str, given: NewEvent) -> Entry:
-        """The event as it will be stored: checked and encoded, with a key and a time."""
+        """Return the event as it will be stored: checked and encoded, with a key and a time."""
         found = valid.identifier("run_id", run_id, _MOST.run_id)
         row = event_checks.event(found, given, self._clock.now())
         is_keyed = row["event_id"] is not None
@@ -57,7 +57,7 @@ class Core:
         return True
 
     def full(self) -> BackendBusy:
-        """The error of an append without room."""
+        """Return the error of an append without room."""
         queue = self.queue
         return BackendBusy(f"the queue of events is full: {len(queue)} events with {queue.bytes} bytes of payloads")
 
@@ -85,7 +85,7 @@ class Core:
         )
 
     def flush(self, run_id: str | None = None) -> Flush:
-        """A flush of what is queued now; of a run, of what is queued up to its last event."""
+        """Return a flush of what is queued now; of a run, of what is queued up to its last event."""
         self.refuse_mirrors()
         of_run = (entry for entry in reversed(self.queue.entries()) if entry.row["run_id"] == run_id)
         return Flush(self, self.queue.last if run_id is None else next(of_run, None))
@@ -160,7 +160,7 @@ class Flush:
         return self.is_done or self._core.saver.failed > self._begun or self._core.is_over
 
     def waiting(self) -> list[Entry]:
-        """The entries that are not decided."""
+        """Return the entries that are not decided."""
         found = []
         for entry in self._core.queue.entries():
             if not entry.is_decided:

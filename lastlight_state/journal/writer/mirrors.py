@@ -71,7 +71,7 @@ class LineFileMirror:
         return self._append(valid.sought("run_id", run_id), [])
 
     def path_of(self, run_id: str) -> Path:
-        """The file of a run, whether it is there or not. Raises `UnsafePath` for an id that is no file name."""
+        """Return the file of a run, whether it is there or not. Raises `UnsafePath` for an id that is no file name."""
         name = valid.sought("run_id", run_id) + SUFFIX
         problem = files.component_problem(name) or ("begins with a dot" if name.startswith(".") else None)
         if problem:
@@ -119,7 +119,7 @@ def _line(event: Event) -> bytes:
 
 
 def _last_seq(path: Path, run_id: str) -> int | None:
-    """The number in the last whole line; None for a file that is missing or empty.
+    """Return the number in the last whole line; None for a file that is missing or empty.
 
     Raises `InvalidValue` where that line is no event of the run.
     """

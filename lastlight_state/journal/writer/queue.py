@@ -80,7 +80,7 @@ class Queue:
         return list(self._entries)
 
     def head(self, most: int) -> list[Entry]:
-        """The first entries."""
+        """Return the first entries."""
         return list(islice(self._entries.copy(), most))  # nobody appends to a copy in the middle of this
 
     def offer(self, entry: Entry) -> bool:

@@ -38,7 +38,7 @@ class Writer:
 
     @guarded
     def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> JournalWriter:
-        """A queued writer of events, for any number of runs; a context manager.
+        """Return a queued writer of events, for any number of runs; a context manager.
 
         ``mirrors`` are called with the events of each batch once they are stored, such as a `LineFileMirror`. The
         writer is closed with the store. Raises `MisuseError` in a transaction or view, `ReadOnlyTransaction`.
@@ -55,7 +55,7 @@ class Opened:
         self._is_attached = False
 
     def open(self, context: Context, options: WriterOptions, mirrors: Collection[Mirror]) -> JournalWriter:
-        """A new writer. Raises `MisuseError` in a transaction or view, and where nothing can be written."""
+        """Return a new writer. Raises `MisuseError` in a transaction or view, and where nothing can be written."""
         scope = context.scope
         if not isinstance(scope, StoreScope):
             raise MisuseError("a writer stores events in units of its own: make it on the store")

@@ -74,7 +74,7 @@ class Unreported:
 
 
 def event_of(entry: Entry) -> QueuedEvent:
-    """The event of an entry, for callers."""
+    """Return the event of an entry, for callers."""
     return QueuedEvent.of({**entry.row, "payload": codec.decode(entry.row["payload"])})
 
 

@@ -74,7 +74,7 @@ class Backup(Repository):
         return manifest
 
     def verify(self, folder: str | Path) -> Manifest:
-        """The manifest of a backup whose files are all as they were written. Needs no database.
+        """Return the manifest of a backup whose files are all as they were written. Needs no database.
 
         Raises `NotFound`, and `Conflict` ``damaged_backup`` naming the first file that differs.
         """
@@ -149,7 +149,7 @@ class Backup(Repository):
 
 
 def _file_of(url: str | Path) -> Path | None:
-    """The file of a database, which need not be there; None for a server."""
+    """Return the file of a database, which need not be there; None for a server."""
     with closing(open_backend(url, Options())) as backend:
         return backend.files[0] if backend.files else None
 

@@ -103,12 +103,12 @@ def _arrived(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
 
 
 def _unpacked(name: str) -> str:
-    """The name that a packed log had before."""
+    """Return the name that a packed log had before."""
     return name.removesuffix(PACKED_SUFFIX)
 
 
 def shown(name: str) -> str:
-    """The name as text; bytes that are not UTF-8 are spelled with backslashes."""
+    """Return the name as text; bytes that are not UTF-8 are spelled with backslashes."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
@@ -118,7 +118,7 @@ def too_deep(path: Path) -> bool:
 
 
 def _listed(root: Path) -> tuple[list[str], list[str]]:
-    """The files below the directory, and what lies too deep, as paths below it."""
+    """Return the files below the directory, and what lies too deep, as paths below it."""
     found: list[str] = []
     deep: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_refuse_unread):
@@ -156,7 +156,7 @@ def _copy(reading: BinaryIO, target: Path) -> None:
 
 
 def whole(path: Path, size: int) -> int:
-    """The number of bytes up to the last newline, of the first ``size``."""
+    """Return the number of bytes up to the last newline, of the first ``size``."""
     with path.open("rb") as file:
         end = size
         while end > 0:

@@ -118,7 +118,7 @@ def compare(folder: Path, manifest: Manifest) -> None:
 
 
 def damaged(path: str, problem: str) -> Conflict:
-    """The error for a backup that must not be restored."""
+    """Return the error for a backup that must not be restored."""
     return Conflict(f"the backup is damaged: {path} {problem}", code="damaged_backup", path=path)
 
 
@@ -201,7 +201,7 @@ def put_back(backup: Path, manifest: Manifest, state_dir: Path, modes: Modes) ->
 
 
 def _below(manifest: Manifest, inside: str) -> Iterator[str]:
-    """The files of a backup below one of its folders, by their paths in there."""
+    """Return the files of a backup below one of its folders, by their paths in there."""
     prefix = f"{inside}/"
     return (file.path.removeprefix(prefix) for file in manifest.files if file.path.startswith(prefix))
 

@@ -53,7 +53,7 @@ def digest(bundle: Bundle) -> str:
 
 
 def cut_off(receipts: Receipts, bundle: Bundle) -> Receipt | None:
-    """The receipt of a load of this bundle under new ids that stored its rows and did not end."""
+    """Return the receipt of a load of this bundle under new ids that stored its rows and did not end."""
     found = digest(bundle)
     for state in _UNFINISHED:
         for one in receipts.list(kind="bundle", state=state, limit=_LOOK).items:
@@ -196,7 +196,7 @@ class Bundles(Repository):
         return self._writing(store)
 
     def _cut_off(self, found: OpenBundle, on_conflict: OnConflict) -> Receipt | None:
-        """The receipt of the load that this one finishes."""
+        """Return the receipt of the load that this one finishes."""
         return cut_off(self._receipts, found.bundle) if on_conflict == "new_ids" else None
 
     def _begun(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:

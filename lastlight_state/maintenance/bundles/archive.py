@@ -131,11 +131,11 @@ class OpenBundle:
         self.logs = [part for part in bundle.parts if part.rows is None]
 
     def chunks(self, part: BundlePart) -> Iterator[bytes]:
-        """The bytes of a part."""
+        """Return the bytes of a part."""
         return _chunks(self._packed, part.name)
 
     def lines(self, part: BundlePart) -> Iterator[bytes]:
-        """The lines of a part."""
+        """Yield the lines of a part."""
         with self._packed.open(part.name) as stream:
             while line := stream.readline(LINE_BYTES):
                 yield line
@@ -159,7 +159,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def damaged(part: str, problem: str) -> Conflict:
-    """The error for a bundle that must not be loaded."""
+    """Return the error for a bundle that must not be loaded."""
     return Conflict(f"the bundle is damaged: {part[:200]!r} {problem}", code="damaged_bundle", part=part[:200])
 
 
@@ -172,7 +172,7 @@ def _file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _verified(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
-    """The ZIP and its manifest, after everything was compared. ValueError is a name that is no UTF-8."""
+    """Return the ZIP and its manifest, after everything was compared. ValueError is a name that is no UTF-8."""
     try:
         packed = zipfile.ZipFile(file)
         sizes = _sizes(packed, os.fstat(file.fileno()).st_size)

@@ -208,7 +208,7 @@ class Renaming:
             self._columns[talks.VECTORS.name] = [("chunk", "id"), ("document", "document_id")]
 
     def id(self, kind: str, old: str) -> str:
-        """The new id of a ``run`` or ``talk``."""
+        """Return the new id of a ``run`` or ``talk``."""
         return self._ids[kind].get(old, old)
 
     def rows(self, table: sa.Table, rows: list[Row]) -> list[Row]:
@@ -219,7 +219,7 @@ class Renaming:
         return [self._renamed(table, row, columns) for row in rows]
 
     def log(self, name: str) -> str:
-        """The new name of a log: the folder, or the file, that has the name of an agent's session."""
+        """Return the new name of a log: the folder, or the file, that has the name of an agent's session."""
         old = row_lines.session_of(name)
         if old is None:
             return name

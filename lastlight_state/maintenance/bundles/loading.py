@@ -98,7 +98,7 @@ class Loading:
         return self._id if self._renaming is None else self._renaming.id(series, self._id)
 
     def missing_logs(self, settings: Settings) -> list[row_lines.Missing]:
-        """The logs that are not there. Raises for a log that is no part of such a bundle."""
+        """Return the logs that are not there. Raises for a log that is no part of such a bundle."""
         self._refuse_other_logs()
         renamed = (lambda name: name) if self._renaming is None else self._renaming.log
         return row_lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
@@ -150,7 +150,7 @@ class Loading:
         numbers: Callable[[set[str]], dict[str, int]],
         held: set[str],
     ) -> dict[str, list[row_lines.Row]]:
-        """The rows as they are stored here: messages with the numbers of their classes, and what can be stored.
+        """Return the rows as they are stored here: messages with the numbers of their classes, and what can be stored.
 
         ``held`` collects the orders that were stored before: a bundle adds no message to one of them.
         """
@@ -252,11 +252,11 @@ class Loading:
         return self._bundle.bundle.context.get(name, ())
 
     def _keeps_of(self, table: sa.Table) -> bool:
-        """An output table is registered as the database has it, which is not as another one has it."""
+        """Return True if rows of the table that are stored already are kept, whatever the bundle says of them."""
         return self._keeps or table is REGISTRY or table in _LIVING
 
     def _new_outputs(self, view: Unit) -> list[sa.Table]:
-        """The output tables that are registered in the bundle and not in the database."""
+        """Return the output tables that are registered in the bundle and not in the database."""
         if REGISTRY.name not in self._bundle.tables:
             return []
         rows = list(self._rows(REGISTRY))
@@ -278,7 +278,7 @@ def refuse_newer(revision: str) -> None:
 
 
 def _handle(row: row_lines.Row) -> sa.Table:
-    """The output table of a registry's row, which a stranger may have written."""
+    """Return the output table of a registry's row, which a stranger may have written."""
     part = f"rows/{REGISTRY.name}.jsonl"
     try:
         values: Any = dict(row)

@@ -51,7 +51,7 @@ class BundlePart(Record):
 
 
 def tables_of(parts: Iterable[BundlePart]) -> dict[str, BundlePart]:
-    """The parts with rows among these, by table."""
+    """Return the parts with rows among these, by table."""
     return {found[1]: part for part in parts if (found := ROWS.fullmatch(part.name))}
 
 

@@ -45,7 +45,7 @@ Missing = tuple[BundlePart, str, Path]
 
 
 def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """The files of these agents' sessions, with their names in a bundle, in one order."""
+    """Yield the files of these agents' sessions, with their names in a bundle, in one order."""
     root = settings.agent_sessions
     for session_id in sorted({one for one in session_ids if is_safe_id(one)}):
         inner = (f"{session_id}/{folder}/*" for folder in (RAW, SUBAGENTS))
@@ -56,7 +56,7 @@ def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str,
 
 
 def session_of(name: str) -> str | None:
-    """The agent's session to whose log a name in a bundle belongs; None for any other name."""
+    """Return the agent's session to whose log a name in a bundle belongs; None for any other name."""
     if not name.startswith(f"{LINES[0]}/"):
         return None
     _, _, session, *rest = PurePosixPath(name).relative_to(LINES[0]).parts
@@ -66,7 +66,7 @@ def session_of(name: str) -> str | None:
 
 
 def content(path: Path) -> Iterator[bytes]:
-    """The bytes of a file that may be written to meanwhile; of line files the whole lines. None if it is gone."""
+    """Yield the bytes of a file that may be written to meanwhile; of line files the whole lines. None if it is gone."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         left = file.seek(0, os.SEEK_END)
         if path.name.endswith(LOG_SUFFIX):
@@ -78,7 +78,7 @@ def content(path: Path) -> Iterator[bytes]:
 
 
 def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Callable[[str], str]) -> list[Missing]:
-    """The logs that are not there. Raises `AlreadyExists` for one that is there otherwise."""
+    """Return the logs that are not there. Raises `AlreadyExists` for one that is there otherwise."""
     roots = dict(zip(LINES, settings.line_directories, strict=True))
     wanted: list[Missing] = []
     for part in bundle.logs:
@@ -157,7 +157,7 @@ def line_of(row: Row) -> bytes:
 
 
 def row_of(table: sa.Table, line: bytes) -> Row:
-    """The row of a line. Raises ValueError for what is no row of the table."""
+    """Return the row of a line. Raises ValueError for what is no row of the table."""
     row = codec.decode(line)
     if not isinstance(row, dict) or not row:
         raise ValueError("expected an object")
@@ -182,7 +182,7 @@ def refuse_nulls(table: sa.Table, row: Row) -> None:
 
 
 def _needed(table: sa.Table) -> Iterator[str]:
-    """The columns without which a row can neither be found nor be put in order, or a message not be read."""
+    """Yield the columns without which a row can neither be found nor be put in order, or a message not be read."""
     yield from (column.name for column in table.primary_key)
     if table.name in DEPTHS:
         yield DEPTHS[table.name]
@@ -227,5 +227,5 @@ def _digits(value: Any) -> Any:
 
 
 def named(rows: list[Row], names: Mapping[Any, Any]) -> list[Row]:
-    """The rows with their classes by name instead of by number, or the other way round."""
+    """Return the rows with their classes by name instead of by number, or the other way round."""
     return [{**row, CLASS.name: names[row[CLASS.name]]} for row in rows]

@@ -173,7 +173,7 @@ class Copy(Repository):
     def _planned(
         self, source: Unit, context: Context, tell: OnProgress | None, leave_columns: Collection[str] | None
     ) -> tuple[CopyPlan, list[Subject], dict[str, int | None]]:
-        """The plan, the tables in order, and `numbers`, which a role may lack the right to read."""
+        """Return the plan, the tables in order, and `numbers`, which a role may lack the right to read."""
         copied, problems = _copied_tables(source)
         left = copy_tables.filled(source, [one.table for one in copied if not one.is_output])
         problems += _unnamed(left, leave_columns)
@@ -236,7 +236,7 @@ def _refuse(source: Unit, target: Unit) -> None:
 
 
 def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
-    """The tables to copy, and what is wrong with output tables: an unknown column would be lost."""
+    """Return the tables to copy, and what is wrong with output tables: an unknown column would be lost."""
     outputs = {str(table.name): table for table in output_tables(source)}
     there = reconcile.present(source, outputs)
     problems = [
@@ -270,7 +270,7 @@ def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: st
 
 
 def _unfinished(source: Unit, context: Context) -> str:
-    """The id of the receipt of a copy that has not ended. Raises `NotFound`."""
+    """Return the id of the receipt of a copy that has not ended. Raises `NotFound`."""
     backend = context.scope.backend
     if not targets.is_empty(backend):
         targets.refuse_unlike(source.backend, backend)

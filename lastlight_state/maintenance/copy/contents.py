@@ -153,12 +153,12 @@ def not_for_postgres(subject: Subject, row: Row) -> str | None:
 
 
 def canonical(values: dict[str, Any]) -> bytes:
-    """The form in which rows are compared, of Python values by column: equal on every database."""
+    """Return the form in which rows are compared, of Python values by column: equal on every database."""
     return codec.canonical({name: _portable(value) for name, value in values.items()})
 
 
 def shown(key: list[Any]) -> str:
-    """A key in words."""
+    """Return a key in words."""
     return repr(key[0]) if len(key) == 1 else repr(tuple(key))
 
 

@@ -153,7 +153,7 @@ class Subject:
         return tuple(map(_sorted, self.order))
 
     def key(self, row: Row) -> list[Any]:
-        """The values by which rows are in order."""
+        """Return the values by which rows are in order."""
         return [row[place] for place in self._places]
 
     def stream(self, unit: Unit, after: Sequence[Any] | None = None) -> Iterator[Row]:
@@ -164,7 +164,7 @@ class Subject:
         return unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), shown)
 
     def reading(self, unit: Unit, resumed: bool = False) -> Compiled:
-        """The statement on this database, which also makes Python values of the rows."""
+        """Return the statement on this database, which also makes Python values of the rows."""
         return (self._rest if resumed else self._all).on(unit.backend)
 
     @cached_property
@@ -202,7 +202,7 @@ def _of(table: sa.Table) -> Subject:
 
 
 def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:
-    """The rows in lists of at most ``most`` rows, and of not much more than `BATCH_BYTES`."""
+    """Yield the rows in lists of at most ``most`` rows, and of not much more than `BATCH_BYTES`."""
     batch: list[Row] = []
     size = 0
     for row in rows:

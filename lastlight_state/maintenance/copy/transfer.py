@@ -196,13 +196,13 @@ class Transfer:
 
 
 def numbers(source: Unit, subjects: Iterable[Subject]) -> dict[str, int | None]:
-    """The last number that each table has given, perhaps to a row that was pruned: no row gets it again."""
+    """Return the last number that each table has given, perhaps to a row that was pruned: no row gets it again."""
     found = [(subject.name, subject.numbered) for subject in subjects if subject.numbered is not None]
     return {name: source.backend.given(source.checkout, name, column) for name, column in found}
 
 
 def output_tables(unit: Unit) -> list[sa.Table]:
-    """The output tables that the registry knows, in the order of their names."""
+    """Return the output tables that the registry knows, in the order of their names."""
     tables = [Registered.of(row).handle().table for row in unit.rows(ALL)]
     return sorted(tables, key=lambda table: table.name)
 

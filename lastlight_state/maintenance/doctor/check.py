@@ -55,7 +55,7 @@ class Report(Record):
     checks_skipped: tuple[SkippedCheck, ...]
 
     def worst(self) -> str | None:
-        """The severity of the worst finding, or None."""
+        """Return the severity of the worst finding, or None."""
         return self.findings[0].severity if self.findings else None
 
 
@@ -126,7 +126,7 @@ class Fault:
 def of_faults(
     check: str, faults: Sequence[Fault], *more: Callable[[CheckContext, Snapshot], Iterable[Finding]]
 ) -> Check:
-    """The check that looks for these faults, and for what ``more`` find."""
+    """Yield the check that looks for these faults, and for what ``more`` find."""
 
     def look_for_all(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         for search in (*(fault.look for fault in faults), *more):
@@ -138,7 +138,7 @@ def of_faults(
 def found(
     check: str, severity: str, subject: str, message: str, samples: Iterable[str], remedy: str | None = None
 ) -> Finding:
-    """The finding for these samples, of which there is at least one."""
+    """Return the finding for these samples, of which there is at least one."""
     everything = list(samples)
     return Finding(
         check=check,

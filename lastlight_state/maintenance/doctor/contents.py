@@ -101,7 +101,7 @@ def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collec
 
 
 def _rows(snapshot: Snapshot, table: sa.Table, formed: Sequence[sa.Column[Any]], *, deep: bool) -> sa.Subquery:
-    """The keys and these columns of the rows to look at; the labels keep a key that is such a column apart."""
+    """Return the keys and these columns of the rows to look at; the labels keep a key that is such a column apart."""
     shown = [*table.primary_key.columns, *(column.label(f"formed_{at}") for at, column in enumerate(formed))]
     newest = snapshot.unit.backend.newest(table)
     rows = sa.select(*shown)

@@ -66,7 +66,7 @@ def tool_results(look: CheckContext) -> Iterator[Finding]:
 
 
 def _broken(report: Report) -> list[str]:
-    """The rules that the log breaks, with how often."""
+    """Return the rules that the log breaks, with how often."""
     broken = (code for code in sorted(report.counts) if severity_of(code) == "error" or code == "event_seq_gap")
     return [f"{code} {report.counts[code]}" for code in broken if code not in _TOLD]
 
@@ -147,7 +147,7 @@ def _lines(look: CheckContext) -> Iterator[Finding]:
 
 
 def line_files(look: CheckContext) -> list[Path]:
-    """The line files that were written last, or all in a deep examination."""
+    """Return the line files that were written last, or all in a deep examination."""
     aged: list[tuple[float, Path]] = []
     for path in _below(look, ".jsonl"):
         with suppress(OSError):  # gone meanwhile

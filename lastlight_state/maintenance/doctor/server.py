@@ -97,7 +97,7 @@ class _Area:
             yield fault
 
     def finding(self, fault: str, samples: list[str]) -> Finding:
-        """The finding for the paths with this fault."""
+        """Return the finding for the paths with this fault."""
         folders, files = self.modes
         message, helps = {
             _LINK: ("links stand where files and folders should, and none is followed", None),
@@ -133,7 +133,7 @@ def _areas(look: CheckContext) -> Iterator[_Area]:
 
 
 def _owner(look: CheckContext) -> int:
-    """The user who should own everything: the one who looks, or whose files root looks at."""
+    """Return the user who should own everything: the one who looks, or whose files root looks at."""
     user = os.geteuid()
     for path in () if user else (*look.backend.files[:1], look.settings.state_dir):
         with suppress(OSError):
@@ -142,13 +142,13 @@ def _owner(look: CheckContext) -> int:
 
 
 def _database(look: CheckContext) -> Iterator[Path]:
-    """The file that a link of the operator's leads to, and what SQLite keeps beside it."""
+    """Yield the file that a link of the operator's leads to, and what SQLite keeps beside it."""
     yield from map(files.real, look.backend.files[:1])
     yield from look.backend.files[1:]
 
 
 def _mailboxes(root: Path) -> Iterator[Path]:
-    """The folders of groups, and whole mailboxes in them. What else a group has is left alone."""
+    """Yield the folders of groups, and whole mailboxes in them. What else a group has is left alone."""
     if root.is_dir():
         yield files.real(root)
     for group in _folders(root):
@@ -159,13 +159,13 @@ def _mailboxes(root: Path) -> Iterator[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder that may be groups or sessions, with links to folders."""
+    """Return the folders in a folder that may be groups or sessions, with links to folders."""
     _, names, _ = next(os.walk(folder), ("", [], []))
     return [folder / name for name in sorted(names) if is_name(name)]
 
 
 def _tree(root: Path) -> Iterator[Path]:
-    """A folder and all that is below it. The folder may be reached through a link; below it none is followed."""
+    """Yield a folder and all that is below it. The folder may be reached through a link; below it none is followed."""
     root = files.real(root)
     yield root
     for folder, folders, names in os.walk(root):

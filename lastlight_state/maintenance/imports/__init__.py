@@ -134,7 +134,7 @@ class Imports(Repository):
         self._receipts = Receipts(context)
 
     def detect(self, path: str | Path) -> SourceKind:
-        """The kind of source at a path or a Postgres URL.
+        """Return the kind of source at a path or a Postgres URL.
 
         Raises `Conflict` ``unknown_source`` with what was looked for.
         """

@@ -124,7 +124,7 @@ Check = Callable[[str, Any], Any]
 
 
 def row_of(table: sa.Table, found: Row, checks: Mapping[str, Check], aside: ExtraFields) -> Row:
-    """The columns with a check of a foreign row, as Python values. Those that the source lacks are left out.
+    """Return the columns with a check of a foreign row, as Python values. Those that the source lacks are left out.
 
     What is refused and said in a free text, a number or JSON goes to a lenient ``aside``. Ids, words and times do not.
     """
@@ -154,7 +154,7 @@ def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside
 
 
 def name(max_bytes: int) -> Check:
-    """An identifier of so many bytes."""
+    """Return an identifier of so many bytes."""
     return partial(valid.identifier, max_bytes=max_bytes)
 
 
@@ -170,7 +170,7 @@ def text(max_bytes: int) -> Check:
 
 
 def json(max_bytes: int, kind: type = object) -> Check:
-    """A value of JSON text of so many bytes; ``kind`` is the type that it must have."""
+    """Return a value of JSON text of so many bytes; ``kind`` is the type that it must have."""
     return partial(_json, max_bytes, kind)
 
 
@@ -186,7 +186,7 @@ def _json(max_bytes: int, kind: type, where: str, value: Any) -> Any:
 
 
 def error(max_bytes: int) -> Check:
-    """The text of an error, as an object with its message."""
+    """Return the text of an error, as an object with its message."""
     return partial(_error, max_bytes)
 
 
@@ -195,26 +195,26 @@ def _error(max_bytes: int, where: str, value: Any) -> dict[str, str]:
 
 
 def whole(where: str, value: Any) -> int:
-    """A whole number."""
+    """Return a whole number."""
     return valid.number(where, value, least=-(2**63))
 
 
 def real(where: str, value: Any) -> float:
-    """A finite number."""
+    """Return a finite number."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidValue(where, "expected a finite number")
     return float(value)
 
 
 def flag(where: str, value: Any) -> bool:
-    """A bool that is written as 0 or 1."""
+    """Return a bool that is written as 0 or 1."""
     if value not in (0, 1):
         raise InvalidValue(where, "must be 0 or 1")
     return bool(value)
 
 
 def time(where: str, value: Any) -> datetime:
-    """A time of ISO text, which is UTC if it names no zone."""
+    """Return a time of ISO text, which is UTC if it names no zone."""
     moment = spelled(value)
     if moment is None:
         raise InvalidValue(where, "expected a day and a time of day as ISO 8601 text")

@@ -24,7 +24,7 @@ _BLOCK = 1024 * 1024
 
 
 def blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """The next bytes of a file, as many as there are of them."""
+    """Yield the next bytes of a file, as many as there are of them."""
     while block := file.read(min(size, _BLOCK)):
         size -= len(block)
         yield block
@@ -68,11 +68,11 @@ class Foreign:
         self._columns: dict[str, list[str]] = {}
 
     def tables(self) -> list[str]:
-        """The names of the tables, in order."""
+        """Return the names of the tables, in order."""
         return [name for (name,) in self.read(f"SELECT name {_TABLES} ORDER BY name", ())]
 
     def columns(self, table: str) -> list[str]:
-        """The columns of a table in their order; none for one that is not there."""
+        """Return the columns of a table in their order; none for one that is not there."""
         if table not in self._columns:
             found = self.read(_COLUMNS, (table,))
             self._columns[table] = [name for (name,) in found]
@@ -91,7 +91,7 @@ class Foreign:
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
-        """The rows of a table whose column has one of these texts. Raises `InvalidValue` for what is no text."""
+        """Return the rows of a table whose column has one of these texts. Raises `InvalidValue` for what is no text."""
         for key in keys:
             if not isinstance(key, str):
                 raise InvalidValue(f"{table}.{column}", f"expected text, got {type(key).__name__}")
@@ -100,7 +100,7 @@ class Foreign:
         return self.rows(table, f"WHERE {quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
 
     def values(self, table: str, column: str) -> Iterator[Any]:
-        """The values of a column, each once, in order, without NULL; none if there is no such column."""
+        """Yield the values of a column, each once, in order, without NULL; none if there is no such column."""
         if column in self.columns(table):
             name = quoted(column)
             for (value,) in self.read(
@@ -157,7 +157,7 @@ def readable(name: str) -> Iterator[None]:
 
 
 def damaged(name: str, problem: object) -> Conflict:
-    """The error for a source, or a file of it, that cannot be read."""
+    """Return the error for a source, or a file of it, that cannot be read."""
     return Conflict(f"{name} cannot be read: {problem}", code="damaged_source")
 
 
@@ -197,12 +197,12 @@ def _refused(error: StateError, _: ImportTarget) -> Piece:
 
 
 def unit_name(table: str, key: Any) -> str:
-    """The name of the unit that a row is the head of."""
+    """Return the name of the unit that a row is the head of."""
     return f"{table}/{key_text(key)}"
 
 
 def key_text(key: Any) -> str:
-    """The key of a row as a text that can be shown."""
+    """Return the key of a row as a text that can be shown."""
     return key.encode("utf-8", "backslashreplace").decode() if isinstance(key, str) else f"{key!r:.200}"
 
 
@@ -229,5 +229,5 @@ def _escaped(value: Any) -> Any:
 
 
 def quoted(name: str) -> str:
-    """A name as statements write it."""
+    """Return a name as statements write it."""
     return '"' + name.replace('"', '""') + '"'

@@ -72,7 +72,7 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as a text that can be stored. Raises `InvalidValue` for one with more levels than a line may have.
+    """Return a value as a text that can be stored. Raises `InvalidValue` for one with more levels than a line may have.
 
     How many Python itself could write differs from version to version.
     """
@@ -83,7 +83,7 @@ def as_text(value: Any) -> str:
 
 
 def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict[str, Any]:
-    """The ``extra`` of what has the field, and the value in it as text, which is counted.
+    """Return the ``extra`` of what has the field, and the value in it as text, which is counted.
 
     A text for which ``extra`` has no room is cut: its beginning is kept, and how many bytes there were.
     """
@@ -115,7 +115,7 @@ def _written(value: Any) -> int:
 
 
 def fitting(draft: Draft, now: datetime) -> Draft:
-    """The draft with each value that is refused as a text. Raises `InvalidValue` for what has no other place."""
+    """Return the draft with each value that is refused as a text. Raises `InvalidValue` for what has no other place."""
     noticed = Counter(draft.noticed)
     seen: dict[int, NewMessage] = {}
 
@@ -145,7 +145,7 @@ class _ReasonWithExtra(Reason):
 
 
 def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
-    """The draft with reasons that are not refused. What they lost stands in the ``extra`` of the session."""
+    """Return the draft with reasons that are not refused. What they lost stands in the ``extra`` of the session."""
     session = draft.tree.session
 
     def change(where: str, one: Change) -> Change:
@@ -166,12 +166,12 @@ def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
 
 
 def fitting_message(one: NewMessage, now: datetime, noticed: Counter[str]) -> NewMessage:
-    """The message with each value that is refused as a text. Raises `InvalidValue` for an id."""
+    """Return the message with each value that is refused as a text. Raises `InvalidValue` for an id."""
     return _fitting(one, lambda tried: storing.draft("message", tried, now), noticed)
 
 
 def _fitting(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:
-    """The record with each refused field empty, and its value as text in ``extra``."""
+    """Return the record with each refused field empty, and its value as text in ``extra``."""
     tried: set[Any] = set()
     while True:
         try:

@@ -81,7 +81,7 @@ class CopyPiece:
             raise files.failure(error, self._path) from error
 
     def _common(self) -> int | None:
-        """The size of the stored file; None if there is none."""
+        """Return the size of the stored file; None if there is none."""
         try:
             with _opened(self._path) as there, _opened(self._source) as here:
                 size = os.fstat(there.fileno()).st_size
@@ -181,7 +181,7 @@ def home_parts(path: Path) -> Generator[Part]:
 
 
 def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
-    """The snapshots of the later layout. A database that cannot be read to its end is one unit, which fails."""
+    """Yield the snapshots of the later layout. A database that cannot be read to its end is one unit, which fails."""
     try:
         if index.is_symlink():
             raise UnsafePath(str(index), "a symbolic link")
@@ -199,14 +199,14 @@ def _refused(error: StateError, _: ImportTarget) -> Piece:
 
 
 def _home_tree(path: Path) -> RunTree:
-    """The files of a home. The folder ``sessions`` itself may be named."""
+    """Return the files of a home. The folder ``sessions`` itself may be named."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - "..", and no link
     is_inner = path.name == paths.SESSIONS and not (path / paths.SESSIONS).is_dir()
     return RunTree(path.parent if is_inner else path)
 
 
 def _home_names(folder: Path, endings: tuple[str, ...] = (paths.STATE_SUFFIX,)) -> list[str]:
-    """The names in a folder that end so, in their order; none if it is missing, or a link."""
+    """Return the names in a folder that end so, in their order; none if it is missing, or a link."""
     if folder.is_symlink() or not folder.is_dir():
         return []
     return sorted(one.name for one in folder.iterdir() if one.name.endswith(endings))
@@ -231,7 +231,7 @@ def found_at(path: Path) -> bool:
 
 
 def parts(path: Path) -> Generator[Part]:
-    """The files, each session's own before its log, so that no line names a file that is missing."""
+    """Yield the files, each session's own before its log, so that no line names a file that is missing."""
     tree = _tree(path)
     if tree is None:
         raise Conflict(f"{str(path)!r:.200} has no folder {PROJECTS}", code="unknown_source")
@@ -247,7 +247,7 @@ def parts(path: Path) -> Generator[Part]:
 
 
 def _companions(tree: LogTree, slug: str, session_id: str) -> Generator[Part]:
-    """The files in the folder of a session; one without such files is left out."""
+    """Yield the files in the folder of a session; one without such files is left out."""
     folder = tree.projects / slug / session_id
     found = [
         (agent_log_paths.SUBAGENTS, name) for name in _names(folder / agent_log_paths.SUBAGENTS) if _is_agent(name)
@@ -283,13 +283,13 @@ def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:
 
 
 def _tree(path: Path) -> LogTree | None:
-    """The logs at a path, which may also be the folder that holds them."""
+    """Return the logs at a path, which may also be the folder that holds them."""
     found = (LogTree(path / name) for name in _PLACES)
     return next((tree for tree in found if tree.projects.is_dir()), None)
 
 
 def _names(folder: Path) -> list[str]:
-    """The names in a folder in their order; none if it is missing, no folder, or a link."""
+    """Return the names in a folder in their order; none if it is missing, no folder, or a link."""
     if folder.is_symlink() or not folder.is_dir():
         return []
     return sorted(os.listdir(folder))  # noqa: PTH208 - names are needed, not paths

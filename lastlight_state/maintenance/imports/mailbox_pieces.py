@@ -83,7 +83,7 @@ class Attachments:
                         yield box, message, name
 
     def _listed(self, *names: str) -> list[str]:
-        """The names in a folder, in their order; none if it is missing, or of a message and no folder."""
+        """Return the names in a folder, in their order; none if it is missing, or of a message and no folder."""
         path = self._session.joinpath(*names)
         try:
             held = files.listable(path, base=self._session)
@@ -240,7 +240,7 @@ def _ensure(place: Place, into: ImportTarget) -> None:
 
 
 def _noted(place: Place) -> str | None:
-    """The digest of the source that a mailbox is a copy of; None if it is none, or cannot be read."""
+    """Return the digest of the source that a mailbox is a copy of; None if it is none, or cannot be read."""
     with suppress(StateError), foreign.opened(place.inbound, sources.SHARED, follow=False) as file:
         return queries.find(file.unit, models.INBOUND, _IMPORTED)
     return None
@@ -270,7 +270,7 @@ def found_at(path: Path) -> bool:
 
 
 def parts(path: Path) -> Generator[Part]:
-    """The sessions, by group. Other folders are left out."""
+    """Yield the sessions, by group. Other folders are left out."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - "..", and no link
     if _is_session(path):
         yield _part(path.parent.parent, path.parent.name, path.name)
@@ -300,12 +300,12 @@ def _failed(error: Exception, _: ImportTarget) -> Piece:
 
 
 def _root(path: Path) -> Path | None:
-    """The folder of the groups."""
+    """Return the folder of the groups."""
     return next((path / name for name in _PLACES if any(_sessions(path / name))), None)
 
 
 def _sessions(root: Path) -> Iterator[Path]:
-    """The folders of sessions. Groups that may not be read are passed over."""
+    """Yield the folders of sessions. Groups that may not be read are passed over."""
     for group in _folders(root):
         with suppress(OSError):
             yield from (root / group / name for name in _folders(root / group) if _is_session(root / group / name))
@@ -316,7 +316,7 @@ def _is_session(folder: Path) -> bool:
 
 
 def _folders(path: Path) -> list[str]:
-    """The folders in a folder, in the order of their names; none if it is missing or no folder."""
+    """Return the folders in a folder, in the order of their names; none if it is missing or no folder."""
     if not path.is_dir():
         return []
     return sorted(one.name for one in path.iterdir() if not one.name.startswith(_HIDDEN) and one.is_dir())

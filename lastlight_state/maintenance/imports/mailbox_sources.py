@@ -101,7 +101,7 @@ def summed(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> 
 
 
 def _shape(name: str, file: Foreign) -> Shape:
-    """The tables of a file. Raises if it is damaged, or no part of a mailbox."""
+    """Return the tables of a file. Raises if it is damaged, or no part of a mailbox."""
     objects = [(kind, table) for kind, table, _ in file.read(_OBJECTS)]
     damage = file.unit.backend.damages(file.unit.checkout, deep=True)
     if damage:
@@ -145,7 +145,7 @@ def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
 
 
 def _sum(file: Foreign, table: str, columns: list[str]) -> tuple[int, int]:
-    """The number of rows, and the sum of their digests. Values are compared as bytes, with their types."""
+    """Return the number of rows, and the sum of their digests. Values are compared as bytes, with their types."""
     values = [_SERIES.get((table, column), quoted(column)) for column in columns]
     listed = ", ".join(f"typeof({value}), CAST({value} AS BLOB)" for value in values)
     number = total = 0

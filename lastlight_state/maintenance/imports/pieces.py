@@ -182,7 +182,7 @@ class Kind:
 
 
 def key_of(names: tuple[str, ...]) -> str:
-    """The name of a unit: its path, or the beginning and a digest of a path that is too long."""
+    """Return the name of a unit: its path, or the beginning and a digest of a path that is too long."""
     data = os.fsencode("/".join(names))
     if len(data) > _KEY:
         digest = hashlib.sha256(data).hexdigest()[:32]
@@ -220,12 +220,12 @@ def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
 
 
 def known(look: UnitLookup) -> str | None:
-    """The digest of the unit at its last import, None if it was never imported."""
+    """Return the digest of the unit at its last import, None if it was never imported."""
     return look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
 def known_target(look: UnitLookup) -> str | None:
-    """The id of what the unit became at its last import, None if it was never imported."""
+    """Return the id of what the unit became at its last import, None if it was never imported."""
     return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 

@@ -121,7 +121,7 @@ def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, n
 
 
 def _key(table: sa.Table, row: Row) -> Any:
-    """The value of the column that names a row, or those of several."""
+    """Return the value of the column that names a row, or those of several."""
     found = tuple(row[column.name] for column in table.primary_key)
     return found[0] if len(found) == 1 else found
 

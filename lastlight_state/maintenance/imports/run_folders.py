@@ -103,7 +103,7 @@ def _draft(folder: Path, lenient: bool) -> Draft:
 
 
 def object_in(file: Path, where: str, seen: Any, adapts: Counter[str] | None) -> dict[str, Any]:
-    """The object in a file; its bytes go to the digest of the run. A lenient reader counts in ``adapts``."""
+    """Return the object in a file; its bytes go to the digest of the run. A lenient reader counts in ``adapts``."""
     if file.parent.is_symlink() or not stat.S_ISREG(file.lstat().st_mode):
         raise InvalidValue(where, "must be a file, and no link: what it names may be anybody's")
     size = file.stat().st_size
@@ -129,7 +129,7 @@ def _branch(
     told: dict[str, dict[str, Any]],
     noticed: Counter[str],
 ) -> tuple[BranchTree, list[NewMessage]]:
-    """A branch with its messages in their order, and those that stand in no order."""
+    """Return a branch with its messages in their order, and those that stand in no order."""
     ordered, loose = _messages(where, data.get("messages"), noticed)
     branch_id = data.get("id") or stem
     own = told.get(branch_id, {}) if isinstance(branch_id, str) else {}
@@ -192,7 +192,7 @@ def _message(where: str, item: Any, noticed: Counter[str]) -> NewMessage:
 
 
 def _order(where: str, pile: dict[str, Any]) -> list[str] | None:
-    """The order that a pile says, or None for that of its items."""
+    """Return the order that a pile says, or None for that of its items."""
     told = pile.get("progression")
     order = told.get("order") if isinstance(told, dict) else told
     if not order:
@@ -231,7 +231,7 @@ def _session(
 
 
 def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
-    """The status, and the word that is none."""
+    """Return the status, and the word that is none."""
     told = manifest.get("status")
     if told is not None:
         return known_status(told)
@@ -240,7 +240,7 @@ def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
 
 
 def known_status(told: Any) -> tuple[str, str | None]:
-    """The status that a word of the program means: what is not known has ended, and is given back too."""
+    """Return the status that a word of the program means: what is not known has ended, and is given back too."""
     word = str(told).lower()
     status = _WORDS.get(word, word)
     return (status, None) if status in words.STATUSES else ("completed", str(told)[:200])
@@ -268,7 +268,7 @@ def _first(messages: list[NewMessage]) -> datetime | None:
 
 
 def moment_of(value: Any) -> datetime | None:
-    """A time of Unix seconds or of ISO text, which is UTC if it names no zone. None for anything else."""
+    """Return a time of Unix seconds or of ISO text, which is UTC if it names no zone. None for anything else."""
     try:
         if isinstance(value, str):
             value = datetime.fromisoformat(value)

@@ -38,7 +38,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND
 
 
 def target_tree(source: Path, into: ImportTarget) -> RunTree:
-    """The files that are imported into. Raises `InvalidValue` where the source is among them."""
+    """Return the files that are imported into. Raises `InvalidValue` where the source is among them."""
     tree = RunTree(into.settings.run_logs)
     if source.is_relative_to(tree.sessions):
         raise InvalidValue("path", "must not be the run log root that is imported into")
@@ -228,7 +228,7 @@ class StatePiece:
 
 
 def single(file: Path, into: ImportTarget) -> StatePiece:
-    """A snapshot of the older layout: one file."""
+    """Return a snapshot of the older layout: one file."""
     tree, noticed = target_tree(file, into), Counter[str]()
     session_id = paths.checked_id("session_id", file.name.removesuffix(paths.STATE_SUFFIX))
     data, changed = _read(file)
@@ -237,7 +237,7 @@ def single(file: Path, into: ImportTarget) -> StatePiece:
 
 
 def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> StatePiece:
-    """A snapshot of the later layout: a row, and a file of messages, which is missing where there are none."""
+    """Return a snapshot of the later layout: a row, and a file of messages, which is missing where there are none."""
     messages_folder = home.sessions / MESSAGES
     tree, noticed = target_tree(messages_folder, into), Counter[str]()
     session_id = paths.checked_id("session_id", row["session_id"])
@@ -271,7 +271,7 @@ def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -
 
 
 def _read(file: Path) -> tuple[bytes, datetime]:
-    """The bytes of a file, and when it was changed. No link is followed. Raises `FileNotFoundError`."""
+    """Return the bytes of a file, and when it was changed. No link is followed. Raises `FileNotFoundError`."""
     if file.is_symlink():
         raise UnsafePath(file.name, "a symbolic link")
     descriptor = files.opened_file(file, os.O_RDONLY, base=files.ROOT)

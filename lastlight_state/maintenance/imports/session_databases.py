@@ -103,7 +103,7 @@ _LEFT = {
 
 
 def _shared(source: Foreign) -> frozenset[Any]:
-    """The orders that several sessions or branches have: each of these gets one of its own."""
+    """Return the orders that several sessions or branches have: each of these gets one of its own."""
     counted = Counter(row["progression_id"] for table in ("sessions", "branches") for row in source.rows(table))
     return frozenset(one for one, count in counted.items() if count > 1)
 
@@ -161,7 +161,7 @@ class _Session:
         self._seen.update(repr(read).encode("utf-8", "surrogateescape"))
 
     def _order(self, where: str, row: Row) -> list[str]:
-        """The ids in the array of a session or branch."""
+        """Return the ids in the array of a session or branch."""
         found = list(self._source.rows("progressions", "WHERE id = ?", [row["progression_id"]]))
         self._note(found)
         if not found:
@@ -175,13 +175,13 @@ class _Session:
         return order
 
     def _own_order(self, row: Row) -> str | None:
-        """The id of its order, if nobody else has the same."""
+        """Return the id of its order, if nobody else has the same."""
         name = row["progression_id"]
         self._noticed["order_shared"] += name in self._shared
         return None if name in self._shared else name
 
     def _there(self, order: Sequence[str]) -> list[NewMessage]:
-        """The messages of an order that there are; the others are counted."""
+        """Return the messages of an order that there are; the others are counted."""
         found = [self._messages[one] for one in order if one in self._messages]
         self._noticed["order_without_message"] += len(order) - len(found)
         return found
@@ -278,7 +278,7 @@ class _Session:
         )
 
     def _changes(self) -> tuple[list[Change], bool]:
-        """The history of the session's status, and whether it says why the session has the last one."""
+        """Return the history of the session's status, and whether it says why the session has the last one."""
         rest = "WHERE entity_type = 'session' AND entity_id = ? ORDER BY created_at, rowid"
         rows = list(self._source.rows("status_transitions", rest, [self._row["id"]]))
         self._note(rows)

@@ -129,14 +129,14 @@ def _present(cells: Cells, session: Row, last: str | None, begun: datetime | Non
 
 
 def _change(cells: Cells, told: Any, at: datetime) -> Change:
-    """A change whose reason is not known."""
+    """Return a change whose reason is not known."""
     status, strange = known_status(told)
     cells.noticed["status_unknown"] += strange is not None
     return Change(status, at, Reason(_IMPORTED, summary=strange, source="system"))
 
 
 def _why(cells: Cells, row: Row, texts: Row) -> Reason:
-    """The reason of a change. A code that is not known stands in the summary, other columns in the evidence."""
+    """Return the reason of a change. A code that is not known stands in the summary, other columns in the evidence."""
     code, summary, source = row.get("reason_code"), row.get("reason_summary"), row.get("source")
     if code not in words.REASONS:
         cells.noticed["reason_unknown"] += 1

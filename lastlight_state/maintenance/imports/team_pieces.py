@@ -203,7 +203,7 @@ class TeamPiece:
             view.change(_ACK, row)
 
     def _imported_before(self, digest: str | None) -> frozenset[str]:
-        """The messages that the file had at its last import; none if it was more than added to since."""
+        """Return the messages that the file had at its last import; none if it was more than added to since."""
         mark = (digest or "").rpartition(" ")[2]
         count = self._marks.index(mark) if mark in self._marks else 0
         return frozenset(one.message.id for one in self._team.letters[:count])
@@ -256,7 +256,7 @@ def _is_of_one_team(stored: WholeMessageRow, body: MessageDraft) -> bool:
 
 
 def _marks(letters: Sequence[Letter]) -> Iterator[str]:
-    """The digests of the ids of no message, of the first one, of the first two, and so on."""
+    """Yield the digests of the ids of no message, of the first one, of the first two, and so on."""
     seen = hashlib.sha256()
     yield seen.hexdigest()
     for letter in letters:

@@ -35,7 +35,7 @@ def found_at(path: Path) -> bool:
 
 
 def parts(path: Path) -> Generator[Part]:
-    """The teams of a folder, by the names of their files."""
+    """Yield the teams of a folder, by the names of their files."""
     for file in _files(path):
         name = os.fsencode(file.name).decode("utf-8", "backslashreplace")
         yield Part(name, partial(_read, file))
@@ -74,11 +74,11 @@ class _Reader:
     ids: set[str] = field(default_factory=set)
 
     def owner(self, where: str, name: str) -> str:
-        """The name of an inbox. Teams have members of the same names, who are not the same."""
+        """Return the name of an inbox. Teams have members of the same names, who are not the same."""
         return valid.identifier(where, f"{self.team_id}/{name}")
 
     def letter(self, where: str, told: Any, began: datetime) -> Letter:
-        """A message with the inboxes that it is in, and when it was read there."""
+        """Return a message with the inboxes that it is in, and when it was read there."""
         if not isinstance(told, dict) or not isinstance(told.get("id"), str):
             raise InvalidValue(f"{where}.id", "must be given")
         if told["id"] in self.ids:
@@ -107,7 +107,7 @@ class _Reader:
         return fitting_message(one, self.into.now, self.noticed) if self.into.lenient else one
 
     def _owners(self, where: str, told: Any) -> list[str]:
-        """The inboxes of the recipients; no recipient and ``*`` are all members."""
+        """Return the inboxes of the recipients; no recipient and ``*`` are all members."""
         names = [one.strip() for one in told.split(",")] if isinstance(told, str) else _names(where, told)
         named = [one for one in names if one]
         if not named or _EVERYBODY in named or told == "all":

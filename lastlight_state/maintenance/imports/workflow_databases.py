@@ -88,7 +88,7 @@ class ChatPiece(RowPiece):
         return found, rows + Counter(messaging_messages=len(self._new)), noticed
 
     def _not_stored(self, stored: Sequence[Row]) -> Sequence[Row]:
-        """The messages that follow those which are stored."""
+        """Return the messages that follow those which are stored."""
         for here, there in zip(stored, self._messages, strict=False):
             if any(here[name] != there[name] for name in _TOLD):
                 raise StaleVersion(
@@ -114,7 +114,7 @@ class ChatPiece(RowPiece):
 
 
 def retired(session: Row) -> dict[str, Any]:
-    """The session as one that ended because another has its place."""
+    """Return the session as one that ended because another has its place."""
     ended = {"deactivated_at": session["last_activity_at"], "deactivated_reason": "duplicate"}
     return {**session, "active": False, **ended}
 

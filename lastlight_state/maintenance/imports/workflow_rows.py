@@ -166,7 +166,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
 
 @lru_cache(maxsize=8)
 def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
-    """The checks of the columns, by table."""
+    """Return the checks of the columns, by table."""
     sized: dict[str, dict[str, Check]] = {
         "workflow_runs": {
             "phase_history": cells.json(limits.phase_history, list),
@@ -180,7 +180,7 @@ def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
 
 
 def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """A run. Its phases are counted, and the error that its context holds is the run's if it failed.
+    """Return a run. Its phases are counted, and the error that its context holds is the run's if it failed.
 
     Columns without a place of their own go to its context.
     """
@@ -196,7 +196,7 @@ def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
 
 def execution(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """An execution. Columns without a place of their own are its details."""
+    """Return an execution. Columns without a place of their own are its details."""
     row = _placed("executions", _checked(EXECUTIONS, limits, found, aside))
     where, others = f"executions {row['id']:.80}.details", aside.others
     aside.others = {}
@@ -205,7 +205,7 @@ def execution(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row
 
 
 def _placed(table: str, row: cells.Row) -> cells.Row:
-    """The row with the owner and the bare name of its repository."""
+    """Return the row with the owner and the bare name of its repository."""
     try:
         owner, repo = repos.normalised(row.get("owner"), row.get("repo"))
     except InvalidValue as error:
@@ -214,7 +214,7 @@ def _placed(table: str, row: cells.Row) -> cells.Row:
 
 
 def fire(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """A fire of a cron. One that was running is abandoned: its end is not told."""
+    """Return a fire of a cron. One that was running is abandoned: its end is not told."""
     workflow, handler = found.get("workflow"), found.get("handler")
     named = {
         **found,
@@ -233,7 +233,7 @@ def fire(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
 
 def approval(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """A gate. Columns without a place of their own go to its action."""
+    """Return a gate. Columns without a place of their own go to its action."""
     row = _checked(APPROVALS, limits, found, aside)
     return {
         **row,
@@ -250,13 +250,13 @@ def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFiel
 
 
 def chat(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """A chat session, without what its messages have to say in its metadata. Its messages are counted anew."""
+    """Return a chat session, without what its messages have to say in its metadata. Its messages are counted anew."""
     others = {name: value for name, value in found.items() if name != "message_count"}
     return _checked(chats.SESSIONS, limits, others, aside)
 
 
 def message(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """A message of a chat session, in whose metadata the names of texts with escapes stand."""
+    """Return a message of a chat session, in whose metadata the names of texts with escapes stand."""
     own = ExtraFields(aside.noticed, lenient=aside.lenient)
     row = _checked(chats.MESSAGES, limits, found, own)
     own.leave()
@@ -268,7 +268,7 @@ def message(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 def _checked(
     table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields, name: str | None = None
 ) -> cells.Row:
-    """The columns with a check; the others are kept in ``aside``."""
+    """Return the columns with a check; the others are kept in ``aside``."""
     checks = _checks(limits)[name or table.name]
     aside.keep(found, checks.keys())
     return cells.row_of(table, found, checks, aside)

@@ -171,7 +171,7 @@ _OUT_OF_TIME = "the time limit was reached"
 
 
 def _again(receipt: Receipt) -> str:
-    """The command that goes on with a prune."""
+    """Return the command that goes on with a prune."""
     return f"lastlight-state prune --resume {receipt.id}"
 
 

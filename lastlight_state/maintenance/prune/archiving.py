@@ -77,7 +77,7 @@ def _archived(bundle: OpenBundle, subject: Subject) -> Iterator[bytes]:
 
 
 def _different(file: Path, subject: Subject, archived: bytes | None, loaded: bytes | None) -> Conflict:
-    """The error for a row that does not come back as it was. It names the cell, and no value."""
+    """Return the error for a row that does not come back as it was. It names the cell, and no value."""
     was, now = (_row(line) for line in (archived, loaded))
     row = was or now
     key = shown([row.get(column.name) for column in subject.table.primary_key])
@@ -147,7 +147,7 @@ class Archiver:
             )
 
     def name_of(self, key: str, digest: str) -> str:
-        """The name of a record's bundle in the folder."""
+        """Return the name of a record's bundle in the folder."""
         return f"{self.kind}-{_name(key)}-{digest[:_DIGITS]}.zip"
 
     def prove(self, unit: Unit, digests: Mapping[str, str], at: datetime) -> None:
@@ -204,6 +204,6 @@ def _name(key: str) -> str:
 
 
 def _rows(bundle: Bundle) -> dict[str, int]:
-    """The rows of the record itself by table: an output table's entry in the registry stays."""
+    """Return the rows of the record itself by table: an output table's entry in the registry stays."""
     tables = {name: part.rows for name, part in bundle.tables.items() if name != REGISTRY.name}
     return {name: rows for name, rows in tables.items() if rows is not None}

@@ -33,12 +33,12 @@ START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
 
 
 def written(place: Place) -> list[str]:
-    """A place as JSON."""
+    """Return a place as JSON."""
     return [exact_iso_text(place[0]), place[1]]
 
 
 def read(value: list[str]) -> Place:
-    """A place that was `written`."""
+    """Return a place that was `written`."""
     moment, key = value
     return parse_time(moment), key
 

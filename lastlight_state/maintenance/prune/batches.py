@@ -27,14 +27,14 @@ SAMPLES = 20
 
 
 def begin(unit: Unit, terms: Terms) -> Terms:
-    """The terms of a prune that begins. Raises `NotFound` for one of the ids that is not there."""
+    """Return the terms of a prune that begins. Raises `NotFound` for one of the ids that is not there."""
     kind = KINDS[terms["kind"]]
     _refuse_unknown(unit, kind.name, tuple(terms["ids"] or ()))
     return candidates.bounded(unit, kind, terms)
 
 
 def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
-    """The plan for the records that are old enough and not among the newest. Errors as `begin`."""
+    """Return the plan for the records that are old enough and not among the newest. Errors as `begin`."""
     kind = KINDS[terms["kind"]]
     found = Range.of(kind, begin(unit, terms))
     cutoff = parse_time(terms["cutoff"])
@@ -66,7 +66,7 @@ def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
 
 
 def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[str]]:
-    """The records that nothing protects, a look at a time; the others are counted by the reason."""
+    """Yield the records that nothing protects, a look at a time; the others are counted by the reason."""
     used = candidates.in_use(unit, found.kind)
     for places in candidates.walk(unit, found):
         keys = [key for _, key in places]

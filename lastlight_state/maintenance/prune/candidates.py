@@ -196,7 +196,7 @@ class Range:
 
     @classmethod
     def of(cls, kind: Kind, terms: Mapping[str, Any]) -> Range:
-        """The range of terms that are `bounded`."""
+        """Return the range of terms that are `bounded`."""
         return cls(kind, arguments.read(terms["until"]), None if terms["ids"] is None else tuple(terms["ids"]))
 
     @property
@@ -270,7 +270,7 @@ def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -
 
 
 def waits(unit: Unit, kind: Kind, keys: Sequence[str]) -> dict[str, set[str]]:
-    """The other records that must be gone before each of these may go."""
+    """Return the other records that must be gone before each of these may go."""
     return kind.shared.waits(unit, keys) if kind.shared is not None else {}
 
 
@@ -315,7 +315,7 @@ def outputs_of(unit: Unit, kind: Kind) -> list[str]:
 
 
 def in_use(unit: Unit, kind: Kind) -> frozenset[str]:
-    """The records that something refers to which only a program can follow."""
+    """Return the records that something refers to which only a program can follow."""
     return kind.in_use(unit) if kind.in_use is not None else frozenset()
 
 

@@ -36,7 +36,7 @@ ALL: Mapping[str, Kind | Sweep | type[Tree]] = {**KINDS, **SWEEPS, **FILES}
 
 
 def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
-    """The policy as a receipt keeps it."""
+    """Return the policy as a receipt keeps it."""
     valid.group("policy", policy, PrunePolicy)
     kind = ALL[valid.word("kind", policy.kind, ALL)]
     days = kind.keep_days if policy.keep_days is None else policy.keep_days

@@ -72,7 +72,7 @@ class Tree(Protocol):
         """All logs that may be pruned once they are old enough, and how many that are as old stay in any case."""
 
     def id_of(self, key: str) -> str:
-        """The id of a log."""
+        """Return the id of a log."""
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> Mapping[str, str]:
         """Return the logs that must stay, each with the reason."""
@@ -218,7 +218,7 @@ class RunLogs:
         return LogsByAge(sorted(ended), {"not_ended": waiting, "unreadable": unreadable})
 
     def id_of(self, key: str) -> str:
-        """The run."""
+        """Return the run."""
         return key
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
@@ -226,7 +226,7 @@ class RunLogs:
         return {}
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """The bytes of the log, as it is or packed."""
+        """Return the bytes of the log, as it is or packed."""
         file = self._tree.find(key)
         found = None if file is None else size_of(file)
         return None if found is None else Size(1, found)

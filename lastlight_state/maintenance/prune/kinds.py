@@ -35,7 +35,7 @@ class Shared(Protocol):
     tables: tuple[str, ...]
 
     def waits(self, unit: Unit, keys: Sequence[str]) -> dict[str, set[str]]:
-        """The other records that must be gone before each of these may go."""
+        """Return the other records that must be gone before each of these may go."""
 
     def lock(self, unit: Unit, keys: Sequence[str]) -> None:
         """Keep others from referring to what belongs to these records, until the unit ends."""

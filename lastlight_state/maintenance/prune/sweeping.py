@@ -33,7 +33,7 @@ Going: TypeAlias = dict[str, Size]
 
 
 def begin_files(settings: Settings, terms: Terms) -> Terms:
-    """The terms of a prune that begins: the place until which logs go, and the directory where they are.
+    """Return the terms of a prune that begins: the place until which logs go, and the directory where they are.
 
     Raises `InvalidValue` where that is not there, and `NotFound` for one of the ids.
     """
@@ -42,7 +42,7 @@ def begin_files(settings: Settings, terms: Terms) -> Terms:
 
 
 def plan_files(unit: Unit, settings: Settings, terms: Terms) -> PrunePlan:
-    """The plan of a prune of logs. Raises as `begin`."""
+    """Return the plan of a prune of logs. Raises as `begin`."""
     tree, cutoff = tree_of(settings, terms), parse_time(terms["cutoff"])
     seen = tree.seen(cutoff)
     staying, found = Counter(seen.staying), Going()
@@ -69,7 +69,7 @@ def tree_of(settings: Settings, terms: Terms) -> Tree:
 
 
 def chunks(tree: Tree, seen: LogsByAge, terms: Terms) -> Iterator[list[str]]:
-    """The logs that are old enough, the oldest first, some at a time."""
+    """Return the logs that are old enough, the oldest first, some at a time."""
     until, ids = arguments.read(terms["until"]), terms["ids"]
     old = [log[1] for log in seen.logs if log < until and (ids is None or tree.id_of(log[1]) in ids)]
     return (old[at : at + TOGETHER] for at in range(0, len(old), TOGETHER))
@@ -99,12 +99,12 @@ def counted(unit: Unit, receipt: Receipt, tree: Tree, gone: Going, at: datetime)
 
 
 def cursor(going: Going) -> Any:
-    """The logs that go next, for a receipt."""
+    """Return the logs that go next, for a receipt."""
     return {"going": [[key, *size] for key, size in going.items()]}
 
 
 def left(receipt: Receipt) -> Going:
-    """The logs that a receipt says go next."""
+    """Return the logs that a receipt says go next."""
     found = {} if receipt.cursor is None else receipt.cursor
     return {key: Size(files, size) for key, files, size in found.get("going", ())}
 

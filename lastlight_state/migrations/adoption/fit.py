@@ -21,7 +21,7 @@ from lastlight_state.migrations import apply, scripts
 
 
 def blueprints(backend: Backend, *revisions: str) -> list[Catalogue]:
-    """The shape of the schema at each of these revisions, which are given oldest first."""
+    """Return the shape of the schema at each of these revisions, which are given oldest first."""
     found = []
     with backend.scratch() as connection:
         for revision in revisions:
@@ -31,7 +31,7 @@ def blueprints(backend: Backend, *revisions: str) -> list[Catalogue]:
 
 
 def without_version(catalogue: Catalogue) -> Catalogue:
-    """The catalogue without the version table, which no revision makes."""
+    """Return the catalogue without the version table, which no revision makes."""
     return {entry: text for entry, text in catalogue.items() if entry[1] != VERSION_TABLE}
 
 
@@ -61,7 +61,7 @@ def misfits(found: Catalogue, expected: Catalogue, *, additive: bool = False) ->
 
 
 def lacking(found: Catalogue, expected: Catalogue) -> list[Entry]:
-    """The tables that are missing, and the columns and indexes that are missing from those that are there."""
+    """Return the tables that are missing, and the columns and indexes that are missing from those that are there."""
     tables = _tables(found)
     return [
         entry
@@ -81,7 +81,7 @@ def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str
 
 
 def present(found: Catalogue, expected: Catalogue, later: Catalogue) -> frozenset[Entry]:
-    """The columns and indexes that are there already, just as a later revision would make them."""
+    """Return the columns and indexes that are there already, just as a later revision would make them."""
     tables = _tables(expected)
     return frozenset(
         entry

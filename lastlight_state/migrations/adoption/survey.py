@@ -156,7 +156,7 @@ def read_survey(backend: Backend) -> Survey | None:
 
 
 def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Survey | None:
-    """The same on a connection that is inside a transaction."""
+    """Return the same on a connection that is inside a transaction."""
     original = backend.original(connection)
     if original is None:
         return None

@@ -40,7 +40,7 @@ class Catalog(Repository):
     def define(
         self, key: str, model: type[M], *, table: str | None = None, max_bytes: int | None = None
     ) -> OutputTable[M]:
-        """The output table of this key, made or grown to hold what the model says.
+        """Return the output table of this key, made or grown to hold what the model says.
 
         Each field is a column; a model whose only field is ``payload``, a root model and any other type make a table
         with the one column ``payload``. ``table`` names the table where the snake case of the key will not do;
@@ -62,7 +62,7 @@ class Catalog(Repository):
         return {handle.key: handle for handle in self._defined(wishes)}
 
     def attach(self, key: str, table: Any, *, model: type[M] | None = None) -> OutputTable[M]:
-        """The handle of a table of your own: a SQLAlchemy ``Table`` or declarative class. It is never altered.
+        """Return the handle of a table of your own: a SQLAlchemy ``Table`` or declarative class. It is never altered.
 
         It needs ``run_id``, ``node_id``, a unique key over them, and ``iteration`` in both for tasks in a loop. Without
         ``model`` values are checked by the table's columns. Raises `SchemaMismatch` listing what is missing.
@@ -81,7 +81,7 @@ class Catalog(Repository):
         return self._remember(Definitions).keep(wish.made)
 
     def get(self, name: str) -> OutputTable[Any]:
-        """The output table of this key or table name; untyped when this process has not defined it.
+        """Return the output table of this key or table name; untyped when this process has not defined it.
 
         An untyped handle reads and does not write. Raises `NotFound`.
         """
@@ -97,7 +97,7 @@ class Catalog(Repository):
         return self._one(OutputTableSummary.of, definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[OutputTableSummary]:
-        """A page of the registered tables, by key."""
+        """Return a page of the registered tables, by key."""
         return self._page(definitions.LIST, OutputTableSummary.of, None, limit, page_token)
 
     def plan(self, key: str, model: Any, *, table: str | None = None) -> OutputPlan:
@@ -172,7 +172,7 @@ class Catalog(Repository):
         return request_of(checked, name, model, max_bytes)
 
     def _free_name(self, table: str, key: str) -> str:
-        """A table name that neither the registry nor the database knows."""
+        """Return a table name that neither the registry nor the database knows."""
         candidates = [
             f"task_{table}"[: _MOST.table_name - 4],
             *(f"task_{table}"[: _MOST.table_name - 4] + f"_{n}" for n in range(2, 100)),

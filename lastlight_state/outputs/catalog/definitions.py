@@ -51,7 +51,7 @@ class Registered(Record):
         return super().of(values)
 
     def handle(self) -> OutputTable[Any]:
-        """An untyped handle: it reads, and knows no model."""
+        """Return an untyped handle: it reads, and knows no model."""
         return OutputTable(
             key=self.key,
             table_name=self.table_name,
@@ -149,16 +149,16 @@ class Definitions:
         return iter(tuple(self._by_key.values()))
 
     def of_key(self, key: str) -> OutputTable[Any] | None:
-        """The handle of this key, or None."""
+        """Return the handle of this key, or None."""
         return self._by_key.get(key)
 
     def named(self, name: str) -> OutputTable[Any] | None:
-        """The handle of this key or table name, or None."""
+        """Return the handle of this key or table name, or None."""
         found = self._by_key.get(name)
         return found or next((handle for handle in self if handle.table_name == name), None)
 
     def keep(self, handle: OutputTable[Any]) -> OutputTable[Any]:
-        """The handle that this key has from now on: the first one that was kept, perhaps by another thread.
+        """Return the handle that this key has from now on: the first one that was kept, perhaps by another thread.
 
         Raises `SchemaMismatch` when that one describes something else.
         """
@@ -166,7 +166,7 @@ class Definitions:
         return self.same(handle) or handle
 
     def same(self, wished: OutputTable[Any]) -> OutputTable[Any] | None:
-        """The handle of a definition that was made before, None for a new one.
+        """Return the handle of a definition that was made before, None for a new one.
 
         Raises `SchemaMismatch` when the key has another definition: it is final while the process runs.
         """
@@ -203,7 +203,7 @@ def refuse_collisions(wished: OutputTable[Any], others: Iterable[tuple[str, str]
 def column_differences(
     table: str, wished: Iterable[OutputColumn], known: Iterable[OutputColumn]
 ) -> Iterator[Difference]:
-    """The columns that both have, with different types."""
+    """Yield the columns that both have, with different types."""
     there = {column.name: column for column in known}
     for column in wished:
         found = there.get(column.name)

@@ -45,7 +45,7 @@ _TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
 
 
 def checked_names(key: Any, table: Any) -> tuple[str, str]:
-    """The key and the table name of a definition. Does not check whether the table name is reserved."""
+    """Return the key and the table name of a definition. Does not check whether the table name is reserved."""
     checked = column_types.key(key)
     if table is None:
         return checked, column_types.table_name("key", column_types.snake_case(checked))
@@ -53,7 +53,7 @@ def checked_names(key: Any, table: Any) -> tuple[str, str]:
 
 
 def request_of(key: str, name: str, model: Any, max_bytes: Any) -> DefinitionRequest:
-    """The definition with this key and table name, which have been checked."""
+    """Return the definition with this key and table name, which have been checked."""
     shape = shape_of(model)
     limit = models.ROW if max_bytes is None else valid.number("max_bytes", max_bytes, least=1, most=models.LARGEST_ROW)
     columns = (*BOOKKEEPING, *shape.columns)
@@ -72,7 +72,7 @@ def request_of(key: str, name: str, model: Any, max_bytes: Any) -> DefinitionReq
 
 
 def attach_request(key: str, table: Any, model: Any) -> DefinitionRequest:
-    """The handle of a table of the caller's making."""
+    """Return the handle of a table of the caller's making."""
     own = getattr(table, "__table__", table)
     if not isinstance(own, sa.Table):
         raise InvalidValue("table", f"expected a SQLAlchemy Table or declarative class, got {type(table).__name__}")
@@ -246,7 +246,7 @@ def _steps(
 
 
 def _grown(wish: DefinitionRequest, known: Registered | None, found: PresentTable | None) -> tuple[OutputColumn, ...]:
-    """The columns that the table has in the end. The times of an adopted table may be NULL."""
+    """Return the columns that the table has in the end. The times of an adopted table may be NULL."""
     columns = definitions.union(wish.made.columns, known.columns if known else ())
     if known is not None or found is None:
         return columns

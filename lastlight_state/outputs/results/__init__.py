@@ -125,7 +125,7 @@ def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableSta
 
 
 def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
-    """The statements with the columns that other processes have added since this one defined the table."""
+    """Return the statements with the columns that other processes have added since this one defined the table."""
     known = {column.name for column in table.columns}
     found = unit.find(Registered.of, definitions.FIND, {"name": table.table_name})
     extra = () if found is None else tuple(column for column in found.columns if column.name not in known)
@@ -171,7 +171,7 @@ def _archive(
 
 
 def _text(stored: Any) -> str:
-    """The JSON of a row that goes, also of one with values of another program that no JSON of ours may have."""
+    """Return the JSON of a row that goes, also of one with values of another program that no JSON of ours may have."""
     try:
         return codec.encode_bytes("value", stored, max_depth=models.ROW_DEPTH + 1).decode()
     except InvalidValue:
@@ -212,7 +212,7 @@ class Results(Targeted):
             raise
 
     def get(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M]:
-        """The row. Raises `NotFound`."""
+        """Return the row. Raises `NotFound`."""
         table = self._target(target)
         found = self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
         if found is None:
@@ -220,12 +220,12 @@ class Results(Targeted):
         return found
 
     def find(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M] | None:
-        """The row, or None."""
+        """Return the row, or None."""
         table = self._target(target)
         return self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
 
     def find_latest(self, target: OutputTable[M] | str, run_id: str, node_id: str) -> Output[M] | None:
-        """The row of the node's highest iteration, or None."""
+        """Return the row of the node's highest iteration, or None."""
         table, place = self._target(target), checks.sought(run_id, node_id, 0)
         values = {"run_id": place["run_id"], "node_id": place["node_id"]}
         return self._row(table, statements_of(table).latest, values)
@@ -239,7 +239,7 @@ class Results(Targeted):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[OutputSummary]:
-        """A page of rows without their content, newest first."""
+        """Return a page of rows without their content, newest first."""
         table = self._target(target)
         given = _filters(run_id, node_id)
         listing = statements_of(table).newest
@@ -256,7 +256,7 @@ class Results(Targeted):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[Output[M]]:
-        """A page of the run's rows with their content, by node and iteration."""
+        """Return a page of the run's rows with their content, by node and iteration."""
         table = self._target(target)
         given = {**_filters(None, node_id), "run_id": valid.sought("run_id", run_id)}
         listing = statements_of(table).load
@@ -291,7 +291,7 @@ class Results(Targeted):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[OutputRevision]:
-        """A page of what the row held before, newest first."""
+        """Return a page of what the row held before, newest first."""
         given = {**checks.sought(run_id, node_id, iteration), "table_name": self._target(target).table_name}
         return self._page(HISTORY_LIST, OutputRevision.of, given, limit, page_token)
 

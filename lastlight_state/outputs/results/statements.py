@@ -188,7 +188,7 @@ def _number(kind: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
 
 
 def statements_of(table: OutputTable[Any]) -> TableStatements:
-    """The statements of a table, kept with its handle."""
+    """Return the statements of a table, kept with its handle."""
     kept: TableStatements | None = table.__dict__.get("_statements")
     if kept is None:
         kept = TableStatements(table)

@@ -62,11 +62,11 @@ class Crons(Repository):
         return found.report
 
     def get(self, name: str) -> Cron:
-        """The cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
+        """Return the cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
         return self._one(Cron.of, plans.GET, {"name": name}, kind=models.CRON, key=name)
 
     def find(self, name: str) -> Cron | None:
-        """The cron, retired or not, or None."""
+        """Return the cron, retired or not, or None."""
         return self._find(Cron.of, plans.GET, {"name": valid.sought("name", name)})
 
     def list(
@@ -79,7 +79,7 @@ class Crons(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CronSummary]:
-        """A page of crons, newest first, without payload and error.
+        """Return a page of crons, newest first, without payload and error.
 
         ``enabled`` filters by the switch that is in effect, after overrides. ``retired``: False lists only crons that
         are not retired, True only retired ones, None both.
@@ -150,7 +150,7 @@ class Crons(Repository):
     def next_due_at(
         self, *, names: Collection[str] | None = None, targets: Collection[str] | None = None
     ) -> datetime | None:
-        """The next time at which a cron is due or the lease of a running fire ends. None for never.
+        """Return the next time at which a cron is due or the lease of a running fire ends. None for never.
 
         A time in the past if `take_due` has a cron to plan again, because another program changed its override. With
         ``names`` or ``targets``, of these crons only, as `take_due` takes them.

@@ -68,7 +68,7 @@ def definition(name: Any, spec: Any, *, origin: models.Origin, parsed: bool = Tr
 
 
 def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") -> str:
-    """A pattern as it is stored, checked in its time zone; ``parsed`` as in `definition`."""
+    """Return a pattern as it is stored, checked in its time zone; ``parsed`` as in `definition`."""
     valid.identifier("timezone", timezone, _MOST.timezone)
     try:
         text = valid.identifier("pattern", cron.trimmed(given), _MOST.pattern)
@@ -78,12 +78,12 @@ def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") 
 
 
 def instant(where: str, given: Any) -> datetime | None:
-    """A time, or None for never."""
+    """Return a time, or None for never."""
     return None if given is None else aware_utc(where, given)
 
 
 def optional_instant(where: str, given: datetime | UnsetType | None) -> datetime | UnsetType | None:
-    """A time, None for never, or UNSET."""
+    """Return a time, None for never, or UNSET."""
     return UNSET if given is UNSET else instant(where, given)
 
 

@@ -64,7 +64,7 @@ def lock(unit: Unit, name: str) -> CronRow:
 
 
 def get(unit: Unit, name: str) -> Cron:
-    """The whole cron. Raises `NotFound`."""
+    """Return the whole cron. Raises `NotFound`."""
     found = unit.find(Cron.of, GET, {"name": name})
     if found is None:
         raise valid.not_found(CRON, name)
@@ -125,7 +125,7 @@ def effective_of(row: EffectiveColumns) -> Effective:
 
 
 def planned(held: Effective, after: datetime) -> CronPlan:
-    """The plan for the first instant after ``after``. If there is no such instant, the plan carries the reason.
+    """Return the plan for the first instant after ``after``. If there is no such instant, the plan carries the reason.
 
     Raises only `MisuseError`, if the extra ``cron`` is not installed.
     """
@@ -234,7 +234,7 @@ def replan(unit: Unit, row: CronRow | None, now: datetime) -> bool:
 
 
 def mismatched(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -> Iterator[str]:
-    """The names of crons whose plan no longer matches, sorted, read in portions."""
+    """Yield the names of crons whose plan no longer matches, sorted, read in portions."""
     after = ""
     while True:
         found, in_all = reading(lambda unit, after=after: unit.sound(sql.IN_PLACE, {"after": after}))  # type: ignore[misc]

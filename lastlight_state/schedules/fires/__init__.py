@@ -64,7 +64,7 @@ def running(
     heartbeat: Callable[[FireClaim], FireClaim],
     finish: Callable[[FireClaim, FireOutcome], object],
 ) -> Iterator[RunningFire]:
-    """The block around a fire. ``heartbeat`` renews its claim, ``finish`` finishes it."""
+    """Yield the block around a fire. ``heartbeat`` renews its claim, ``finish`` finishes it."""
 
     def renew(held: FireClaim) -> FireClaim | None:
         try:
@@ -171,11 +171,11 @@ class Fires(Repository):
         return () if [] in chosen.values() else taker.taken(self._reading, self._once, self._writing, most)
 
     def get(self, fire_id: str) -> Fire:
-        """The whole fire. Raises `NotFound`."""
+        """Return the whole fire. Raises `NotFound`."""
         return self._one(Fire.of, sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
 
     def find(self, fire_id: str) -> Fire | None:
-        """The whole fire, or None."""
+        """Return the whole fire, or None."""
         return self._find(Fire.of, sql.GET, {"fire_id": valid.identifier("fire_id", fire_id)})
 
     def list(
@@ -188,7 +188,7 @@ class Fires(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[FireSummary]:
-        """A page of fires that began at ``since`` or later, newest first. ``status`` is one word or several.
+        """Return a page of fires that began at ``since`` or later, newest first. ``status`` is one word or several.
 
         A rare status or source costs as much as there are fires from ``since`` on, of the cron or of all.
         """
@@ -196,7 +196,7 @@ class Fires(Repository):
         return self._page(sql.listing_of(given), FireSummary.of, given, limit, page_token)
 
     def latest(self, names: Collection[str]) -> dict[str, FireSummary]:
-        """The newest fire of each cron, in any status. Names without a fire are absent. At most 500 names."""
+        """Return the newest fire of each cron, in any status. Names without a fire are absent. At most 500 names."""
         asked = transitions.names(names)
         return self._reading(lambda unit: health.latest(unit, asked)) if asked else {}
 

@@ -29,13 +29,13 @@ Binds = Sequence[sa.BindParameter[Any]]
 
 
 def latest(unit: Unit, names: Sequence[str]) -> dict[str, FireSummary]:
-    """The newest fire of each cron that has one."""
+    """Return the newest fire of each cron that has one."""
     statement, values = LATEST.of(names)
     return {row["cron_name"]: FireSummary.of(row) for row in unit.rows(statement, values)}
 
 
 def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
-    """The health of each cron, also of those that never fired."""
+    """Return the health of each cron, also of those that never fired."""
     statement, values = HEALTH.of(names)
     fires: dict[str, list[FireSummary]] = {name: [] for name in names}
     for row in unit.rows(statement, values):
@@ -44,7 +44,7 @@ def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
 
 
 def judged(name: str, fires: Sequence[FireSummary]) -> CronHealth:
-    """The health of one cron, from its newest fire, its last finished ones, and a running one."""
+    """Return the health of one cron, from its newest fire, its last finished ones, and a running one."""
     newest_first = sorted(fires, key=lambda fire: (fire.started_at, fire.id), reverse=True)
     finished = [fire for fire in newest_first if fire.status in FINISHED][:STREAK]
     streak = takewhile(lambda fire: fire.status != "ok", finished)
@@ -70,7 +70,7 @@ def _statement(binds: Binds, *, judging: bool) -> sa.Select[Any]:
 
 
 def _names(binds: Binds) -> sa.CTE:
-    """The names as rows, each once: `Family` fills a statement up by repeating the last name."""
+    """Return the names as rows, each once: `Family` fills a statement up by repeating the last name."""
     given = sa.values(sa.column("name", columns.Text), name="given")
     rows = given.data([(sa.bindparam(bind.key, type_=columns.Text),) for bind in binds]).cte("given")
     return sa.select(rows.c.name).distinct().cte("names")
@@ -90,7 +90,7 @@ def _newest(names: sa.CTE, limit: sa.ColumnElement[Any]) -> sa.Subquery:
 
 
 def _finished(names: sa.CTE) -> sa.Subquery:
-    """The last finished fires of each name.
+    """Return the last finished fires of each name.
 
     The LIMIT of the walk is a subquery: with a literal, Postgres plans for the average cron and sorts all fires of a
     large one.

@@ -107,7 +107,7 @@ def attempts(value: Any) -> int:
 
 
 def until(now: datetime, lease: Any) -> datetime:
-    """The end of a lease that begins now."""
+    """Return the end of a lease that begins now."""
     return now + shared.lease(lease)
 
 
@@ -189,7 +189,7 @@ def tell_schedule(unit: Unit, cron_name: str, fire_id: str, error: str | None) -
 
 
 def get(unit: Unit, fire_id: str) -> Fire:
-    """The whole fire. Raises `NotFound`."""
+    """Return the whole fire. Raises `NotFound`."""
     fire = unit.find(Fire.of, sql.GET, {"fire_id": fire_id})
     if fire is None:
         raise valid.not_found(FIRE, fire_id)
@@ -197,7 +197,7 @@ def get(unit: Unit, fire_id: str) -> Fire:
 
 
 def refusal(unit: Unit, held: ClaimParameters) -> Conflict:
-    """The error for a claim whose write changed nothing. Raises `NotFound`."""
+    """Return the error for a claim whose write changed nothing. Raises `NotFound`."""
     row = unit.row(sql.STATE, held)
     if row is None:
         raise valid.not_found(FIRE, held["fire_id"])

@@ -10,16 +10,16 @@ from lastlight_state.workflows import Approval, Gate, Trigger, WorkflowRun
 
 
 def fresh(word: str) -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"{word}-{uuid4().hex}"
 
 
 def started(store: StateStore, **given: Any) -> WorkflowRun:
-    """A new run, triggered by itself."""
+    """Return a new run, triggered by itself."""
     name = given.pop("workflow_name", "contract")
     return store.workflows.runs.create(name, trigger=Trigger(fresh("t"), type="api"), phase="plan", **given)
 
 
 def paused(store: StateStore, **gate: Any) -> Approval:
-    """A new run's gate, at which it waits."""
+    """Return a new run's gate, at which it waits."""
     return store.workflows.approvals.pause(started(store).id, Gate("review", "Go ahead?", **gate))

@@ -107,7 +107,7 @@ class Approvals(QuestionRepository[Approval]):
         return self._expire_due(self._now(), limit, workflow_names)
 
     def get(self, approval_id: str) -> Approval:
-        """The whole gate; an overdue one reads as expired. Raises `NotFound`."""
+        """Return the whole gate; an overdue one reads as expired. Raises `NotFound`."""
         return self._get(approval_id)
 
     def find(self, run_id: str, gate: str, *, node: NodeRef | None = None) -> Approval | None:
@@ -121,7 +121,7 @@ class Approvals(QuestionRepository[Approval]):
         return None if found is None else self._seen(found)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ApprovalSummary]:
-        """A page of the gates of a run in every status, oldest first, overdue ones as expired.
+        """Return a page of the gates of a run in every status, oldest first, overdue ones as expired.
 
         Raises `NotFound` for an unknown run.
         """
@@ -161,7 +161,7 @@ class Approvals(QuestionRepository[Approval]):
         return self._page_of_inbox(sql.INBOX, PendingApproval.of, given, order, limit, page_token)
 
     def count_pending(self) -> int:
-        """The number of gates in the inbox."""
+        """Return the number of gates in the inbox."""
         return self._count_open(sql.INBOX)
 
     def list_history(

@@ -207,7 +207,7 @@ def answer(
     via: str,
     now: datetime,
 ) -> ApprovalAnswer:
-    """An answer, checked as far as that is possible without its gate."""
+    """Return an answer, checked as far as that is possible without its gate."""
     valid.word("decision", decision, DECISIONS)
     text = valid.optional_content("response", response, _MOST.response)
     if decision == "replied" and not (text or "").strip():
@@ -225,7 +225,7 @@ def answer(
 
 
 def use(approval_id: str, action: Any, execution_id: str, now: datetime) -> Use:
-    """The use of an approved gate by an execution."""
+    """Return the use of an approved gate by an execution."""
     _, digest = _action_columns("action", action)
     return Use(approval_id, digest, valid.identifier("execution_id", execution_id, _MOST.consumed_by), now)
 
@@ -279,7 +279,7 @@ def _kind(kind: str | None) -> str | None:
 
 
 def _action_columns(where: str, action: Any) -> tuple[str | None, str | None]:
-    """An action as text, and the digest of its canonical form. Both are None without an action."""
+    """Return an action as text, and the digest of its canonical form. Both are None without an action."""
     if action is None:
         return None, None
     return codec.encode(where, action, max_bytes=_MOST.action), codec.digest(action)
@@ -296,7 +296,7 @@ def _node_columns(node: NodeRef | None) -> NodeColumns:
 
 
 def _request_key(gate: Gate) -> str:
-    """The key that only one pending gate of a run may have: by default its name, node and iteration."""
+    """Return the key that only one pending gate of a run may have: by default its name, node and iteration."""
     if gate.request_key is not None:
         return valid.identifier("gate.request_key", gate.request_key, _MOST.request_key)
     node = gate.node

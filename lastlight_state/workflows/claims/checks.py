@@ -116,12 +116,12 @@ def retry_at(now: datetime, retry_after: timedelta | None) -> datetime | None:
 
 
 def epoch(where: str, value: int | None) -> int | None:
-    """An epoch, or None."""
+    """Return an epoch, or None."""
     return None if value is None else valid.number(where, value)
 
 
 def claim(value: Any) -> Claim:
-    """A `Claim`, whose owner may stand among the actors of transitions."""
+    """Return a `Claim`, whose owner may stand among the actors of transitions."""
     found = valid.group("claim", value, Claim)
     valid.identifier("claim.owner", found.owner, _MOST.claim_owner)
     return found

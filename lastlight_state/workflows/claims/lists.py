@@ -265,7 +265,7 @@ def _after(judged: Judged, paged: bool) -> Sequence[sa.ColumnElement[bool]]:
 
 
 def _named(table: sa.Table, given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
-    """The filter, of this table."""
+    """Return the filter, of this table."""
     return [table.c.workflow_name.in_(names) for names in given]
 
 

@@ -165,7 +165,7 @@ _RENEWED = (
 
 
 def _renewed(lease_end: sa.ColumnElement[Any], move_before: sa.ColumnElement[Any]) -> dict[str, sa.ColumnElement[Any]]:
-    """A lease that ends no earlier than it did. What an index holds stays, unless it comes near."""
+    """Return a lease that ends no earlier than it did. What an index holds stays, unless it comes near."""
     at = bind("at", LEASES.c.heartbeat_at)
     end = later_of(sa.func.coalesce(LEASES.c.lease_expires_at, lease_end), lease_end)
     return {

@@ -245,13 +245,13 @@ def _written(renewal: Mapping[str, Any]) -> dict[str, str]:
 
 
 def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
-    """The errors for claims that could not be renewed, by run. Runs that do not exist are left out."""
+    """Return the errors for claims that could not be renewed, by run. Runs that do not exist are left out."""
     found = unit.rows(sql.LOOK, {"claims": _document([{"run_id": run_id} for run_id in lost])})
     return {row["id"]: rows.claim_lost(row, lost[row["id"]].epoch) for row in found}
 
 
 def missing(claim: Claim) -> ClaimLost:
-    """The error for a claim on a run that does not exist."""
+    """Return the error for a claim on a run that does not exist."""
     return ClaimLost(claim.run_id, presented=claim.epoch, current_epoch=0, held_by=None, status="missing")
 
 

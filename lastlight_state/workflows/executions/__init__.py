@@ -177,7 +177,7 @@ class Executions(Repository):
         options: ExecutionOptions = NO_OPTIONS,
         claim: Claim | None = None,
     ) -> AbstractContextManager[RunningExecution]:
-        """A block around the work of an execution, which is started before it and ended after it.
+        """Return a block around the work of an execution, which is started before it and ended after it.
 
         ``with executions.running(…) as execution``: the block sets ``execution.usage``, ``.output``, ``.session_id``,
         ``.stop_reason``, ``.node_state``, and ``.outcome`` with ``.failure`` where it did not succeed; or it ends the
@@ -247,7 +247,7 @@ class Executions(Repository):
         return self._one(Execution.of, sql.GET, values, kind="execution", key=execution_id)
 
     def find_by_session(self, session_id: str) -> Execution | None:
-        """The newest execution with this session id, which is the key of its line file."""
+        """Return the newest execution with this session id, which is the key of its line file."""
         values = {"session_id": valid.sought("session_id", session_id)}
         return self._find(Execution.of, sql.FIND_SESSION, values)
 
@@ -264,7 +264,7 @@ class Executions(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ExecutionSummary]:
-        """A page of executions, newest first. For one run and ``node``: its attempts, in order.
+        """Return a page of executions, newest first. For one run and ``node``: its attempts, in order.
 
         ``since`` is inclusive. An empty sequence of outcomes matches nothing. ``lost_log``: only ended executions that
         used tokens and have no session id.
@@ -295,7 +295,7 @@ class Executions(Repository):
         self._writing(lambda unit: lists.save(unit, output, self._settings.limits))
 
     def find_output(self, execution_id: str) -> str | None:
-        """The text of an execution. None if none was stored, or there is no such execution."""
+        """Return the text of an execution. None if none was stored, or there is no such execution."""
         values = {"execution_id": valid.sought("execution_id", execution_id)}
         return cast("str | None", self._value(sql.FIND_OUTPUT, values))
 

@@ -148,7 +148,7 @@ class Change:
     then: Callable[[Unit, Execution], None] | None = None
 
     def attempt(self, unit: Unit) -> Execution | None:
-        """The changed execution, or None if a condition does not hold."""
+        """Return the changed execution, or None if a condition does not hold."""
         changed = unit.find(Execution.of, self.statement, self.values)
         if changed is not None and self.then is not None:
             self.then(unit, changed)
@@ -181,7 +181,7 @@ def insert_attempt(unit: Unit, run_id: str, row: NewExecution, claim: Claim | No
 
 
 def get(unit: Unit, execution_id: str) -> Execution:
-    """The execution without its text. Raises `NotFound`."""
+    """Return the execution without its text. Raises `NotFound`."""
     execution = unit.find(Execution.of, sql.GET, {"execution_id": execution_id})
     if execution is None:
         raise valid.not_found("execution", execution_id)
@@ -189,7 +189,7 @@ def get(unit: Unit, execution_id: str) -> Execution:
 
 
 def at_a_node(execution: Execution) -> tuple[str, NodeRef]:
-    """The run and the node that an execution is an attempt at. Raises `InvalidValue` if it is at none."""
+    """Return the run and the node that an execution is an attempt at. Raises `InvalidValue` if it is at none."""
     if execution.node_id is None or execution.run_id is None:
         raise InvalidValue("node_state", f"execution {execution.id!r} must be an attempt at a node")
     return execution.run_id, NodeRef(execution.node_id, execution.iteration)
@@ -236,7 +236,7 @@ def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Ex
 
 
 def phase_of(ended: Execution, summary: str | None, patch: dict[str, Any] | None, at: datetime) -> Step:
-    """The step of a run that an ended execution was a phase of."""
+    """Return the step of a run that an ended execution was a phase of."""
     if ended.run_id is None:
         raise InvalidValue("execution_id", f"execution {ended.id!r} must belong to a run")
     entry = PhaseEntry(ended.skill.rpartition(":")[2], ended.outcome == "succeeded", summary)
@@ -244,7 +244,7 @@ def phase_of(ended: Execution, summary: str | None, patch: dict[str, Any] | None
 
 
 def finished(execution: Execution, *allowed: str) -> Conflict:
-    """The error for an execution whose outcome does not allow the change."""
+    """Return the error for an execution whose outcome does not allow the change."""
     return Conflict(
         f"execution {execution.id!r} must be {' or '.join(allowed)}, it is {execution.outcome}",
         code="execution_finished",

@@ -253,7 +253,7 @@ def _outcome_filter(outcomes: Sequence[str]) -> Row:
 
 
 def _reason(reason: str) -> str:
-    """A reason in words, stored as the error."""
+    """Return a reason in words, stored as the error."""
     text = valid.content("reason", reason, _MOST.error)
     if not text.strip():
         raise InvalidValue("reason", "must not be blank")

@@ -89,7 +89,7 @@ class Steps:
 
 @block
 def running(steps: Steps, output_limit: int) -> Iterator[RunningExecution]:
-    """The block around an execution."""
+    """Yield the block around an execution."""
     running = RunningExecution(steps.start(), output_limit)
     try:
         yield running
@@ -142,6 +142,6 @@ def _agree(outcome: str | None, failure: Failure | None, why: str | None) -> Non
 
 
 def failure_of(error: BaseException) -> Failure:
-    """The failure that an exception is: its type's name and its message, as far as they can be stored."""
+    """Return the failure that an exception is: its type's name and its message, as far as they can be stored."""
     name, message = storable(type(error).__name__, _TYPE_CHARS), message_of(error)
     return Failure(f"{name}: {message}" if message else name)

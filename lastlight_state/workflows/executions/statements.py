@@ -83,7 +83,7 @@ def _param(name: str) -> sa.BindParameter[Any]:
 
 
 def _from_run() -> dict[str, sa.ColumnElement[Any]]:
-    """The columns copied from the run. Without a trigger type, that of the run's earlier executions is taken."""
+    """Return the columns copied from the run. Without a trigger type, that of the run's earlier executions is taken."""
     earlier = sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(number(1))
     columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
     return columns | {
@@ -147,7 +147,7 @@ START_ALONE = prepared(
 
 
 def _grown(name: str) -> sa.ColumnElement[Any]:
-    """The greater of the stored and the reported count; the stored one if nothing was reported."""
+    """Return the greater of the stored and the reported count; the stored one if nothing was reported."""
     given, column = _param(name), _c[name]
     return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
 
@@ -247,7 +247,7 @@ FIND_SESSION = prepared(
 
 
 def _phase_state(scope: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
-    """The state of a phase, from the maximum over all of its executions.
+    """Return the state of a phase, from the maximum over all of its executions.
 
     With EXISTS instead, a planner may choose a scan because it expects to find a row soon.
     """

@@ -179,7 +179,7 @@ class Health(Repository):
     """``store.workflows.health``"""
 
     def get_state(self, run_id: str, *, owner_alive: OwnerAlive | None = None) -> RunState:
-        """The state of a run, what it waits for, and what is wrong with it.
+        """Return the state of a run, what it waits for, and what is wrong with it.
 
         ``owner_alive(owner)`` is called for an owner whose lease is over, for programs that can look at its process. No
         transaction is open meanwhile, unless the caller has opened one. Raises `NotFound`, `CorruptData`.

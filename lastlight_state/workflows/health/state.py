@@ -125,7 +125,7 @@ class Facts:
 
 
 def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -> RunState:
-    """The state of a run. ``owner_alive`` is called only for an owner whose lease is over."""
+    """Return the state of a run. ``owner_alive`` is called only for an owner whose lease is over."""
     abandoned = facts.status == "running" and is_abandoned(facts, now)
     owner = facts.claim_owner if abandoned else None
     busy = owner is not None and owner_alive is not None and bool(owner_alive(owner))

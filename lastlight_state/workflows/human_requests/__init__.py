@@ -99,17 +99,17 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         return self._expire_due(self._now(), limit, workflow_names)
 
     def get(self, request_id: str) -> HumanRequest:
-        """The whole request; an overdue one reads as expired. Raises `NotFound`."""
+        """Return the whole request; an overdue one reads as expired. Raises `NotFound`."""
         return self._get(request_id)
 
     def find(self, request_id: str) -> HumanRequest | None:
-        """The whole request as `get` returns it, or None."""
+        """Return the whole request as `get` returns it, or None."""
         key = valid.sought("request_id", request_id)
         found = self._reading(lambda unit: sql.QUESTIONS.find(unit, key))
         return None if found is None else self._seen(found)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[HumanRequestSummary]:
-        """A page of the requests of a run in every status, oldest first, overdue ones as expired.
+        """Return a page of the requests of a run in every status, oldest first, overdue ones as expired.
 
         Raises `NotFound` for an unknown run.
         """
@@ -124,12 +124,12 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[PendingRequest]:
-        """A page of the inbox: pending requests of live runs, with the state of the run. None is overdue."""
+        """Return a page of the inbox: pending requests of live runs, with the state of the run. None is overdue."""
         given = checks.inbox_filters(run_id, kind)
         return self._page_of_inbox(sql.INBOX, PendingRequest.of, given, order, limit, page_token)
 
     def count_pending(self) -> int:
-        """The number of requests in the inbox."""
+        """Return the number of requests in the inbox."""
         return self._count_open(sql.INBOX)
 
     def _asked(self, run_id: str, question: Question, *, blocks_run: bool) -> Opening[HumanRequest]:

@@ -123,7 +123,7 @@ def _resolved(where: str, resolver: Any, reference: str) -> Any:
 
 
 def _validator(schema: Any) -> Any:
-    """A validator that knows no other document, and stops after `MOST_STEPS`."""
+    """Return a validator that knows no other document, and stops after `MOST_STEPS`."""
     jsonschema, referencing = _libraries()
     draft, left = jsonschema.Draft202012Validator, [MOST_STEPS]
     limited = {name: _limited(name, check, left) for name, check in draft.VALIDATORS.items()}
@@ -158,14 +158,14 @@ def _undeclared(schema: Any) -> Any:
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    """The errors of a validator for a schema that `check_schema` would have refused."""
+    """Return the errors of a validator for a schema that `check_schema` would have refused."""
     jsonschema, referencing = _libraries()
     unresolved, unknown = referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType
     return RecursionError, OverflowError, unresolved, unknown, re.error, TypeError, ValueError
 
 
 def _problems(where: str, error: Any) -> Iterator[tuple[str, str]]:
-    """The paths and texts of a validation error, without the values that were given."""
+    """Yield the paths and texts of a validation error, without the values that were given."""
     path = where
     for key in error.absolute_path:
         path += f"[{key}]" if isinstance(key, int) else f".{str(key)[:80]}"
@@ -233,14 +233,14 @@ def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: b
 
 
 def default_id(run_id: str, node: NodeRef) -> str:
-    """The default id of a node's request: run, node and iteration, or the SHA-256 of that if it is too long."""
+    """Return the default id of a node's request: run, node and iteration, or the SHA-256 of that if it is too long."""
     plain = f"human:{valid.content('run_id', run_id, _MOST.response)}:{node.node_id}:{node.iteration}"
     data = plain.encode()
     return plain if len(data) <= _MOST.id else hashlib.sha256(data).hexdigest()
 
 
 def response(request: HumanRequest, given: Any) -> str:
-    """The response as JSON text. Raises `InvalidValue` if it does not answer a request of its kind."""
+    """Return the response as JSON text. Raises `InvalidValue` if it does not answer a request of its kind."""
     text = codec.encode("response", given, max_bytes=_MOST.response)
     check = _ANSWERS.get(request.kind)
     if check is None:

@@ -25,7 +25,7 @@ from lastlight_state.workflows.tables import LEASES, RUNS
 
 
 def present(name: str, beside: sa.FromClause | None = None) -> sa.ColumnElement[Any]:
-    """The run's ``heartbeat_at`` or ``lease_expires_at`` as it was last renewed.
+    """Return the run's ``heartbeat_at`` or ``lease_expires_at`` as it was last renewed.
 
     Looks the row beside the run up by its key, unless it is one that the statement reads anyway.
     """
@@ -46,7 +46,7 @@ _LONG_AGO: sa.ColumnElement[Any] = sa.literal_column("'0001-01-01T00:00:00.000Z'
 
 
 def due(shown: Iterable[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """The leases that somebody has to look at by ``:at``.
+    """Return the leases that somebody has to look at by ``:at``.
 
     Postgres guesses a third of the table for an open range, and for what is due all of it once its statistics are an
     hour old: then it would read the table. For a closed range whose ends it does not know it guesses one in 200.
@@ -116,7 +116,7 @@ def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
 
 
 def _saved(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]) -> Sets:
-    """The run before the take."""
+    """Return the run before the take."""
     return {
         "previous_owner": RUNS.c.claim_owner,
         "previous_heartbeat_at": heartbeat_at,

@@ -53,7 +53,7 @@ WAIT = ("wake_at", "waiting_for", "correlation_id")
 
 
 def param(name: str) -> sa.BindParameter[Any]:
-    """The parameter of a column."""
+    """Return the parameter of a column."""
     return bind(name, NODES.c[name])
 
 
@@ -96,13 +96,13 @@ NODE_CLOSE = prepared(
 def label_of(
     run_id: sa.ColumnElement[str], node_id: sa.ColumnElement[Any], iteration: sa.ColumnElement[int]
 ) -> sa.ColumnElement[str | None]:
-    """The label of a node, given as columns of the statement around it. NULL if there is no such node."""
+    """Return the label of a node, given as columns of the statement around it. NULL if there is no such node."""
     here = (_ANY.c.run_id == run_id, _ANY.c.node_id == node_id, _ANY.c.iteration == iteration)
     return sa.select(_ANY.c.label).where(*here).scalar_subquery().label("label")
 
 
 def states_of(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
-    """An object of the nodes of a run, given as a column of the statement around it: id to latest state."""
+    """Return an object of the nodes of a run, given as a column of the statement around it: id to latest state."""
     later = sa.exists().where(
         _LATER.c.run_id == _ANY.c.run_id, _LATER.c.node_id == _ANY.c.node_id, _LATER.c.iteration > _ANY.c.iteration
     )
@@ -237,7 +237,7 @@ def outcome_of(row: OutcomeRow) -> str:
 
 
 def duration(finished_at: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """The stored duration, or else the time from the start to ``finished_at``, never below zero."""
+    """Return the stored duration, or else the time from the start to ``finished_at``, never below zero."""
     spent: sa.ColumnElement[Any] = millis_between(_c.started_at, finished_at)
     return sa.func.coalesce(_c.duration_ms, sa.case((spent < 0, number(0)), else_=spent))
 

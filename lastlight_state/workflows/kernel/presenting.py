@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def with_claim(repository: R, claim: Claim) -> R:
-    """The repository, whose engine writes present this claim unless they are given another.
+    """Return the repository, whose engine writes present this claim unless they are given another.
 
     A call that names another run presents nothing by itself: the claim says nothing about that run.
     """
@@ -43,7 +43,7 @@ def _is_of_run(run_id: str, place: int | None, args: tuple[Any, ...], kwargs: di
 
 @cache
 def _engine_writes(kind: type[Any]) -> tuple[tuple[str, int | None], ...]:
-    """The methods that take ``claim=``, and where they take ``run_id``, if they do."""
+    """Return the methods that take ``claim=``, and where they take ``run_id``, if they do."""
     found = []
     for name in dir(kind):
         method = getattr(kind, name)

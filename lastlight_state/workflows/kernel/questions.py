@@ -87,7 +87,7 @@ _CLOSE = tuple(
 
 
 def blocking(unit: Unit, run_id: str) -> list[str]:
-    """The ids of questions that block a locked run, at most 20."""
+    """Return the ids of questions that block a locked run, at most 20."""
     return [row["id"] for row in unit.rows(BLOCKING, {"run_id": run_id})]
 
 

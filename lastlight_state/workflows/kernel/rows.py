@@ -150,7 +150,7 @@ def page_of(
 
 
 def get(unit: Unit, run_id: str) -> WorkflowRun:
-    """The whole run. Raises `NotFound`."""
+    """Return the whole run. Raises `NotFound`."""
     run = unit.find(WorkflowRun.of_detail, GET, {"run_id": run_id})
     if run is None:
         raise valid.not_found("workflow_run", run_id)
@@ -164,7 +164,7 @@ def expect(row: StatusRow, allowed: Sequence[str]) -> None:
 
 
 def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
-    """The error for a run whose status does not allow what was asked."""
+    """Return the error for a run whose status does not allow what was asked."""
     return Conflict(
         f"run {run_id!r} must be {' or '.join(allowed)}, it is {found}",
         code="run_status",
@@ -295,7 +295,7 @@ OF_OTHERS = JoinedTable(RUNS, LIVE_INDEX)
 
 
 def through_live_index(statement: sa.Select[Any]) -> sa.Select[Any]:
-    """The statement, reading live runs through the index on SQLite."""
+    """Return the statement, reading live runs through the index on SQLite."""
     return through(statement, RUNS, LIVE_INDEX).where(NOT_ENDED)
 
 
@@ -305,5 +305,5 @@ def live_covering(narrow: NarrowIndex) -> Covering:
 
 
 def live_self_join(narrow: NarrowIndex) -> SelfJoin:
-    """The two sides of such a statement."""
+    """Return the two sides of such a statement."""
     return SelfJoin(live_covering(narrow), narrow, (RUNS.c.id,))

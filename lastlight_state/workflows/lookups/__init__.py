@@ -96,7 +96,7 @@ WAITS = prepared(
 
 
 def task(unit: Unit, run_id: str, ref: NodeRef, now: datetime) -> TaskStory:
-    """The history of a node. Raises `NotFound`."""
+    """Return the history of a node. Raises `NotFound`."""
     here = key(run_id, ref)
     node = unit.find(Node.of, FIND, here)
     attempts = unit.rows(ATTEMPTS, here)

@@ -57,7 +57,7 @@ _ONE: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def conditions(shape: FilterShape) -> list[sa.ColumnElement[bool]]:
-    """The conditions of a shape."""
+    """Return the conditions of a shape."""
     return [AnyOf(name, _SEVERAL[name], size).condition if size else _ONE[name] for name, size in shape]
 
 

@@ -203,14 +203,14 @@ class Nodes(Repository):
         return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Node.of, sql.UPDATE, values), refusal)
 
     def get(self, run_id: str, node: NodeRef) -> Node:
-        """The node. Raises `NotFound`."""
+        """Return the node. Raises `NotFound`."""
         found = self.find(run_id, node)
         if found is None:
             raise _not_found(key(run_id, node))
         return found
 
     def find(self, run_id: str, node: NodeRef) -> Node | None:
-        """The node, or None."""
+        """Return the node, or None."""
         values = key(run_id, node)
         return self._find(Node.of, sql.FIND, values)
 
@@ -223,7 +223,7 @@ class Nodes(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[Node]:
-        """A page of a run's nodes by id and iteration, ascending. An empty sequence of states matches nothing.
+        """Return a page of a run's nodes by id and iteration, ascending. An empty sequence of states matches nothing.
 
         Raises `NotFound` for an unknown run.
         """
@@ -235,12 +235,12 @@ class Nodes(Repository):
     def list_iterations(
         self, run_id: str, node_id: str, *, limit: int = 50, page_token: str | None = None
     ) -> Page[Node]:
-        """The iterations of one node, the latest first. Raises `NotFound` for an unknown run."""
+        """Return the iterations of one node, the latest first. Raises `NotFound` for an unknown run."""
         given = {"run_id": run_id, "node_id": valid.identifier("node_id", node_id, _MOST.node_id)}
         return self._reading(rows.page_of(sql.ITERATIONS, Node.of, limit, page_token, **given))
 
     def counts(self, run_id: str) -> dict[str, int]:
-        """The number of a run's nodes in each state, all iterations counted. Raises `NotFound`."""
+        """Return the number of a run's nodes in each state, all iterations counted. Raises `NotFound`."""
 
         def work(unit: Unit) -> dict[str, int]:
             found = {row["state"]: int(row["nodes"]) for row in unit.rows(sql.COUNTS, {"run_id": run_id})}

@@ -52,7 +52,7 @@ def _put() -> sa.Executable:
 
 
 def _replaced(new: Any) -> dict[str, sa.ColumnElement[Any]]:
-    """The new values of a stored node, computed from its row at the time of the write."""
+    """Return the new values of a stored node, computed from its row at the time of the write."""
     kept = {field: _kept(new, field) for field in FIELDS}
     values = {name: sa.case((kept[name], _c[name]), else_=new[name]) for name in ("state", "label", "output_table")}
     for name in WAIT:

@@ -125,7 +125,7 @@ def fail(
 
 
 def _cut(text: str, limit: int) -> str:
-    """The beginning of the text that has at most so many bytes."""
+    """Return the beginning of the text that has at most so many bytes."""
     return text.encode()[:limit].decode(errors="ignore")
 
 
@@ -204,7 +204,7 @@ class QuestionRepository(Repository, Generic[Q]):
         return self._seen(self._reading(lambda unit: self._questions.get(unit, question_id)))
 
     def _seen(self, question: Q) -> Q:
-        """The question as it reads now: an overdue one has expired."""
+        """Return the question as it reads now: an overdue one has expired."""
         values: Any = vars(question)
         read = as_of(values, self._now())
         return question if read is values else type(question).of(read)

@@ -122,11 +122,11 @@ class QuestionRows(Generic[Q]):
         self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due), ExpiredRow)
 
     def find(self, unit: Unit, question_id: str) -> Q | None:
-        """The whole question, or None."""
+        """Return the whole question, or None."""
         return unit.find(self._read, self._get, {"question_id": question_id})
 
     def get(self, unit: Unit, question_id: str) -> Q:
-        """The whole question. Raises `NotFound`."""
+        """Return the whole question. Raises `NotFound`."""
         found = self.find(unit, question_id)
         if found is None:
             raise valid.not_found(self._shape.name, question_id)
@@ -144,7 +144,7 @@ class QuestionRows(Generic[Q]):
         return row, question
 
     def stored(self, unit: Unit, values: Mapping[str, Any]) -> Q | None:
-        """The stored question of this id, or None. Raises `AlreadyExists` if its content differs."""
+        """Return the stored question of this id, or None. Raises `AlreadyExists` if its content differs."""
         stored = self.find(unit, values["id"])
         if stored is None:
             return None
@@ -192,7 +192,7 @@ class QuestionRows(Generic[Q]):
         return found
 
     def closed(self, question: Q) -> Conflict:
-        """The error for a question that has ended: `AlreadyAnswered` with its answer, or `Conflict`."""
+        """Return the error for a question that has ended: `AlreadyAnswered` with its answer, or `Conflict`."""
         if question.status in self._shape.answers:
             return AlreadyAnswered(self._shape.name, question.id, winner=question)
         return self._closed_as(question, question.status)

@@ -103,7 +103,7 @@ class Runs(Repository):
         )
 
     def get(self, run_id: str) -> WorkflowRun:
-        """The whole run. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
+        """Return the whole run. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
         return self._one(WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def find(self, run_id: str) -> WorkflowRun | None:

@@ -125,13 +125,13 @@ def new_run(
 
 
 def create_digest(row: Mapping[str, Any], context: Any) -> str:
-    """The digest by which `ensure` compares two creations: trigger, repository, context and parent."""
+    """Return the digest by which `ensure` compares two creations: trigger, repository, context and parent."""
     names = ("trigger_id", "trigger_type", "owner", "repo", "issue_number", "parent_run_id")
     return codec.digest([[row[name] for name in names], context])
 
 
 def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """A patch of scratch, and the keys to drop."""
+    """Return a patch of scratch, and the keys to drop."""
     checked = scratch_patch(patch)
     if checked is None:
         raise InvalidValue("scratch", "expected an object, got NoneType")

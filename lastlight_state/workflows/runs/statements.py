@@ -316,7 +316,7 @@ def refusal(unit: Unit, row: NewRun) -> StateError:
 
 
 def disabled(workflow_name: str) -> Conflict:
-    """The error for a workflow that is switched off."""
+    """Return the error for a workflow that is switched off."""
     return Conflict(
         f"workflow {workflow_name!r} is switched off", code="workflow_disabled", workflow_name=workflow_name
     )

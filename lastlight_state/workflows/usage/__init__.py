@@ -47,7 +47,7 @@ class Rollups(Repository):
     """``store.workflows.usage``"""
 
     def for_run(self, run_id: str) -> UsageTotals:
-        """The usage of a run. Raises `NotFound` for an unknown run."""
+        """Return the usage of a run. Raises `NotFound` for an unknown run."""
 
         def work(unit: Unit) -> UsageTotals:
             totals = _totals(unit, sql.FOR_RUN, {"run_id": run_id})
@@ -69,7 +69,7 @@ class Rollups(Repository):
         return self._totals(statement, values | given)
 
     def for_repo(self, owner: str | None, repo: str, *, since: datetime) -> UsageTotals:
-        """The usage of a repository from ``since`` on. ``owner=None`` means rows of that name without an owner.
+        """Return the usage of a repository from ``since`` on. ``owner=None`` means rows of that name without an owner.
 
         Reads all executions from ``since`` on.
         """
@@ -79,7 +79,7 @@ class Rollups(Repository):
     def daily(
         self, days: int = 30, *, workflow: str | None = None, repo: str | None = None, model: str | None = None
     ) -> tuple[UsageBucket, ...]:
-        """The usage of each of the last ``days`` days (1 to 366), oldest first; today is the last one.
+        """Return the usage of each of the last ``days`` days (1 to 366), oldest first; today is the last one.
 
         Days without executions are included, with zeros. ``repo`` is ``"owner/name"``, or a bare name for any owner.
         Executions that start in the future do not count.
@@ -184,11 +184,11 @@ class Rollups(Repository):
         return totals
 
     def _since(self, since: datetime) -> dict[str, datetime]:
-        """The window from there until now."""
+        """Return the window from there until now."""
         return {"since": aware_utc("since", since), "until": self._end()}
 
     def _end(self) -> datetime:
-        """The first millisecond after now."""
+        """Return the first millisecond after now."""
         return self._now() + timedelta(milliseconds=1)
 
 

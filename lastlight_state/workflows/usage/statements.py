@@ -165,7 +165,7 @@ MOST_SKILLS = 50
 
 
 def _newest_of_skill(skill: sa.BindParameter[Any]) -> Any:
-    """The newest executions of one skill, by the index on skills: the usage index would read all newer rows."""
+    """Return the newest executions of one skill, by the index on skills: the usage index would read all newer rows."""
     found = (
         through(sa.select(_c.started_at, _c.id, OUTCOME), EXECUTIONS, "idx_executions_skill")
         .where(_c.skill == skill, _judged)
@@ -215,7 +215,7 @@ _ALIKE = EXECUTIONS.alias("turn")
 
 
 def _often(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """The condition in a form that no index serves and that Postgres estimates to hold often.
+    """Return the condition in a form that no index serves and that Postgres estimates to hold often.
 
     With the plain condition Postgres would collect all turns of a thread, or of all threads, before it returns one.
     """

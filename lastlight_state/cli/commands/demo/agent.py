@@ -85,7 +85,7 @@ class Meter:
 
 @cache
 def segments(name: str) -> tuple[Segment, ...]:
-    """The segments of a session, in the order they were recorded."""
+    """Return the segments of a session, in the order they were recorded."""
     return tuple(segment for segment in _all() if segment.name == name)
 
 
@@ -115,7 +115,7 @@ def _text(event: Event, role: str) -> str:
 
 
 def _undated(event: Event) -> Event:
-    """The event as one of now: a replay happens when it is replayed."""
+    """Return the event as one of now: a replay happens when it is replayed."""
     return {name: value for name, value in event.items() if name != "timestamp"}
 
 

@@ -69,7 +69,7 @@ class Story:
         }
 
     def lines(self, screen: Screen) -> Iterator[Any]:
-        """The story for people."""
+        """Yield the story for people."""
         yield screen.heading(f"timeline of run {self.run.id}")
         yield from maintenance.lines(self.events, screen)
         yield ""
@@ -200,7 +200,7 @@ def run(call: Call) -> Answer:
 
 
 def _play(store: StateStore, settings: Settings, note: Note) -> tuple[str, str]:
-    """The ids of the run and of the messaging session, after all is done."""
+    """Return the ids of the run and of the messaging session, after all is done."""
     run_id = store.workflows.runs.create(WORKFLOW, trigger=TRIGGER, phase=STEPS[0].phase, context=CONTEXT).id
     note(f"dispatched {WORKFLOW} for {TRIGGER.id}: run {run_id}")
     work(settings, run_id, note)

@@ -66,7 +66,7 @@ def wait(step: Step) -> NoReturn:
 
 
 def carried(store: StateStore, run_id: str, step: Step) -> str:
-    """The text that an earlier phase left for this one: scratch has the pointer, the execution has the text."""
+    """Return the text that an earlier phase left for this one: scratch has the pointer, the execution has the text."""
     if step.reads is None:
         return ""
     run: WorkflowRun = store.workflows.runs.get(run_id)
@@ -89,7 +89,7 @@ def ask(store: StateStore, run_id: str, step: Step) -> None:
 
 
 def entry_of(step: Step) -> PhaseEntry:
-    """The phase as the run's history shows it."""
+    """Return the phase as the run's history shows it."""
     return PhaseEntry(step.phase, success=True, summary=segments(step.phase)[-1].last_text.splitlines()[0])
 
 

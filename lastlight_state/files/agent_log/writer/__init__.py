@@ -36,7 +36,7 @@ class Writer:
         sync: SyncWord | None = None,
         on_error: OnError = "raise",
     ) -> SessionWriter:
-        """A writer for the log of an agent session; a context manager. Creates nothing before the first line.
+        """Return a writer for the log of an agent session; a context manager. Creates nothing before the first line.
 
         The session is ``session_id``, else that of the events. Its directory is ``place``, else the one that the
         ``session`` event names. ``prompt`` is written once, before the first line, or when the writer is closed

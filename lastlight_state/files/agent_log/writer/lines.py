@@ -74,7 +74,7 @@ class SessionLines:
         self._prompted = set(self._saved.prompted)
 
     def take(self, events: Iterable[Any], clock: Clock) -> Iterator[Batch]:
-        """The lines of the events, one batch for each file. Raises `UnsafePath`, `ReservedName`.
+        """Yield the lines of the events, one batch for each file. Raises `UnsafePath`, `ReservedName`.
 
         While a batch is being handled, the pin is that of its lines: the next event is taken afterwards.
         """
@@ -89,7 +89,7 @@ class SessionLines:
         yield batch
 
     def _pin_for(self, event: Any) -> Pin | None:
-        """The session that the event belongs to."""
+        """Return the session that the event belongs to."""
         if not isinstance(event, Mapping):
             return self.pin
         if event.get("type") != "session":
@@ -118,7 +118,7 @@ class SessionLines:
             self.pin = Pin(paths.checked_session_id(session_id), self._given_slug)
 
     def _of_event(self, event: Any, now: datetime) -> Batch:
-        """The lines of an event, with the prompt before the first line of the session."""
+        """Return the lines of an event, with the prompt before the first line of the session."""
         kind = events.text(event, "type") if isinstance(event, Mapping) else None
         if kind is None or self.pin is None:
             self._passed_over.append(kind or MALFORMED)
@@ -136,25 +136,25 @@ class SessionLines:
         return []
 
     def of_end(self, outcome: Outcome, now: datetime, *, error: str | None = None) -> list[Envelope]:
-        """The lines that end the run and are not written yet; no lines without a session."""
+        """Return the lines that end the run and are not written yet; no lines without a session."""
         if self.pin is None:
             return []
         stamp = Stamp(now, self.pin.session_id)
         return self.after_prompt(self._translator.closing(outcome, stamp, error=error), now)
 
     def after_prompt(self, lines: list[Envelope], moment: datetime) -> list[Envelope]:
-        """The lines, with the prompt before them if it is not written yet."""
+        """Return the lines, with the prompt before them if it is not written yet."""
         prompt = self._prompt_line(moment)
         for line in lines:
             self._translator.written(line)
         return prompt + lines
 
     def unwritten_prompt(self, moment: datetime) -> list[Envelope]:
-        """The line of the prompt, if it is known where to."""
+        """Return the line of the prompt, if it is known where to."""
         return self._prompt_line(moment) if self.pin is not None and self.pin.slug is not None else []
 
     def _prompt_line(self, moment: datetime) -> list[Envelope]:
-        """The line of the prompt, once for each session of this writer."""
+        """Return the line of the prompt, once for each session of this writer."""
         if self._prompt is None or self.pin is None or self.pin in self._prompted:
             return []
         self._prompted.add(self.pin)

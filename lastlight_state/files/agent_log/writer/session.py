@@ -45,7 +45,7 @@ class Cut(NamedTuple):
 
 
 def cut_for_display(text: str) -> Cut | None:
-    """The shown form of a text above the cap, None for one that stays as it is.
+    """Return the shown form of a text above the cap, None for one that stays as it is.
 
     A character beyond U+FFFF counts two and is never split: then one unit fewer is shown.
     """
@@ -260,7 +260,7 @@ class SessionWriter:
         return self._looked_up[1]
 
     def _shown(self, line: Envelope) -> Envelope:
-        """The line with long tool results cut for display. Their whole texts are stored beside the log first."""
+        """Return the line with long tool results cut for display. Their whole texts are stored beside the log first."""
         content = line["message"]["content"] if line.get("type") == "user" else None
         for block in content if isinstance(content, list) else ():
             cut = cut_for_display(block["content"])

@@ -105,7 +105,7 @@ NO_OUTPUT = "(no output)"
 def events_of(
     command: CommandRecord, session_id: str, call_id: str, started_at: datetime, finished_at: datetime
 ) -> list[Event]:
-    """The session, the call, its result, a text that says how it went, and the totals: one turn, no cost."""
+    """Return the session, the call, its result, a text that says how it went, and the totals: one turn, no cost."""
     has_failed = command.exit_code != 0
     started, finished = iso_text(started_at), iso_text(finished_at)
     call = {"type": "toolCall", "id": call_id, "name": TOOL, "arguments": {"command": command.command}}
@@ -169,7 +169,7 @@ class Translator:
         }
 
     def mark(self) -> Mark:
-        """The present state, for `back_to`."""
+        """Return the present state, for `back_to`."""
         return self._progress, len(self._calls)
 
     def back_to(self, mark: Mark) -> None:
@@ -184,7 +184,7 @@ class Translator:
             self._note(started_at=moment)
 
     def translate(self, event: Event, stamp: Stamp) -> list[Envelope] | None:
-        """The lines of an event; None for an unknown type or missing fields."""
+        """Return the lines of an event; None for an unknown type or missing fields."""
         kind = events.text(event, "type") or ""
         if kind in BREADCRUMBS:
             line = BREADCRUMBS[kind](event, stamp)
@@ -204,7 +204,7 @@ class Translator:
             self._note(errors=(*self._progress.errors, envelope["error"]))
 
     def closing(self, outcome: Outcome, stamp: Stamp, *, error: str | None = None) -> list[Envelope]:
-        """The lines that end the run and are not written yet: its errors, then its result."""
+        """Return the lines that end the run and are not written yet: its errors, then its result."""
         known = self._progress.errors
         texts = [text for text in dict.fromkeys((error, outcome.error)) if text and text not in known]
         lines = [events.api_error(text, stamp) for text in texts]
@@ -227,7 +227,7 @@ class Translator:
         return [events.assistant(blocks, stamp, model=self._model, tokens=tokens)]
 
     def _block(self, block: Any) -> Envelope | None:
-        """A block of an assistant's message as it stands in the line; None for a block that is dropped."""
+        """Return a block of an assistant's message as it stands in the line; None for a block that is dropped."""
         if not isinstance(block, Mapping):
             return None
         kind = block.get("type")
@@ -298,7 +298,7 @@ class Translator:
         )
 
     def _totals(self) -> Totals:
-        """The sums over the messages if they told tokens, else the snapshot, which a compaction sets to zero."""
+        """Return the sums over the messages if they told tokens, else the snapshot, which a compaction sets to zero."""
         summed = self._progress
         snapshot = summed.snapshot or Totals(turns=summed.turns)
         if not any(summed.tokens):

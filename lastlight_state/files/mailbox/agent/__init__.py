@@ -42,7 +42,7 @@ class AgentMailbox(Mailbox):
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
-        """The mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
+        """Return the mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
 
         ``instance`` is what `start` gave to the agent's main process: a helper process that joins with it writes as
         long as that agent has not been replaced. Without it writes are not fenced. With ``strict``, `CorruptData` also

@@ -35,7 +35,7 @@ class AgentInbox(MailboxPart):
     """``agent.inbox``"""
 
     def peek(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
-        """The messages that `take` would claim. Writes nothing."""
+        """Return the messages that `take` would claim. Writes nothing."""
         poll = self._poll(limit, skip_kinds)
         return self._both(lambda both: self._chosen(both, poll)[0])
 
@@ -88,20 +88,20 @@ class AgentInbox(MailboxPart):
         )
 
     def get(self, message_id: str) -> MessageIn:
-        """The message, also one that is settled. Raises `NotFound`."""
+        """Return the message, also one that is settled. Raises `NotFound`."""
         found = self.find(message_id)
         if found is None:
             raise valid.not_found(MESSAGE, message_id)
         return found
 
     def find(self, message_id: str) -> MessageIn | None:
-        """The message, or None."""
+        """Return the message, or None."""
         asked = valid.sought("id", message_id)
         rows = self._look(lambda look: look.keyed(messages.IN_BY_ID, [asked]))
         return MessageIn.of(rows[0]) if rows else None
 
     def find_response(self, question_id: str) -> MessageIn | None:
-        """The oldest due message that answers this question and is not acknowledged.
+        """Return the oldest due message that answers this question and is not acknowledged.
 
         Its content, or the ``payload`` in it, has the question's id as ``questionId``.
         """
@@ -242,7 +242,7 @@ def _is_own_claim(ack: AcksRow | None, head: HeadRow, instance: str | None) -> b
 
 
 def _place(message: MessageIn) -> Any:
-    """The order of messages: those without a number first, by time and id."""
+    """Return the order of messages: those without a number first, by time and id."""
     stamp = "" if message.timestamp is None else message.timestamp.isoformat()
     return (0, stamp, message.id) if message.seq is None else (1, message.seq, message.id)
 

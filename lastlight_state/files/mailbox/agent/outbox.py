@@ -88,7 +88,7 @@ class AgentRouting(MailboxPart):
         return None if found == Routing() else found
 
     def resolve(self, to: str) -> Destination:
-        """The destination of this name, which the host may remove at any time. Raises `NotFound`."""
+        """Return the destination of this name, which the host may remove at any time. Raises `NotFound`."""
         name = valid.sought("to", to)
         rows = self._look(lambda look: look.keyed(messages.DESTINATION_BY_NAME, [name]))
         if not rows:
@@ -174,25 +174,25 @@ class AgentOutbox(MailboxPart):
         return self._about(seq, {"operation": "reaction", "emoji": valid.identifier("emoji", emoji)})
 
     def resolve_seq(self, seq: int) -> MessageRef:
-        """The message with this number, of either side. Raises `NotFound`."""
+        """Return the message with this number, of either side. Raises `NotFound`."""
         number = messages.checked(seq)
         return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
 
     def get(self, message_id: str) -> MessageOut:
-        """The message. Raises `NotFound`."""
+        """Return the message. Raises `NotFound`."""
         found = self.find(message_id)
         if found is None:
             raise valid.not_found(MESSAGE, message_id)
         return found
 
     def find(self, message_id: str) -> MessageOut | None:
-        """The message, or None."""
+        """Return the message, or None."""
         asked = valid.sought("id", message_id)
         rows = self._reading(lambda unit: messages.OUT_BY_ID.keyed(unit, [asked]))
         return MessageOut.of(rows[0]) if rows else None
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
-        """A page of the messages, the newest first, without their content."""
+        """Return a page of the messages, the newest first, without their content."""
         return self._page(sql.LIST, MessageOutSummary.of, None, limit, page_token)
 
     def delivery(self, message_id: str) -> Delivery:
@@ -223,7 +223,7 @@ class AgentOutbox(MailboxPart):
         return Routing(to.channel_type, to.platform_id)
 
     def _about(self, seq: int, content: dict[str, Any]) -> MessageOut:
-        """A message about another one, which goes where that one went."""
+        """Return a message about another one, which goes where that one went."""
         target = self.resolve_seq(seq)
         content["messageId"] = target.platform_message_id or target.id
         return self._stored(

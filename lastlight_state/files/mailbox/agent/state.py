@@ -110,14 +110,14 @@ class AgentState(MailboxPart):
     """``agent.state``"""
 
     def get(self, key: str) -> str:
-        """The value. Raises `NotFound`."""
+        """Return the value. Raises `NotFound`."""
         found = self.find(key)
         if found is None:
             raise NotFound(STATE, key)
         return found
 
     def find(self, key: str) -> str | None:
-        """The value, or None."""
+        """Return the value, or None."""
         found = self._find(StateEntry.of, GET_STATE, {"key": valid.sought("key", key)})
         return None if found is None else found.value
 
@@ -136,7 +136,7 @@ class AgentState(MailboxPart):
         return self._all(StateEntry.of, LIST_STATE)
 
     def continuation(self, provider: str) -> str | None:
-        """The conversation with this provider that is to be continued, or None.
+        """Return the conversation with this provider that is to be continued, or None.
 
         A conversation that the original noted is taken over by the first provider that has none; otherwise forgotten.
         """
@@ -184,7 +184,7 @@ _PUT_TOOL = prepared(
 
 
 def joined(pair: Pair, instance: str | None) -> Pair:
-    """The pair, whose writes are fenced by this life of the agent."""
+    """Return the pair, whose writes are fenced by this life of the agent."""
     pair.instance = None if instance is None else valid.identifier("instance", instance)
     pair.own.admit = lambda unit: _admit(unit, pair)
     return pair
@@ -241,6 +241,6 @@ def _admit(unit: Unit, pair: Pair) -> None:
 
 
 def _number(instance: str | None) -> int:
-    """The number of a life; 0 where others wrote something else."""
+    """Return the number of a life; 0 where others wrote something else."""
     first = (instance or "").partition("-")[0]
     return int(first) if first.isascii() and first.isdigit() else 0

@@ -37,7 +37,7 @@ _MESSAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 
 
 def checked_name(where: str, name: Any) -> str:
-    """The id of an agent group or session. Raises `UnsafePath` for what cannot be the name of its folder."""
+    """Return the id of an agent group or session. Raises `UnsafePath` for what cannot be the name of its folder."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UnsafePath(
             where, f"must be 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit: {shown(name, 80)}"
@@ -51,37 +51,37 @@ def is_name(name: str) -> bool:
 
 
 def session_dir(root: Path, group: str, session: str) -> Path:
-    """The folder of a session."""
+    """Return the folder of a session."""
     return root / checked_name("agent_group_id", group) / checked_name("session_id", session)
 
 
 def inbound_db_path(root: Path, group: str, session: str) -> Path:
-    """The file that the host writes."""
+    """Return the file that the host writes."""
     return session_dir(root, group, session) / INBOUND_DB
 
 
 def outbound_db_path(root: Path, group: str, session: str) -> Path:
-    """The file that the agent writes."""
+    """Return the file that the agent writes."""
     return session_dir(root, group, session) / OUTBOUND_DB
 
 
 def heartbeat_path(root: Path, group: str, session: str) -> Path:
-    """The file whose time the agent sets."""
+    """Return the file whose time the agent sets."""
     return session_dir(root, group, session) / HEARTBEAT
 
 
 def inbox_dir(root: Path, group: str, session: str) -> Path:
-    """The folder of inbound attachments."""
+    """Return the folder of inbound attachments."""
     return session_dir(root, group, session) / INBOX
 
 
 def outbox_dir(root: Path, group: str, session: str) -> Path:
-    """The folder of outbound attachments."""
+    """Return the folder of outbound attachments."""
     return session_dir(root, group, session) / OUTBOX
 
 
 def message_folder(message_id: str) -> str:
-    """The name of a message's folder of attachments: its id, or a digest of an id that is no safe name."""
+    """Return the name of a message's folder of attachments: its id, or a digest of an id that is no safe name."""
     if _MESSAGE.fullmatch(message_id) and not message_id.startswith(DIGEST):
         return message_id
     return f"{DIGEST}{hashlib.sha256(message_id.encode()).hexdigest()}"
@@ -106,7 +106,7 @@ class Place:
 
     @classmethod
     def of(cls, folder: Path) -> Place:
-        """The place of a session's folder. Its last two names are the group and the session."""
+        """Return the place of a session's folder. Its last two names are the group and the session."""
         absolute = folder.absolute()
         return cls.below(absolute.parent.parent, absolute.parent.name, absolute.name)
 

@@ -37,7 +37,7 @@ _ENDING = 10
 
 
 def checked(attachment: Any) -> Attachment:
-    """A file as a caller gives it."""
+    """Return a file as a caller gives it."""
     given = valid.group("attachment", attachment, Attachment)
     if not isinstance(given.data, bytes | Path):
         raise InvalidValue("attachment.data", f"expected bytes or a path, got {type(given.data).__name__}")
@@ -67,7 +67,7 @@ def is_safe(name: Any) -> bool:
 
 
 def names(wished: Iterable[Any]) -> list[tuple[str, bool]]:
-    """The name that each file gets, and whether it is the wished one. No two are the same."""
+    """Return the name that each file gets, and whether it is the wished one. No two are the same."""
     found: list[tuple[str, bool]] = []
     taken: set[str] = set()
     for number, wish in enumerate(wished, 1):
@@ -79,14 +79,14 @@ def names(wished: Iterable[Any]) -> list[tuple[str, bool]]:
 
 
 def with_files(content: Any, found: Sequence[str]) -> dict[str, Any]:
-    """The content of an outbound message, with the names of its files."""
+    """Return the content of an outbound message, with the names of its files."""
     if not isinstance(content, dict):
         raise InvalidValue("content", "must be an object when the message has files")
     return {**content, "files": [*found]}
 
 
 def embedded(content: Any) -> list[tuple[int, Attachment]]:
-    """The files whose bytes stand in the content of an inbound message as base64, by their place in its list."""
+    """Return the files whose bytes stand in the content of an inbound message as base64, by their place in its list."""
     entries = content.get("attachments") if isinstance(content, dict) else None
     found = []
     for place, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -98,7 +98,7 @@ def embedded(content: Any) -> list[tuple[int, Attachment]]:
 def described(
     content: Any, embedded_at: Sequence[int], given: Sequence[Attachment], kept: Sequence[tuple[str, bool]], folder: str
 ) -> Any:
-    """The content of an inbound message, with the name and place of each file instead of its bytes.
+    """Return the content of an inbound message, with the name and place of each file instead of its bytes.
 
     ``kept`` are the names of the embedded files and then those of the given ones.
     """
@@ -144,7 +144,7 @@ def _decoded(place: int, data: Any) -> bytes:
 
 
 def _ending(wish: Any) -> str:
-    """The ending of a name that is not kept, where it is harmless."""
+    """Return the ending of a name that is not kept, where it is harmless."""
     ending = PurePosixPath(wish).suffix if isinstance(wish, str) else ""
     return ending if len(ending) <= _ENDING and ending[1:].isascii() and ending[1:].isalnum() else ""
 
@@ -178,7 +178,7 @@ class MessageFolder:
 
 
 def folder(session: Path, box: str, message_id: str, *, strict: bool = False) -> MessageFolder:
-    """The folder of a message. With ``strict`` an id that is no safe name is `UnsafePath`."""
+    """Return the folder of a message. With ``strict`` an id that is no safe name is `UnsafePath`."""
     name = message_folder(message_id)
     if strict and name != message_id:
         raise UnsafePath("id", f"must be a safe name when the message has files: {shown(message_id, 80)}")
@@ -272,7 +272,7 @@ def clear(target: MessageFolder, *, staged: bool = True) -> None:
 
 
 def size(target: MessageFolder) -> int:
-    """The bytes of a message's files; 0 where they cannot be read."""
+    """Return the bytes of a message's files; 0 where they cannot be read."""
     try:
         with jsonl_files.open_directory(target.path, base=target.session) as (held, _):
             found = [os.stat(name, dir_fd=held, follow_symlinks=False) for name in _listed(held)]

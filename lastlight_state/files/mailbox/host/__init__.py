@@ -42,7 +42,7 @@ class HostMailbox(Mailbox):
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
-        """The mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
+        """Return the mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
 
         With ``strict``, `CorruptData` also names the first thing that `verify` finds.
         """

@@ -130,11 +130,11 @@ class HostInbox(MailboxPart):
         return stored
 
     def get(self, message_id: str) -> MessageIn:
-        """The message. Raises `NotFound`."""
+        """Return the message. Raises `NotFound`."""
         return self._one(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> MessageIn | None:
-        """The message, or None."""
+        """Return the message, or None."""
         return self._find(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)})
 
     def list(
@@ -145,7 +145,7 @@ class HostInbox(MailboxPart):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[MessageInSummary]:
-        """A page of the messages, the newest first, without their content."""
+        """Return a page of the messages, the newest first, without their content."""
         given = {
             "status": None if status is None else valid.word("status", status, models.STATUSES),
             "kind": None if kind is None else valid.sought("kind", kind),
@@ -181,7 +181,7 @@ class HostInbox(MailboxPart):
         return path
 
     def resolve_seq(self, seq: int) -> MessageRef:
-        """The message with this number, of either side. Raises `NotFound`."""
+        """Return the message with this number, of either side. Raises `NotFound`."""
         number = messages.checked(seq)
         return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
 

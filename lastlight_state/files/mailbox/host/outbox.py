@@ -131,7 +131,7 @@ class HostOutbox(MailboxPart):
             raise LostRace(f"message {message_id!r} has not failed", status=self._status(message_id))
 
     def list_failed(self, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
-        """A page of the messages that could not be delivered, the latest first."""
+        """Return a page of the messages that could not be delivered, the latest first."""
         return self._page(sql.LIST_FAILED, Delivery.of, None, limit, page_token)
 
     def list_waiting(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
@@ -140,20 +140,20 @@ class HostOutbox(MailboxPart):
         return self._both(lambda both: deliveries.page(both, most, page_token))
 
     def get(self, message_id: str) -> MessageOut:
-        """The message. Raises `NotFound`."""
+        """Return the message. Raises `NotFound`."""
         found = self.find(message_id)
         if found is None:
             raise valid.not_found(MESSAGE, message_id)
         return found
 
     def find(self, message_id: str) -> MessageOut | None:
-        """The message, or None."""
+        """Return the message, or None."""
         asked = valid.sought("id", message_id)
         rows = self._look(lambda look: look.keyed(messages.OUT_BY_ID, [asked]))
         return MessageOut.of(rows[0]) if rows else None
 
     def files(self, message_id: str) -> OutboxFiles:
-        """The files that the message's content lists. What cannot be read is skipped, with the reason."""
+        """Return the files that the message's content lists. What cannot be read is skipped, with the reason."""
         message = self.get(message_id)
         listed = message.content.get("files") if isinstance(message.content, dict) else None
         target = attachments.folder(self._pair.place.path, OUTBOX, message.id)
@@ -164,7 +164,7 @@ class HostOutbox(MailboxPart):
         return attachments.stored(target, listed, self._settings.limits)
 
     def resolve_seq(self, seq: int) -> MessageRef:
-        """The message with this number, of either side. Raises `NotFound`."""
+        """Return the message with this number, of either side. Raises `NotFound`."""
         number = messages.checked(seq)
         return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
 

@@ -104,7 +104,7 @@ class HostSweep(MailboxPart):
         return self._writing(lambda unit: self._advanced(unit, adopted, now))
 
     def claims(self) -> list[Claim]:
-        """The messages that the agent works on."""
+        """Return the messages that the agent works on."""
         return [_claim(head, ack) for head, ack in self._both(_held)]
 
     def assess(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> Assessment:

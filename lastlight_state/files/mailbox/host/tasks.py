@@ -100,7 +100,7 @@ class HostTasks(MailboxPart):
         return None if found is None else Task.of(found)
 
     def list(self, *, status: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[TaskSummary]:
-        """A page of the tasks that are pending or paused: one entry for each series, the next due first."""
+        """Return a page of the tasks that are pending or paused: one entry for each series, the next due first."""
         given = {"status": None if status is None else valid.word("status", status, models.LIVE)}
         return self._page(sql.LIST_TASKS, TaskSummary.of, given, limit, page_token)
 

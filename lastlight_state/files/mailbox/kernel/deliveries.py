@@ -76,7 +76,7 @@ def unsettled(both: BothFiles) -> Iterator[UnsettledMessage]:
 
 
 def page(both: BothFiles, limit: int, page_token: str | None) -> Page[MessageOutSummary]:
-    """A page of the messages without a receipt, in the order in which they were written."""
+    """Return a page of the messages without a receipt, in the order in which they were written."""
     after = pages.key(_WAITING, page_token, (int, str, str))
     behind = (one.head for one in unsettled(both) if after is None or _place(one.head) > tuple(after))
     heads = list(islice(behind, limit + 1))
@@ -97,7 +97,7 @@ def steps(both: BothFiles, at: int) -> Iterator[list[UnsettledMessage | int | No
 
 
 def settled_seq(both: BothFiles) -> int:
-    """The number up to which all messages are settled."""
+    """Return the number up to which all messages are settled."""
     found = both.rows(_SETTLED)
     text = str(found[0]["value"]) if found else ""
     return int(text) if text.isascii() and text.isdigit() else 0

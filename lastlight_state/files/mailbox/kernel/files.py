@@ -124,7 +124,7 @@ def _present(row: ColumnFacts) -> PresentColumn:
 
 
 def _named(unit: Unit, kind: str) -> set[str]:
-    """The names of the tables, views or indexes of the file."""
+    """Return the names of the tables, views or indexes of the file."""
     return {row["name"] for row in unit.rows(_OBJECTS) if row["type"] == kind}
 
 

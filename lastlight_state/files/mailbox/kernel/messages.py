@@ -205,12 +205,12 @@ def acknowledged(both: BothFiles, heads: Iterable[HeadRow]) -> dict[str, AcksRow
 
 
 def checked(seq: Any) -> int:
-    """A number as a caller gives it."""
+    """Return a number as a caller gives it."""
     return valid.number("seq", seq, least=1, most=models.GREATEST)
 
 
 def resolve(seq: int, group: str, both: BothFiles) -> MessageRef:
-    """The message with this number. Raises `NotFound`."""
+    """Return the message with this number. Raises `NotFound`."""
     found = find(seq, group, both)
     if found is None:
         raise NotFound(MESSAGE, seq)
@@ -218,7 +218,7 @@ def resolve(seq: int, group: str, both: BothFiles) -> MessageRef:
 
 
 def find(seq: int, group: str, both: BothFiles) -> MessageRef | None:
-    """The message with this number, or None."""
+    """Return the message with this number, or None."""
     return _inbound(seq, group, both) if models.side_of(seq) == "host" else _outbound(seq, both)
 
 

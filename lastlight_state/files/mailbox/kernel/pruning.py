@@ -43,7 +43,7 @@ _OF = {
 
 
 def next_number(unit: Unit, pair: Pair) -> int:
-    """The next number of this side, noted as given. ``unit`` writes the own file."""
+    """Return the next number of this side, noted as given. ``unit`` writes the own file."""
     other = _OF["agent" if pair.side == "host" else "host"]
     theirs = pair.other.look_if_sound(lambda look: look.row(other), None)
     ours = next(iter(_OF[pair.side].rows(unit, {})), None)
@@ -54,7 +54,7 @@ def next_number(unit: Unit, pair: Pair) -> int:
 
 
 def next_numbers(unit: Unit, pair: Pair, count: int) -> list[int]:
-    """The next ``count`` numbers of this side, in order."""
+    """Return the next ``count`` numbers of this side, in order."""
     first = next_number(unit, pair)
     last = first + 2 * (count - 1)
     if last != first:
@@ -112,12 +112,12 @@ class Pruner(MailboxPart):
 
 
 def content_size(columns: Any) -> sa.ColumnElement[int]:
-    """The bytes of a message's content."""
+    """Return the bytes of a message's content."""
     return sa.func.length(sa.cast(columns.content, sa.LargeBinary)).label("size")
 
 
 def sized(pair: Pair, box: str, rows: Sequence[Row]) -> list[Row]:
-    """The messages with the ``size`` of their content and files."""
+    """Return the messages with the ``size`` of their content and files."""
     place = pair.place.path
     return [
         {**row, "size": (row["size"] or 0) + attachments.size(attachments.folder(place, box, row["id"]))}

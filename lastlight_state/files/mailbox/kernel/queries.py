@@ -41,7 +41,7 @@ _OF = {models.INBOUND: _statements(models.IN_META), models.OUTBOUND: _statements
 
 
 def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
-    """The value, or None. Also where the file has no such table yet."""
+    """Return the value, or None. Also where the file has no such table yet."""
     table = "mailbox_meta"
     if not unit.backend.column_names(unit.checkout, table):
         return None
@@ -55,7 +55,7 @@ def put(unit: Unit, file: sa.MetaData, key: str, value: str) -> None:
 
 
 def number(unit: Unit, file: sa.MetaData, key: str) -> int:
-    """The value as a number; 0 where there is none."""
+    """Return the value as a number; 0 where there is none."""
     text = find(unit, file, key) or ""
     return int(text) if text.isascii() and text.isdigit() else 0
 
@@ -64,12 +64,12 @@ def number(unit: Unit, file: sa.MetaData, key: str) -> int:
 
 
 def message_id(value: Any) -> str:
-    """The id of a message."""
+    """Return the id of a message."""
     return valid.identifier("id", value, models.ID_BYTES)
 
 
 def kind(value: Any) -> str:
-    """A kind of message: any name of 1 to 64 characters."""
+    """Return a kind of message: any name of 1 to 64 characters."""
     name = valid.identifier("kind", value, 4 * models.KIND_CHARACTERS)
     if len(name) > models.KIND_CHARACTERS:
         raise InvalidValue("kind", f"{len(name)} characters, more than the limit of {models.KIND_CHARACTERS}")
@@ -92,7 +92,7 @@ def routing(value: Routing | None) -> RoutingColumns:
 
 
 def time_text(where: str, moment: datetime | None) -> str | None:
-    """A time as most columns hold it. Naive ones are `InvalidValue`."""
+    """Return a time as most columns hold it. Naive ones are `InvalidValue`."""
     return None if moment is None else iso_text(aware_utc(where, moment))
 
 

@@ -81,7 +81,7 @@ class Runs:
 
     @checked
     def reopen(self, run_id: str, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
-        """A writer that continues a log, after its writer has died or closed. Its numbers go on.
+        """Return a writer that continues a log, after its writer has died or closed. Its numbers go on.
 
         ``invoke_seq`` is as in `start`. A torn last line is ended with a newline before the first append; nothing
         else changes. A run with its ``run.end`` takes late tool outputs and ``x.`` records alone. Raises `NotFound`,
@@ -113,7 +113,7 @@ class Runs:
 
     @checked
     def read(self, run_id: str, *, types: Collection[str] | None = None, strict_version: bool = False) -> RunReading:
-        """The records of a run in file order, read while they are iterated. Raises `NotFound`.
+        """Return the records of a run in file order, read while they are iterated. Raises `NotFound`.
 
         ``types`` keeps only records of these types. A version that is not ours is read as far as it can be;
         ``strict_version`` raises `NewerSchema` instead.
@@ -122,7 +122,7 @@ class Runs:
 
     @checked
     def tail(self, run_id: str, *, after: str | None = None, limit: int = 1000) -> TailChunk:
-        """The records behind the cursor ``after``, at most ``limit`` (1 to 10,000).
+        """Return the records behind the cursor ``after``, at most ``limit`` (1 to 10,000).
 
         At the end of a file there may be one more, without a newline. A line that is being written comes whole with
         a later call. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
@@ -139,7 +139,7 @@ class Runs:
 
     @checked
     def find(self, run_id: str) -> RunEntry | None:
-        """The run as lists show it, or None. Raises `UnsafePath` for an id that cannot name a file."""
+        """Return the run as lists show it, or None. Raises `UnsafePath` for an id that cannot name a file."""
         file = self._tree.find(run_id)
         return None if file is None else self._heads.entry(file)
 
@@ -175,7 +175,7 @@ class Runs:
 
     @checked
     def path(self, run_id: str) -> Path:
-        """The file of a run's log. Raises `NotFound`."""
+        """Return the file of a run's log. Raises `NotFound`."""
         return self._tree.get(run_id).path
 
     @checked
@@ -226,7 +226,7 @@ def _unless_kept(held: storage.LockFile) -> Iterator[None]:
 
 
 def _chunk(descriptor: int, file: RunFile, given: Mark, limit: int, *, is_live: bool) -> TailChunk:
-    """The records behind a mark."""
+    """Return the records behind a mark."""
     holds = given.holds(descriptor, file.path)
     size = os.fstat(descriptor).st_size
     reader = LineReader(descriptor, file.path, LineKind(Line, accepts(file.run_id)), start=given.offset if holds else 0)

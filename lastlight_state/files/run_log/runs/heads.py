@@ -116,7 +116,7 @@ class Heads:
         self._packed: dict[tuple[Path, int], RunEntry] = {}
 
     def of(self, file: RunFile) -> Head:
-        """The head of a log. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
+        """Return the head of a log. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
         key = file.path, file.inode
         known = self._known.get(key)
         if known is not None:
@@ -131,7 +131,7 @@ class Heads:
         return head
 
     def entry(self, file: RunFile) -> RunEntry:
-        """The run as lists show it. Raises as `of`. A packed log never changes, and is read once."""
+        """Return the run as lists show it. Raises as `of`. A packed log never changes, and is read once."""
         if not file.is_packed:
             return self._entry(file)
         key = file.path, file.inode
@@ -194,7 +194,7 @@ def _read_head(file: RunFile, most: int | None) -> tuple[Head, bool]:
 
 
 def _first_lines(descriptor: int, file: RunFile) -> Iterator[JsonObject]:
-    """The values of the first lines, as far as they are whole objects."""
+    """Yield the values of the first lines, as far as they are whole objects."""
     data, is_all = b"", False
     size = _BLOCK_BYTES
     while data.count(b"\n") < _USUAL_LINES and len(data) < _LARGEST_HEAD and not is_all:
@@ -223,13 +223,13 @@ def _head(file: RunFile, lines: list[JsonObject]) -> tuple[Head, bool]:
 
 
 def preview_of(given: Any, most: int = PREVIEW) -> str | None:
-    """The first characters of a run's input. Images among its parts are ``[image]``."""
+    """Return the first characters of a run's input. Images among its parts are ``[image]``."""
     text = input_text(given)
     return None if text is None else text[:most]
 
 
 def input_text(given: Any) -> str | None:
-    """The text of a run's input: its text, or its parts joined."""
+    """Return the text of a run's input: its text, or its parts joined."""
     if not isinstance(given, dict):
         return None
     if isinstance(given.get("text"), str):

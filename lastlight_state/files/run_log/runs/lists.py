@@ -91,7 +91,7 @@ class RunLists:
         return [(file, entry) for file, entry in entries if entry is not None], walk.skipped
 
     def newest(self, session_id: str, limit: int) -> list[RunFile]:
-        """The newest logs of a session, at most ``limit``."""
+        """Return the newest logs of a session, at most ``limit``."""
         found: list[RunFile] = []
         if limit:
             for _, file in _Walk(self._tree, self._heads, RunFilter(session_id)).files(None):
@@ -111,7 +111,7 @@ class _Walk:
         self._given = given
 
     def files(self, after: _Key | None) -> Iterator[tuple[_Key, RunFile]]:
-        """The logs that pass, the newest first, behind a key."""
+        """Yield the logs that pass, the newest first, behind a key."""
         for day, directory in self._tree.days():
             text = day.isoformat()
             if not self._given.has_day(day) or (after is not None and text > after.day):
@@ -120,7 +120,7 @@ class _Walk:
             yield from sorted(found, reverse=True)
 
     def entry(self, file: RunFile) -> RunEntry | None:
-        """The run, or None if it cannot be read."""
+        """Return the run, or None if it cannot be read."""
         try:
             return self._heads.entry(file)
         except NotFound:

@@ -141,7 +141,7 @@ def _remove_leftovers(held: int, directory: Path, target: str) -> None:
 
 
 def size_of(file: RunFile) -> int | None:
-    """The bytes that a log takes on disk; None when it is gone."""
+    """Return the bytes that a log takes on disk; None when it is gone."""
     try:
         return file.path.lstat().st_size
     except OSError:

@@ -33,12 +33,12 @@ _PATH_BYTES = 4096
 
 
 def normal(where: str, path: str) -> str:
-    """An absolute path without needless parts: ``/a/b/`` is ``/a/b``. Raises `InvalidValue`."""
+    """Return an absolute path without needless parts: ``/a/b/`` is ``/a/b``. Raises `InvalidValue`."""
     return posixpath.normpath(identifier(where, path, _PATH_BYTES))
 
 
 def entry_of(file: StateFile) -> SessionEntry | None:
-    """The snapshot as lists show it; one that cannot be read with its ``problem``. None if it has vanished."""
+    """Return the snapshot as lists show it; one that cannot be read with its ``problem``. None if it has vanished."""
     try:
         state = files.load(file.path, file.session_id)
     except StateError as error:
@@ -63,7 +63,7 @@ def _entry(file: StateFile, state: SessionState) -> SessionEntry:
 
 
 def workspace_of(meta: JsonObject | None) -> str | None:
-    """The workspace root that a snapshot names, as a normal path; None without one."""
+    """Return the workspace root that a snapshot names, as a normal path; None without one."""
     for name in (paths.WORKSPACE, paths.FOREIGN_WORKSPACE):
         root = (meta or {}).get(name)
         if isinstance(root, str) and root.startswith("/"):
@@ -99,7 +99,7 @@ class Reconstruction:
         self._lists = lists
 
     def of(self, session_id: str) -> SessionState | None:
-        """The state after the last prompt of the session's newest run that has one."""
+        """Return the state after the last prompt of the session's newest run that has one."""
         for file in self._lists.newest(session_id, _MOST_RUNS):
             state = self._after(session_id, file)
             if state is not None:
@@ -206,7 +206,7 @@ class States:
 
     @checked
     def list(self, *, workspace: str | None = None, limit: int = 50, page_token: str | None = None) -> SessionPage:
-        """A page of sessions, the one whose file changed last first; equal ones by id. ``limit``: 1 to 500.
+        """Return a page of sessions, the one whose file changed last first; equal ones by id. ``limit``: 1 to 500.
 
         ``workspace`` keeps those with this workspace root, compared as normal absolute paths. A snapshot that cannot
         be read is listed with its ``problem``.
@@ -237,7 +237,7 @@ class States:
 
     @checked
     def reconstruct(self, session_id: str) -> SessionState | None:
-        """A state made of the session's logs, for one whose snapshot is lost; None if they have no prompt.
+        """Return a state made of the session's logs, for one whose snapshot is lost; None if they have no prompt.
 
         It has the messages of the last prompt and its answer, without calls that have no result. Writes nothing, and
         is marked in its ``meta``.

@@ -84,7 +84,7 @@ def load(path: Path, session_id: str) -> SessionState | None:
 
 
 def parsed(data: bytes, session_id: str) -> SessionState:
-    """The snapshot of a file's bytes. Raises as `load`."""
+    """Return the snapshot of a file's bytes. Raises as `load`."""
     try:
         value = load_line(data)
     except ValueError:
@@ -93,7 +93,7 @@ def parsed(data: bytes, session_id: str) -> SessionState:
 
 
 def state_of(value: Any, session_id: str) -> SessionState:
-    """The snapshot of a JSON value. Raises as `load`."""
+    """Return the snapshot of a JSON value. Raises as `load`."""
     if not isinstance(value, dict):
         raise _corrupt(session_id, "is not an object")
     version = value.get("schema_version", paths.VERSION)
@@ -168,7 +168,7 @@ def remove(path: Path) -> bool:
 
 
 def _free(held: int, name: str) -> str:
-    """The name, or with the first number from 2 on that nothing in the directory has."""
+    """Return the name, or with the first number from 2 on that nothing in the directory has."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     return next(free for free in names if not _is_there(held, free))
 
@@ -182,7 +182,7 @@ def _is_there(held: int, name: str) -> bool:
 
 
 def _floats(root: JsonObject, where: str) -> Iterator[tuple[str, float]]:
-    """The floats of a value, with their paths. What is no JSON, or a cycle, is left to the encoder."""
+    """Yield the floats of a value, with their paths. What is no JSON, or a cycle, is left to the encoder."""
     stack: list[tuple[str, Any, int]] = [(where, root, 0)]
     while stack:
         path, value, depth = stack.pop()

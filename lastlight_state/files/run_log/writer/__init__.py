@@ -265,7 +265,7 @@ class RunWriter:
         self._write(record, self._line_of(record))
 
     def _completed(self, record: Any) -> Any:
-        """A custom record with the run and the time that it was not given."""
+        """Return a custom record with the run and the time that it was not given."""
         if not isinstance(record, CustomRecord) or record.raw is not None:
             return record
         now = {} if record.ts is not None else {"ts": self._hold.clock.now()}

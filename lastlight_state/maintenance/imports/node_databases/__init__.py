@@ -38,7 +38,7 @@ Made = Callable[[Terms, Row], dict[str, list[Row]]]
 
 
 def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) -> Piece:
-    """The unit of a row."""
+    """Return the unit of a row."""
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
     given = made(terms, row)
@@ -74,7 +74,7 @@ def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """An entry of the cache, under its own key."""
+    """Return an entry of the cache, under its own key."""
     found = SourceRow(terms, "_smithers_cache", row, "cache_key")
     for name in ("tools_sig", "jj_pointer"):
         terms.noticed[f"{name}_left"] += row.get(name) is not None
@@ -93,7 +93,7 @@ def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """A chunk of text with its embedding, in its namespace, which begins with the first of its chunks."""
+    """Return a chunk of text with its embedding, in its namespace, which begins with the first of its chunks."""
     found = SourceRow(terms, "_smithers_vectors", row, "id", adapts=True)
     embedding = found.must("embedding", checks.vector)
     dimensions = len(embedding) // 4
@@ -202,7 +202,7 @@ def _apart(source: Foreign) -> Iterator[Part]:
 
 
 def _elsewhere(source: Foreign) -> Iterator[Part]:
-    """The rows of no run that have no place here, counted by table."""
+    """Yield the rows of no run that have no place here, counted by table."""
     for table in _left(source):
         condition = "run_id IS NULL" if "run_id" in source.columns(table) else "true"
         for part in foreign.counted(source, table, condition):
@@ -210,7 +210,7 @@ def _elsewhere(source: Foreign) -> Iterator[Part]:
 
 
 def _outputs(source: Foreign) -> list[str]:
-    """The tables of what tasks produced: they have the names that their schemas gave them."""
+    """Return the tables of what tasks produced: they have the names that their schemas gave them."""
     return [
         name
         for name in source.tables()
@@ -219,7 +219,7 @@ def _outputs(source: Foreign) -> list[str]:
 
 
 def _left(source: Foreign) -> list[str]:
-    """The tables of that system which are not read."""
+    """Return the tables of that system which are not read."""
     return [name for name in source.tables() if name.startswith(_PREFIX) and name not in _READ]
 
 

@@ -44,7 +44,7 @@ CANCELLED: Row = {"status": "cancelled", "closed_reason": _CLOSED}
 
 
 def approval(terms: Terms, row: Row, run: Row) -> Row:
-    """A gate. Once it is answered the source does not say any more when it was asked."""
+    """Return a gate. Once it is answered the source does not say any more when it was asked."""
     found = SourceRow(terms, "_smithers_approvals", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _QUESTION_ID), found.must("node_id", _QUESTION_NODE)
     iteration = found.must("iteration", valid.number)
@@ -74,7 +74,7 @@ def approval(terms: Terms, row: Row, run: Row) -> Row:
 
 
 def request(terms: Terms, row: Row, run: Row) -> Row:
-    """A question to a person."""
+    """Return a question to a person."""
     found = SourceRow(terms, "_smithers_human_requests", row, "request_id")
     made = {
         "id": found.must("request_id", _QUESTION_ID),
@@ -105,7 +105,7 @@ def _summary(request: Any, node: str) -> str:
 
 
 def _closed(terms: Terms, made: Row, run: Row) -> Row:
-    """The question, cancelled if its run has ended without an answer: here none is open then."""
+    """Return the question, cancelled if its run has ended without an answer: here none is open then."""
     if made["status"] != "pending" or run["status"] not in words.TERMINAL:
         return made
     terms.noticed["question_closed"] += 1
@@ -156,7 +156,7 @@ _NO_PHASE = "imported"
 
 
 def run(terms: Terms, row: Row) -> Row:
-    """The run itself, as if it waited for nothing."""
+    """Return the run itself, as if it waited for nothing."""
     found = SourceRow(terms, "_smithers_runs", row, "run_id", adapts=True)
     run_id = found.must("run_id", _ID)
     created = found.must("created_at_ms", moment)
@@ -189,7 +189,7 @@ def run(terms: Terms, row: Row) -> Row:
 
 
 def attempt(terms: Terms, row: Row) -> Row:
-    """An attempt at a node."""
+    """Return an attempt at a node."""
     found = SourceRow(terms, "_smithers_attempts", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _ID), found.must("node_id", _NODE)
     iteration, number = found.must("iteration", valid.number), found.must("attempt", valid.number)
@@ -223,12 +223,12 @@ def attempt(terms: Terms, row: Row) -> Row:
 
 
 def last_attempts(attempts: Iterable[Row]) -> dict[Place, Row]:
-    """The last attempt of each node in each iteration, of attempts in their order."""
+    """Return the last attempt of each node in each iteration, of attempts in their order."""
     return {(one["node_id"], one["iteration"]): one for one in attempts}
 
 
 def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
-    """The state of a node. What it waits for stands in the last of its ``attempts``."""
+    """Return the state of a node. What it waits for stands in the last of its ``attempts``."""
     found = SourceRow(terms, "_smithers_nodes", row, "node_id")
     name, iteration = found.must("node_id", _NODE), found.must("iteration", valid.number)
     state = found.must("state", partial(mapped, _STATES))
@@ -260,7 +260,7 @@ def loop(terms: Terms, row: Row) -> Row:
 
 
 def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: bool, others: Iterable[Row]) -> Row:
-    """The run among what belongs to it: its phase, what it waits for, and its last sign of life."""
+    """Return the run among what belongs to it: its phase, what it waits for, and its last sign of life."""
     last = max(nodes, key=lambda one: (one["updated_at"], one["node_id"]), default=None)
     phase = (
         last["node_id"] if last is not None and valid.is_identifier(last["node_id"], _RUN.current_phase) else _NO_PHASE
@@ -307,7 +307,7 @@ def _inner(value: Row, name: str) -> Row:
 
 
 def _failure(found: SourceRow) -> tuple[str | None, Any]:
-    """The text of an error, cut where it is long, and all of it."""
+    """Return the text of an error, cut where it is long, and all of it."""
     detail = found.json("error_json", _RUN.error_detail)
     told = detail.get("message") if isinstance(detail, dict) else detail
     if not isinstance(told, str) or not told:

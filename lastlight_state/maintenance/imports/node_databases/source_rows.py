@@ -48,7 +48,7 @@ class SourceRow:
         self._texts: dict[str, str] = {}
 
     def must(self, name: str, check: Check) -> Any:
-        """The value of a column that must have one, checked. It is never adapted."""
+        """Return the value of a column that must have one, checked. It is never adapted."""
         value = self.row.get(name)
         if value is None:
             raise InvalidValue(f"{self._where}.{name}", "must not be NULL")
@@ -69,7 +69,7 @@ class SourceRow:
             return None
 
     def json(self, name: str, max_bytes: int, kind: type | tuple[type, ...] = object) -> Any:
-        """The value of a column that holds JSON, None for NULL."""
+        """Return the value of a column that holds JSON, None for NULL."""
 
         def check(where: str, value: Any) -> Any:
             found = decoded(where, value, self.terms.noticed if self.terms.lenient else None)
@@ -99,7 +99,7 @@ class SourceRow:
 
 
 def moment(where: str, value: Any) -> datetime:
-    """A time of whole milliseconds since 1970."""
+    """Return a time of whole milliseconds since 1970."""
     if not isinstance(value, int | float) or value != value // 1:
         raise InvalidValue(where, "expected a whole number of milliseconds")
     try:
@@ -109,7 +109,7 @@ def moment(where: str, value: Any) -> datetime:
 
 
 def mapped(words: Mapping[str, T], where: str, value: Any) -> T:
-    """The word of ours for one of theirs."""
+    """Return the word of ours for one of theirs."""
     if not isinstance(value, str) or value not in words:
         raise InvalidValue(where, f"expected a known word, got {value!r:.80}", permitted=sorted(words))
     return words[value]
@@ -124,7 +124,7 @@ def id_of(run_id: str, *parts: Any) -> str:
 
 
 def fitting(text: str, max_bytes: int) -> str:
-    """The text, or its SHA-256 if it is too long."""
+    """Return the text, or its SHA-256 if it is too long."""
     data = text.encode()
     return text if len(data) <= max_bytes else hashlib.sha256(data).hexdigest()
 

@@ -34,7 +34,7 @@ _ID = cells.name(_EVENT.run_id)
 
 
 def event(terms: Terms, row: Row) -> Row:
-    """An event. Its node is the one that its payload names."""
+    """Return an event. Its node is the one that its payload names."""
     found = SourceRow(terms, "_smithers_events", row, "seq", adapts=True)
     payload = found.json("payload_json", _EVENT.payload)
     if payload is not None and not isinstance(payload, dict):
@@ -52,7 +52,7 @@ def event(terms: Terms, row: Row) -> Row:
 
 
 def signal(terms: Terms, row: Row) -> Row:
-    """A signal. The source does not say who took it."""
+    """Return a signal. The source does not say who took it."""
     found = SourceRow(terms, "_smithers_signals", row, "seq")
     return {
         "run_id": found.must("run_id", _ID),
@@ -66,14 +66,14 @@ def signal(terms: Terms, row: Row) -> Row:
 
 
 def counters(run_id: str, numbers: Mapping[str, Sequence[int]]) -> Iterator[Row]:
-    """The next number of each stream, behind those that were given."""
+    """Yield the next number of each stream, behind those that were given."""
     for stream, given in numbers.items():
         if given:
             yield {"run_id": run_id, "stream": stream, "next_seq": max(given) + 1}
 
 
 def numbers(rows: Sequence[Row], column: str = "seq") -> list[Any]:
-    """The numbers of rows."""
+    """Return the numbers of rows."""
     return [row[column] for row in rows]
 
 
@@ -97,7 +97,7 @@ _SCORED = ("node_id", "iteration", "attempt", "scorer_id", "source")
 
 
 def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
-    """A tool call without a number: there calls are numbered within their attempt, here within the run.
+    """Return a tool call without a number: there calls are numbered within their attempt, here within the run.
 
     ``executions`` are the ids of those that there are.
     """
@@ -124,7 +124,7 @@ def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
 
 
 def sandbox(terms: Terms, row: Row, run: Row) -> Row:
-    """A sandbox. The source says when it was shipped and ended, and not when it was made."""
+    """Return a sandbox. The source says when it was shipped and ended, and not when it was made."""
     found = SourceRow(terms, "_smithers_sandboxes", row, "sandbox_id", adapts=True)
     shipped, completed = (found.may(f"{name}_at_ms", moment) for name in ("shipped", "completed"))
     made: Row = {
@@ -144,7 +144,7 @@ def sandbox(terms: Terms, row: Row, run: Row) -> Row:
 
 
 def scores(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
-    """The scores in the order of their times: of those of one scorer for one attempt the last is in force."""
+    """Yield the scores in the order of their times: of those of one scorer for one attempt the last is in force."""
     made = sorted((_score(terms, row) for row in rows), key=lambda one: (one["scored_at"], one["id"]))
     later: dict[tuple[Any, ...], datetime] = {}
     for one in reversed(made):
@@ -180,7 +180,7 @@ _DELTA = "delta"
 
 
 def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
-    """The frames in their order. Each is made anew, so that one that cannot be read is refused.
+    """Yield the frames in their order. Each is made anew, so that one that cannot be read is refused.
 
     A lenient import leaves such a one out, with the changes that stand on it, and counts them.
     """
@@ -226,7 +226,7 @@ def _created(found: SourceRow) -> datetime:
 
 
 def _text(number: int, body: str, encoding: str, before: tuple[int, str] | None) -> str:
-    """The canonical text of a frame. Raises `InvalidValue` for a change of a frame that is not there."""
+    """Return the canonical text of a frame. Raises `InvalidValue` for a change of a frame that is not there."""
     where = f"_smithers_frames {number}.xml_json"
     is_change = encoding == _DELTA
     if is_change and (before is None or before[0] != number - 1):

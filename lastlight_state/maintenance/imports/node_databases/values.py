@@ -62,7 +62,7 @@ def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list
 
 
 def _whole(table: Registered, row: Row) -> Row:
-    """The row with all columns but its key in one object."""
+    """Return the row with all columns but its key in one object."""
     told = {name: value for name, value in row.items() if name not in _KEY}
     data = codec.encode(f"{table.table_name} {row['node_id']!s:.80}", told, max_bytes=models.ROW)
     return {**{name: row[name] for name in _KEY}, models.PAYLOAD: data}
@@ -138,12 +138,12 @@ def _of_one_column(found: SourceRow) -> Row:
 
 
 def _of_columns(row: Row) -> Row:
-    """The values of typed columns. NULL stays null."""
+    """Return the values of typed columns. NULL stays null."""
     return {name: _value(value) for name, value in row.items() if name not in ("run_id", _PAYLOAD)}
 
 
 def _value(value: Any) -> Any:
-    """The list or object of a text that holds one, and any other value as it is."""
+    """Return the list or object of a text that holds one, and any other value as it is."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return codec.decode(value)
@@ -153,7 +153,7 @@ def _value(value: Any) -> Any:
 
 
 def _told(payload: Row, snapshots: Sequence[Row]) -> Row:
-    """The payload as a snapshot has it, if the columns would hold the same of it."""
+    """Return the payload as a snapshot has it, if the columns would hold the same of it."""
     for snapshot in snapshots:
         told = _value(snapshot["input_json"])
         if isinstance(told, dict) and inputs.folded(told) == inputs.folded(payload):

@@ -67,7 +67,7 @@ class Stage(Protocol):
     """One walk through records."""
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> CandidatePage:
-        """The next records after a place, from the beginning after None."""
+        """Return the next records after a place, from the beginning after None."""
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove what may go from these records, about ``most`` rows, after judging them again."""
@@ -113,7 +113,7 @@ class Sweep(Protocol):
         """Return the given keys that exist."""
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """The terms with what is fixed when a prune begins, such as which of the newest are kept."""
+        """Return the terms with what is fixed when a prune begins, such as which of the newest are kept."""
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
         """Return what would go, in one snapshot."""
