@@ -65,12 +65,42 @@ def test_an_equal_message_is_equal_though_its_envelope_is_another(database: Data
         again.ensure(NewMessage(id="m", role="user", content={"a": 2}))
 
 
-def test_a_value_that_looks_like_an_envelope_is_sealed_like_any_other(database: Database) -> None:
-    """codec CO-1."""
-    store = database.open(codec=Xor(7))
-    for value in ({sealing.MEMBER: ["key-7", "eA=="]}, {sealing.MEMBER: 1}, b"\xf5LLSEAL\x01\x05key-7x"):
-        store.states.put("k", value)
-        assert store.states.get("k").value == value
+#: What another program, or a person, may say.
+ENVELOPES: list[Any] = [
+    {sealing.MEMBER: ["key-7", "eA=="]},
+    {sealing.MEMBER: ["", "eA=="]},
+    {sealing.MEMBER: 1},
+    {sealing.MEMBER: ["key-7", "eA=="], "more": 1},
+    b"\xf5LLSEAL\x01\x05key-7x",
+    b"\xf5LLSEAL\x01\x00x",
+    b"\xf5LLSEAL\x01",
+]
+
+
+@pytest.mark.parametrize("codec", [None, Xor(7)])
+def test_a_value_that_looks_like_an_envelope_is_stored_like_any_other(database: Database, codec: Xor | None) -> None:
+    """codec CO-9: with a codec and without one, by single and by many rows; later with a codec, too."""
+    store = database.open(codec=codec)
+    names = [f"{n}" for n in range(len(ENVELOPES))]
+    said = [one for one in ENVELOPES if isinstance(one, dict)]
+    store.states.merge(dict(zip(names, ENVELOPES, strict=True)))
+    store.conversations.messages.create_many(
+        [NewMessage(id=f"m{n}", role="user", content=content) for n, content in enumerate(said)]
+    )
+    for name, content in enumerate(said):
+        store.conversations.messages.ensure(NewMessage(id=f"m{name}", role="user", content=content))
+
+    def read(later: Any) -> None:
+        found = later.states.find_many(names)
+        assert [found[name].value for name in names] == ENVELOPES
+        assert [later.conversations.messages.get(f"m{n}").content for n in range(len(said))] == said
+
+    read(store)
+    sealed = database.open(codec=Xor(7))
+    read(sealed)
+    sealed.maintenance.reencrypt.run()
+    read(sealed)
+    assert sealed.maintenance.reencrypt.plan() == {}
 
 
 def test_a_filter_by_members_is_refused_where_nothing_can_look_into_values(database: Database) -> None:
@@ -97,11 +127,12 @@ def test_a_codec_must_be_one(database: Database) -> None:
 
     class Odd(Xor):
         def encode(self, data: bytes, /) -> tuple[str, bytes]:
-            return "k" * 201, data
+            return "k" * self.keys[0], data
 
     assert isinstance(Odd(1), Codec)
-    with pytest.raises(InvalidValue, match="codec"):
-        database.open(codec=Odd(1)).states.put("k", 1)
+    for length in (0, 201):
+        with pytest.raises(InvalidValue, match="codec"):
+            database.open(codec=Odd(length)).states.put("k", 1)
 
 
 def test_a_codec_serves_coroutines_transactions_and_views(database: Database) -> None:

@@ -247,10 +247,12 @@ def _bind_converters(compiled: SQLCompiler, dialect: Dialect, sealed: sealing.Se
     """By name: a parameter that stands in several places is converted once."""
     found: dict[str, Convert] = {}
     for bind, name in compiled.bind_names.items():
-        if sealed is not None and (cell := sealed.writing(_variant(bind.type, dialect))) is not None:
+        kind = _variant(bind.type, dialect)
+        cell = sealing.plain_writing(kind) if sealed is None else sealed.writing(kind)
+        if cell is not None:
             found[name] = cell
             continue
-        if isinstance(_variant(bind.type, dialect), columns.JSON_TYPES):
+        if isinstance(kind, columns.JSON_TYPES):
             continue
         convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
         if convert is not None:

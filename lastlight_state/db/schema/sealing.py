@@ -1,7 +1,8 @@
 """Values of columns that a codec of the caller's seals, such as by encryption: what stands in the cell, and its types.
 
 A sealed cell holds an *envelope*: the id of the key, and the bytes that the codec made. It is of the column's own type,
-so a column needs no other one beside it, and a cell without an envelope is read as it is.
+so a column needs no other one beside it, and a cell without an envelope is read as it is. Where no codec is, a value
+that looks like an envelope stands in one without a key id, which everybody opens.
 
 =========  ==================================================
 column     envelope
@@ -32,6 +33,8 @@ _TEXT = f'{{"{MEMBER}":'
 #: How an envelope in a column of bytes begins. A byte follows that says how long the key id is.
 _MAGIC = b"\xf5LLSEAL\x01"
 _MOST_ID = 200
+#: The key id of what is not sealed, and only looks as if it were.
+_NO_KEY = ""
 
 
 @runtime_checkable
@@ -39,7 +42,7 @@ class Codec(Protocol):
     """What turns values into bytes that only it can turn back. Called by threads at once, and often: be quick.
 
     ``encode`` returns the id of the key that it used, and the sealed bytes; ``decode`` gets both. Keys stay with the
-    codec: the database has their ids alone. Ids are text of at most 200 bytes.
+    codec: the database has their ids alone. Ids are text of 1 to 200 bytes.
     """
 
     def encode(self, data: bytes, /) -> tuple[str, bytes]:
@@ -141,14 +144,11 @@ class Sealing:
 
     def json_cell(self, text: str) -> str:
         """Return the envelope of JSON, which is given as text, as text."""
-        key_id, data = self._encoded(text.encode())
-        return orjson.dumps({MEMBER: [key_id, b64encode(data).decode()]}).decode()
+        return _json_envelope(*self._encoded(text.encode()))
 
     def bytes_cell(self, value: bytes) -> bytes:
         """Return the envelope of bytes."""
-        key_id, data = self._encoded(value)
-        name = key_id.encode()
-        return b"".join((_MAGIC, bytes((len(name),)), name, data))
+        return _bytes_envelope(*self._encoded(value))
 
     def json_value(self, found: Any) -> Any:
         """Return what is in an envelope of JSON; what is no envelope as it is."""
@@ -163,6 +163,8 @@ class Sealing:
 
     def opened(self, key_id: str, data: bytes) -> bytes:
         """Return what was sealed. Raises `SealedValue` where the codec cannot open it."""
+        if key_id == _NO_KEY:
+            return data
         try:
             found = self._codec.decode(key_id, data)
         except Exception as error:  # the codec is the caller's, and raises what its library does
@@ -174,15 +176,43 @@ class Sealing:
     def _encoded(self, data: bytes) -> tuple[str, bytes]:
         made: tuple[Any, Any] = self._codec.encode(data)
         key_id, sealed = made
-        if not isinstance(key_id, str) or not isinstance(sealed, bytes) or len(key_id.encode()) > _MOST_ID:
-            raise InvalidValue("codec", f"encode() must return a key id of at most {_MOST_ID} bytes, and bytes")
+        if not isinstance(key_id, str) or not isinstance(sealed, bytes) or not 1 <= len(key_id.encode()) <= _MOST_ID:
+            raise InvalidValue("codec", f"encode() must return a key id of 1 to {_MOST_ID} bytes, and bytes")
         return key_id, sealed
 
 
-def _refuse(value: Any) -> None:
-    """Raise `SealedValue` for an envelope, in a store that has no codec."""
-    if (parts := envelope(value)) is not None:
-        raise _sealed(parts[0], "the store was opened without a codec")
+def plain_writing(kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
+    """Return what makes the cell of a parameter where no codec is; None for a type that no codec could seal."""
+    return _plain_json_cell if isinstance(kind, _JSON) else _plain_bytes_cell if isinstance(kind, _BYTES) else None
+
+
+def _plain_json_cell(text: str) -> str:
+    if text.startswith(_TEXT) and envelope(json.decode(text)) is not None:
+        return _json_envelope(_NO_KEY, text.encode())
+    return text
+
+
+def _plain_bytes_cell(value: bytes) -> bytes:
+    return _bytes_envelope(_NO_KEY, value) if value.startswith(_MAGIC) else value
+
+
+def _json_envelope(key_id: str, data: bytes) -> str:
+    return orjson.dumps({MEMBER: [key_id, b64encode(data).decode()]}).decode()
+
+
+def _bytes_envelope(key_id: str, data: bytes) -> bytes:
+    name = key_id.encode()
+    return b"".join((_MAGIC, bytes((len(name),)), name, data))
+
+
+def _unsealed(value: Any) -> bytes | None:
+    """Return what is in an envelope without a key id; None for what is no envelope. Raises `SealedValue`."""
+    if (parts := envelope(value)) is None:
+        return None
+    key_id, data = parts
+    if key_id != _NO_KEY:
+        raise _sealed(key_id, "the store was opened without a codec")
+    return data
 
 
 def _sealed(key_id: str, problem: str) -> SealedValue:
@@ -193,18 +223,16 @@ def _plain_json_of_text(text: str | None) -> Any:
     if text is None:  # a session of SQLAlchemy asks for NULL, too
         return None
     found = json.decode(text)
-    if text.startswith(_TEXT):
-        _refuse(found)
-    return found
+    return _plain_json(found) if text.startswith(_TEXT) else found
 
 
 def _plain_json(found: Any) -> Any:
-    if found.__class__ is dict and MEMBER in found:
-        _refuse(found)
+    if found.__class__ is dict and MEMBER in found and (data := _unsealed(found)) is not None:
+        return json.decode(data)
     return found
 
 
 def _plain_bytes(found: bytes | None) -> bytes | None:
-    if found is not None and found.startswith(_MAGIC):
-        _refuse(found)
+    if found is not None and found.startswith(_MAGIC) and (data := _unsealed(found)) is not None:
+        return data
     return found

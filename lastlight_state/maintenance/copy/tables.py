@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.db import reconcile
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Compiled, Statement, number, prepared
-from lastlight_state.db.schema import columns
+from lastlight_state.db.schema import columns, sealing
 from lastlight_state.db.schema.columns import JsonbText, in_code_points
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.migrations.metadata import METADATA
@@ -182,7 +182,7 @@ class Subject:
         return sa.select(*self._shown(not texts)).order_by(*self.sorting)
 
     def _shown(self, as_stored: bool) -> list[Any]:
-        return [column if as_stored or not is_json(column) else _text_of(column) for column in self.shown]
+        return [_cell_of(column) if as_stored or not is_json(column) else _text_of(column) for column in self.shown]
 
 
 def subjects(outputs: Iterable[sa.Table]) -> list[Subject]:
@@ -218,6 +218,12 @@ def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:
 def is_json(column: sa.ColumnElement[Any]) -> bool:
     """Return whether the column holds JSON."""
     return isinstance(column.type, columns.BinaryJson)
+
+
+def _cell_of(column: Any) -> Any:
+    """Return a column as it is stored: a sealed cell travels, and is compared, without being opened."""
+    kind = sealing.plain(column.type)
+    return column if kind is column.type else sa.type_coerce(column, kind).label(column.name)
 
 
 def _text_of(column: Any) -> Any:
