@@ -33,14 +33,16 @@ _SHOWN = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELS
 #: What begins each page of the log, and the first page of each segment, in bytes.
 _PAGE_HEADER, _SEGMENT_HEADER = 24, 40
 _FIRST_PAUSE, _LAST_PAUSE = 0.002, 0.1
+#: Of the primary's answers, how many are kept of the time of the bound.
+_ANSWERS_KEPT = 16
 
 
 class ReplicaBackend(PostgresBackend):
     """The database of ``primary`` as a server shows it that follows.
 
-    A unit sees at least what the primary's store had committed before, and with ``max_staleness`` at least what anybody
-    had committed so many seconds ago. Where the server does not show that within ``pool_timeout``, it is
-    `BackendUnavailable` with the reason `BEHIND`.
+    A unit sees at least what the primary's store had committed before it began, and with ``max_staleness`` at least
+    what anybody had committed so many seconds before. Where the server does not show that within ``pool_timeout``, it
+    is `BackendUnavailable` with the reason `BEHIND`.
     """
 
     def __init__(self, url: URL, options: Options, primary: Backend, max_staleness: float | None) -> None:
@@ -59,14 +61,15 @@ class ReplicaBackend(PostgresBackend):
             raise
 
     def _await(self, driver: Any) -> None:
-        """Wait until the server shows what is required."""
+        """Wait until the server shows what is required now. What is written meanwhile is not waited for."""
+        wanted = self.required.position()
         end, pause = time.monotonic() + self.options.pool_timeout, _FIRST_PAUSE
-        while driver.shown < self.required.position():
+        while driver.shown < wanted:
             [said] = driver.execute(_SHOWN).fetchone()
             if said is None:
                 raise BackendUnavailable("the replica does not tell what it shows", reason=BEHIND)
             driver.shown = _number(said)
-            if driver.shown >= self.required.position():
+            if driver.shown >= wanted:
                 return
             if time.monotonic() >= end:
                 self.required.doubt()
@@ -82,7 +85,9 @@ class Required:
         self._primary = primary
         self._bound = max_staleness
         self._lock = threading.Lock()
-        self._wrote = True  # before there was a replica
+        #: Marks of the last write of this store, and of the last one after which the primary was asked.
+        self._written, self._asked_after = object(), object()  # something was written before there was a replica
+        self._doubted = False
         #: The position after the last write of this store.
         self._own = 0
         #: When the primary was asked, and what it said, the oldest first; none older than the bound.
@@ -90,11 +95,11 @@ class Required:
 
     def wrote(self) -> None:
         """Require what this store has committed until now."""
-        self._wrote = True
+        self._written = object()
 
     def doubt(self) -> None:
         """Ask the primary again before the next unit: another one may have taken its place, with a shorter log."""
-        self._wrote = True
+        self._doubted = True
 
     def position(self) -> int:
         """Return the position. Raises `BackendUnavailable` where only the primary could tell, and cannot be reached."""
@@ -103,7 +108,7 @@ class Required:
             bound = self._bound
             if bound is not None:
                 self._told = [(at, position) for at, position in self._told if now - at <= bound]
-            if self._wrote:
+            if self._written is not self._asked_after or self._doubted:
                 self._ask(now)
             elif bound is not None and (not self._told or now - self._told[-1][0] > bound / 2):
                 try:
@@ -114,24 +119,25 @@ class Required:
             return max(self._own, self._told[0][1]) if bound is not None else self._own
 
     def _ask(self, now: float) -> None:
-        wrote, self._wrote = self._wrote, False
-        try:
-            with Checkout(Mode.READ, self._primary) as checkout:
-                try:
-                    said, page, segment = checkout.driver.execute(_WRITTEN).fetchone()
-                except psycopg.Error as error:
-                    raise self._primary.failed(checkout, error) from error
-        except BaseException:
-            self._wrote = wrote
-            raise
+        written = self._written  # of what is written from here on, the answer may not know
+        with Checkout(Mode.READ, self._primary) as checkout:
+            try:
+                said, page, segment = checkout.driver.execute(_WRITTEN).fetchone()
+            except psycopg.Error as error:
+                raise self._primary.failed(checkout, error) from error
         position = _before_header(_number(said), page, segment)
+        if written is not self._asked_after or position < self._own:
+            self._own = position
+        self._asked_after, self._doubted = written, False
+        if self._bound is not None:
+            self._note(now, position, self._bound)
+
+    def _note(self, now: float, position: int, bound: float) -> None:
+        """Keep an answer, and few of those that come soon after one another."""
         if self._told and position < self._told[-1][1]:  # of another primary, which never had the rest
             self._told.clear()
-        self._told.append((now, position))
-        if wrote or position < self._own:
-            self._own = position
-        if self._bound is None:
-            self._told.clear()
+        if not self._told or now - self._told[-1][0] > bound / _ANSWERS_KEPT:
+            self._told.append((now, position))
 
 
 def _number(position: str) -> int:

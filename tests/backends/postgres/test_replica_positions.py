@@ -1,0 +1,133 @@
+"""What a replica must show: positions in the primary's log, with writers that never pause and answers that fail."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from support.cluster import Pair, connected, pair
+
+from lastlight_state import Settings, StateStore
+from lastlight_state.backends.base import Checkout, Mode
+from lastlight_state.backends.postgres import PostgresBackend
+from lastlight_state.backends.postgres.replica import Required
+from lastlight_state.errors import BackendUnavailable
+from lastlight_state.workflows import Trigger
+
+TRIGGER = Trigger("t", type="cli")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Pair]:
+    with pair("synchronous_commit=on") as found:
+        StateStore.open(found.primary.url, migrate=True).close()
+        found.caught_up()
+        yield found
+
+
+@contextmanager
+def delayed(servers: Pair, milliseconds: int) -> Iterator[None]:
+    """Let the standby show each commit so much later."""
+    with closing(connected(servers.standby)) as standby:
+        standby.execute(f"ALTER SYSTEM SET recovery_min_apply_delay = {milliseconds}")
+        standby.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            standby.execute("ALTER SYSTEM RESET recovery_min_apply_delay")
+            standby.execute("SELECT pg_reload_conf()")
+
+
+@contextmanager
+def writing(store: StateStore) -> Iterator[None]:
+    """Write all the time."""
+    over = Event()
+
+    def write() -> None:
+        while not over.is_set():
+            made(store)
+
+    writer = Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
+
+
+def made(store: StateStore) -> str:
+    return store.workflows.runs.create("w", trigger=TRIGGER, phase="p").id
+
+
+@pytest.mark.parametrize("max_staleness", [None, 0.01])
+def test_a_reader_waits_for_no_write_that_came_after_its_call(servers: Pair, max_staleness: float | None) -> None:
+    """cluster CL-10, CL-11: however much is written, a replica that is a little behind serves."""
+    patient = Settings(pool_timeout=5, max_staleness=max_staleness)
+    with (
+        delayed(servers, 200),
+        StateStore.open(servers.primary.url, replica=servers.standby.url, settings=patient) as store,
+        writing(store),
+    ):
+        for _ in range(3):
+            run_id = made(store)
+            began = time.monotonic()
+            assert store.replica.workflows.runs.get(run_id).id == run_id
+            assert time.monotonic() - began < 3
+
+
+def test_a_reader_that_gave_up_requires_no_more_than_before(servers: Pair) -> None:
+    """cluster CL-10: else a replica that stays as far behind as it is would never be read again."""
+    with StateStore.open(servers.primary.url) as other, required(servers) as found:
+        position = found.position()
+        made(other)
+        found.doubt()
+        assert found.position() == position
+        found.wrote()
+        assert found.position() > position
+
+
+class Failing(PostgresBackend):
+    """A primary that cannot be reached just when the store commits something by another connection."""
+
+    failing: Required | None = None
+
+    def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
+        if self.failing is not None:
+            self.failing.wrote()
+            raise BackendUnavailable("away")
+        return super().acquire(mode, checkout)
+
+
+def test_a_write_during_a_question_that_fails_is_required(servers: Pair) -> None:
+    """cluster CL-10."""
+    with StateStore.open(servers.primary.url) as other, required(servers, max_staleness=2) as found:
+        primary: Any = found._primary
+        found.position()
+        time.sleep(1.1)  # more than half of the bound, so that the primary is asked, and less than all of it
+        primary.failing = found
+        before = found.position()
+        made(other)
+        primary.failing = None
+        assert found.position() > before
+
+
+def test_answers_that_are_kept_are_few(servers: Pair) -> None:
+    """cluster CL-11: a bound of an hour and a store that writes and reads all the time need no more memory."""
+    with required(servers, max_staleness=3_600) as found:
+        for _ in range(100):
+            found.wrote()
+            found.position()
+        assert len(found._told) < 20
+
+
+@contextmanager
+def required(servers: Pair, max_staleness: float | None = None) -> Iterator[Required]:
+    with StateStore.open(servers.primary.url) as store:
+        backend: Any = store.backend
+        with closing(Failing(backend._engine.url, backend.options)) as primary:
+            yield Required(primary, max_staleness)
