@@ -11,6 +11,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from agents.memory import OpenAIResponsesCompactionSession, Session, SQLiteSession
+from support.answers import dropped_answers
 
 from lastlight_state import ClaimLost
 from lastlight_state.aio import AsyncStateStore
@@ -100,6 +101,23 @@ def test_a_history_is_compacted_whole_or_not_at_all(database: Database) -> None:
         assert await session.get_items(limit=1) == said("meanwhile")
 
     run(database, story)
+
+
+def test_items_whose_commit_got_no_answer_are_stored_once(postgres_database: Database) -> None:
+    """integrations AD-13: the call is repeated by itself, and finds what it has stored."""
+    with dropped_answers(postgres_database.url) as (url, drop):
+        postgres_database.open()
+
+        async def story() -> None:
+            async with await AsyncStateStore.open(url) as store:
+                session = OpenAIAgentsSession("a", store)
+                for texts in ("ab", "cc"):
+                    drop("COMMIT\0")
+                    await session.add_items(said(*texts))
+                assert await session.get_items() == said(*"abcc")
+                assert store.metrics.retries == 2
+
+        asyncio.run(story())
 
 
 def test_a_second_runner_is_refused_by_a_claim(database: Database) -> None:

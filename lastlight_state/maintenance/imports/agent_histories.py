@@ -77,17 +77,19 @@ def _draft(source: Foreign, name: Any, row: Row | None, lenient: bool) -> Draft:
 def _messages(key: str, items: list[Row], noticed: Counter[str], *, lenient: bool) -> Iterator[NewMessage]:
     for row in items:
         where = f"{_ITEMS}[{row['id']}]"
-        if isinstance(row["message_data"], str):
-            codec.check_text(f"{where}.message_data", row["message_data"])
+        text = row["message_data"]
         try:
-            item = json.loads(row["message_data"])
-        except (TypeError, ValueError, RecursionError) as error:
+            if isinstance(text, str):
+                codec.check_text(f"{where}.message_data", text)
+            item = json.loads(text)
+            content = runtime.packed(item)
+        except (TypeError, ValueError, RecursionError, InvalidValue) as error:
             if not lenient:
                 raise InvalidValue(f"{where}.message_data", "is not JSON") from error
             noticed["item_unreadable"] += 1  # the SDK passes it over as well
             continue
         created: datetime | None = moment_of(row["created_at"])
-        yield NewMessage(runtime.role_of(item), runtime.packed(item), id=f"{key}:{row['id']}", created_at=created)
+        yield NewMessage(runtime.role_of(item), content, id=f"{key}:{row['id']}", created_at=created)
 
 
 #: The kind of source.

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.maintenance.sources import source_of
 
 from lastlight_state.conversations import runtime
@@ -35,11 +36,21 @@ def test_sessions_come_with_their_items_and_follow(store: Any, tmp_path: Path) -
     assert [len(_items(store, f"s{number}")) for number in range(3)] == [4, 5, 6]
 
 
-def test_an_item_that_is_no_json_fails_its_session_alone(store: Any, tmp_path: Path) -> None:
+#: Texts that are no JSON, each in its own way, and what is no text.
+NO_JSON: list[Any] = ["{", "", '"\0"', "[" * 5_000, "1" * 5_000, 7, None, b"\xff\xfe", b"{"]
+
+
+@pytest.mark.parametrize("no_json", NO_JSON)
+def test_an_item_that_is_no_json_fails_its_session_alone(store: Any, tmp_path: Path, no_json: Any) -> None:
     """integrations AD-31."""
     source = source_of("openai-agents-db", tmp_path / "program")
     with closing(sqlite3.connect(source)) as raw, raw:
-        raw.execute("UPDATE agent_messages SET message_data = '{' WHERE id = 1")
+        (made,) = raw.execute("SELECT sql FROM sqlite_master WHERE name = 'agent_messages'").fetchone()
+        raw.execute("ALTER TABLE agent_messages RENAME TO before")
+        raw.execute(made.replace("TEXT NOT NULL", ""))  # whatever a program puts there
+        raw.execute("INSERT INTO agent_messages SELECT * FROM before")
+        raw.execute("DROP TABLE before")
+        raw.execute("UPDATE agent_messages SET message_data = ? WHERE id = 1", [no_json])
         raw.execute("INSERT INTO agent_messages VALUES (NULL, 'alone', '[1]', '2026-02-03 12:00:00')")
     report = store.maintenance.imports.run(source)
     assert report.units == {"imported": 3, "failed": 1}
