@@ -80,6 +80,22 @@ def test_a_reader_waits_for_no_write_that_came_after_its_call(servers: Pair, max
             assert time.monotonic() - began < 3
 
 
+def test_a_reader_does_not_wait_for_a_transaction_that_is_open(servers: Pair) -> None:
+    """cluster CL-10: whose last bytes the primary holds back until somebody commits, or 15 seconds are over."""
+    with (
+        StateStore.open(servers.primary.url, replica=servers.standby.url) as store,
+        StateStore.open(servers.primary.url) as other,
+    ):
+        store.replica.workflows.runs.list()
+        with other.transaction() as tx:
+            tx.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+            required: Any = store.replica.backend
+            required.required.wrote()
+            began = time.monotonic()
+            store.replica.workflows.runs.list()
+            assert time.monotonic() - began < 5
+
+
 def test_a_reader_that_gave_up_requires_no_more_than_before(servers: Pair) -> None:
     """cluster CL-10: else a replica that stays as far behind as it is would never be read again."""
     with StateStore.open(servers.primary.url) as other, required(servers) as found:
