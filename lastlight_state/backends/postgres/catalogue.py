@@ -127,12 +127,12 @@ _SHAPES = {
 
 
 def catalogue_of(driver: Any) -> Catalogue:
-    """Every object of the current schema. The schema's own name is left out of the definitions."""
+    """Return every object of the current schema. The schema's own name is left out of the definitions."""
     return _read(driver, _QUERIES)
 
 
 def shape_of(driver: Any) -> Catalogue:
-    """What the tables of the current schema are like: without comments, storage parameters and constraints' names."""
+    """Return what the tables of the current schema are like, without comments, storage and names of constraints."""
     return _read(driver, _SHAPES)
 
 

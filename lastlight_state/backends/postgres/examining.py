@@ -118,7 +118,7 @@ _READ_ONLY = frozenset({"25006", "25001", "0A000"})
 def ask(
     driver: psycopg.Connection[Any], sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
 ) -> tuple[list[str], list[Any]]:
-    """The names of the columns, and at most ``limit`` rows as the driver gives them, or of the statement's ``plan``."""
+    """Return the names of the columns, and at most ``limit`` rows of the statement, or of its ``plan``."""
     text = _TOKENS.sub(_placed, sql)
     try:
         driver.execute("SAVEPOINT lastlight_question")
@@ -232,7 +232,7 @@ def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: boo
 
 @contextmanager
 def _warnings(driver: Any) -> Iterator[list[str]]:
-    """What the server warns of meanwhile. The statement timeout is the usual one afterwards."""
+    """Collect what the server warns of meanwhile. The statement timeout is the usual one afterwards."""
     found: list[str] = []
 
     def heard(notice: Any) -> None:
