@@ -28,7 +28,7 @@ from lastlight_state.db.units.external_transactions import joined, undo
 from lastlight_state.db.units.scope import OpenedScope, StoreScope, TransactionScope
 from lastlight_state.db.units.unit import Unit, complete, labelled, run_hooks
 from lastlight_state.domains import Domains, Transaction, View
-from lastlight_state.errors import BackendBusy, BackendError, NestedTransaction, ReadOnlyTransaction
+from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate as bring_up, verify
@@ -157,6 +157,7 @@ class StateStore(Domains):
         if self.settings.read_only and self.settings.replica is None:
             return self
         with self._opening_replica:
+            self._scope.refuse_closed()  # else nobody would close what is opened here
             if self._replica is None:
                 backend = connect_replica(self.settings, self.backend, self._engine, self._scope.after_commits)
                 backend.sealing = self.backend.sealing
@@ -236,15 +237,16 @@ class StateStore(Domains):
         Queued writers are closed first. Raises `UnsavedEvents` for what they could not store, when all is closed, and
         `NestedTransaction` inside a transaction's block of the same thread, which could never end.
         """
-        if self._scope.inside_block():
+        if self._scope.inside_block() or (self._replica is not None and self._replica._scope.inside_block()):
             raise NestedTransaction("inside a transaction's block: close the store after it")
         try:
             for end in self._scope.before_close if self._scope.is_open else ():
                 end()
         finally:
             if self._scope.close():
-                if self._replica is not None:
-                    self._replica.close()
+                with self._opening_replica:
+                    if self._replica is not None:
+                        self._replica.close()
                 self.backend.close()
 
     def __repr__(self) -> str:
@@ -268,12 +270,18 @@ class StateStore(Domains):
 
     @block
     def _transaction(self, checkout: Checkout, label: str | None, claim: Claim | None) -> Iterator[Transaction]:
-        with self._block(checkout, label) as unit:
-            scope = TransactionScope(unit, self.metrics)
-            try:
-                yield _held(Transaction(self._context, scope, partial(self.backend.rollback, checkout), claim), claim)
-            finally:
-                scope.end()
+        try:
+            with self._block(checkout, label) as unit:
+                scope = TransactionScope(unit, self.metrics)
+                try:
+                    undo_all = partial(self.backend.rollback, checkout)
+                    yield _held(Transaction(self._context, scope, undo_all, claim), claim)
+                finally:
+                    scope.end()
+        except BackendUnavailable as error:
+            if error.outcome == "unknown":
+                self._scope.committed()
+            raise
         self._scope.committed()
         run_hooks(unit.hooks, self.metrics, label)
 
@@ -300,8 +308,8 @@ class StateStore(Domains):
                     yield _held(Transaction(self._context, scope, partial(undo, unit), claim), claim)
                 finally:
                     scope.end()
-                if self._scope.after_commits:
-                    unit.after_commit(self._scope.committed)
+                if self._scope.after_commits or self.settings.replica is not None:
+                    unit.hooks.insert(0, self._scope.committed)  # before hooks that read what they are told of
         except BaseException as error:
             labelled(error, label)
             raise

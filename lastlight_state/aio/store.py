@@ -322,12 +322,16 @@ class AsyncStateStore(AsyncDomains):
         lanes = self._lanes
         if lanes.writers.is_open:
             lanes.refuse_closed()
-            lanes.close()
             if self._replica is not None:
-                await self._replica.close()
-            closing = Lane("closing")
-            await closing.finish(partial(lanes.then, self._store.close))
-            closing.close()
+                self._replica._lanes.refuse_closed()
+            lanes.close()
+            try:
+                if self._replica is not None:
+                    await self._replica.close()
+            finally:
+                closing = Lane("closing")
+                await closing.finish(partial(lanes.then, self._store.close))
+                closing.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}{repr(self._store).removeprefix(type(self._store).__name__)}"

@@ -59,7 +59,8 @@ class Scope(ABC):
     writes_now: bool = False
     #: What ends before the store does, and needs it for that. Only the scope of a store itself has it.
     before_close: list[Callable[[], object]]
-    #: Called after each write of a store that was committed; they must be quick. Only the scope of a store has them.
+    #: Called after each write of a store that was committed, or may have been; they must be quick. Only the scope of a
+    #: store has them.
     after_commits: list[Callable[[], object]]
     #: What looks for news (`lastlight_state.db.news.watch`), by name. Only the scope of a store has them.
     watches: dict[str, Any]
@@ -169,7 +170,7 @@ class StoreScope(Scope):
             return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)
 
     def committed(self) -> None:
-        """Tell whoever waits in this store that it has committed something."""
+        """Tell whoever waits in this store that it has committed something, or may have."""
         for told in self.after_commits:
             told()
 
@@ -188,6 +189,7 @@ class StoreScope(Scope):
                     error.outcome = "unknown"  # the one statement may have committed before its answer was lost
                 if error.outcome == "unknown":
                     in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own
+                    self.committed()
                 raise
         if self.after_commits and mode.writes:
             self.committed()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from typing import Any
 
 import pytest
-from support.cluster import Pair, connected, pair
+from sqlalchemy import create_engine
+from support.cluster import Pair, connected, pair, until
 
-from lastlight_state import Settings, StateStore
-from lastlight_state.backends.base import Checkout, Mode
+from lastlight_state import Settings, StateStore, Transaction
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.backends.base import LOST, Checkout, Mode
 from lastlight_state.backends.postgres import PostgresBackend
 from lastlight_state.backends.postgres.replica import Required
-from lastlight_state.errors import BackendUnavailable
+from lastlight_state.errors import BackendUnavailable, MisuseError, NestedTransaction
 from lastlight_state.workflows import Trigger
 
 TRIGGER = Trigger("t", type="cli")
@@ -43,6 +46,20 @@ def delayed(servers: Pair, milliseconds: int) -> Iterator[None]:
 
 
 @contextmanager
+def paused_for(servers: Pair, seconds: float) -> Iterator[None]:
+    """Let the standby show nothing new for so long."""
+    with closing(connected(servers.standby)) as standby:
+        standby.execute("SELECT pg_wal_replay_pause()")
+        until(lambda: standby.execute("SELECT pg_get_wal_replay_pause_state()").fetchone() == ("paused",))
+        resuming = Timer(seconds, standby.execute, ("SELECT pg_wal_replay_resume()",))
+        resuming.start()
+        try:
+            yield
+        finally:
+            resuming.join()
+
+
+@contextmanager
 def writing(store: StateStore) -> Iterator[None]:
     """Write all the time."""
     over = Event()
@@ -60,8 +77,21 @@ def writing(store: StateStore) -> Iterator[None]:
         writer.join()
 
 
-def made(store: StateStore) -> str:
+def opened(servers: Pair) -> StateStore:
+    return StateStore.open(servers.primary.url, replica=servers.standby.url)
+
+
+def made(store: StateStore | Transaction) -> str:
     return store.workflows.runs.create("w", trigger=TRIGGER, phase="p").id
+
+
+def made_in_a_block(store: StateStore) -> str:
+    with store.transaction() as tx:
+        return made(tx)
+
+
+def newest(store: StateStore) -> str:
+    return store.workflows.runs.list(limit=1).items[0].id
 
 
 @pytest.mark.parametrize("max_staleness", [None, 0.01])
@@ -82,13 +112,10 @@ def test_a_reader_waits_for_no_write_that_came_after_its_call(servers: Pair, max
 
 def test_a_reader_does_not_wait_for_a_transaction_that_is_open(servers: Pair) -> None:
     """cluster CL-10: whose last bytes the primary holds back until somebody commits, or 15 seconds are over."""
-    with (
-        StateStore.open(servers.primary.url, replica=servers.standby.url) as store,
-        StateStore.open(servers.primary.url) as other,
-    ):
+    with opened(servers) as store, StateStore.open(servers.primary.url) as other:
         store.replica.workflows.runs.list()
         with other.transaction() as tx:
-            tx.workflows.runs.create("w", trigger=TRIGGER, phase="p")
+            made(tx)
             required: Any = store.replica.backend
             required.required.wrote()
             began = time.monotonic()
@@ -139,6 +166,88 @@ def test_answers_that_are_kept_are_few(servers: Pair) -> None:
             found.wrote()
             found.position()
         assert len(found._told) < 20
+
+
+def test_a_transaction_that_joined_before_the_replica_was_opened_is_shown(servers: Pair) -> None:
+    """cluster CL-10: after the caller's commit, to what runs after it, too."""
+    engine = create_engine(servers.primary.url)
+    shown: list[str] = []
+    with opened(servers) as store:
+        with engine.connect() as connection, connection.begin() as caller:
+            with store.transaction(connection=connection) as tx:
+                run_id = made(tx)
+                tx.after_commit(lambda: shown.append(store.replica.workflows.runs.get(run_id).id))
+            assert store.replica.workflows.runs.list() is not None
+            with paused_for(servers, 0.5):
+                caller.commit()
+        assert shown == [run_id]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_write_whose_outcome_is_unknown_is_shown_if_it_was_stored(servers: Pair, *, grouped: bool) -> None:
+    """cluster CL-10: as what the store knows to be committed."""
+    with opened(servers) as store:
+        before = made(store)
+        assert newest(store.replica) == before
+        with paused_for(servers, 0.5):
+            with losing_answers(store, grouped=grouped), pytest.raises(BackendUnavailable) as raised:
+                made_in_a_block(store) if grouped else made(store)
+            assert raised.value.outcome == "unknown"
+            assert newest(store.replica) == newest(store) != before
+
+
+@contextmanager
+def losing_answers(store: StateStore, *, grouped: bool) -> Iterator[None]:
+    """Lose what the server says of a commit, or of a statement that is one."""
+    backend: Any = store.backend
+    commit, fetched = backend.commit, backend.fetched
+
+    def commit_unheard(checkout: Checkout) -> None:
+        commit(checkout)
+        error = BackendUnavailable("lost")
+        error.outcome = "unknown"
+        raise error
+
+    def fetch_unheard(cursor: Any) -> None:
+        fetched(cursor)
+        raise BackendUnavailable("lost", reason=LOST)
+
+    backend.commit = commit_unheard
+    if not grouped:
+        backend.fetched = fetch_unheard
+    try:
+        yield
+    finally:
+        backend.__dict__.pop("fetched", None)
+        del backend.commit
+
+
+def test_a_store_is_closed_with_its_replica_or_not_at_all(servers: Pair) -> None:
+    """cluster CL-10: not inside a view of the replica, whose thread could never end it."""
+    with opened(servers) as store:
+        with store.replica.view() as view:
+            with pytest.raises(NestedTransaction):
+                store.close()
+            assert view.workflows.runs.list() is not None
+        made(store)
+        store.close()
+        with pytest.raises(MisuseError):
+            store.replica.workflows.runs.list()
+
+
+def test_an_async_store_is_closed_with_its_replica_or_not_at_all(servers: Pair) -> None:
+    """cluster CL-10: as the sync one."""
+
+    async def work() -> None:
+        async with await AsyncStateStore.open(servers.primary.url, replica=servers.standby.url) as store:
+            async with store.replica.view():
+                with pytest.raises(NestedTransaction):
+                    await store.close()
+            await store.workflows.overrides.put("w", enabled=True)
+        assert not store.sync_store._scope.is_open
+
+    asyncio.run(work())
 
 
 @contextmanager

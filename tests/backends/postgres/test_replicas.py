@@ -87,8 +87,9 @@ def test_a_replica_that_is_behind_is_an_error_and_the_primary_answers(servers: P
 def test_what_others_wrote_is_shown_within_the_bound(servers: Pair) -> None:
     """cluster CL-11: without one, a reader sees what the replica has."""
     with opened(servers, max_staleness=0.2) as bounded, opened(servers) as free, opened(servers) as other:
+        made(other)
         for store in (bounded, free):
-            store.replica.workflows.runs.list()
+            assert len(store.replica.workflows.runs.list(limit=1)) == 1
         with paused(servers):
             made(other)
             assert len(free.replica.workflows.runs.list(limit=1)) == 1
