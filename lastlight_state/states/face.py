@@ -132,8 +132,8 @@ class States(Repository):
         """Return a page of states without their values, by scope and key: all, or those that pass these filters.
 
         ``scope`` is a scope and ``under`` the beginning of scopes; ``prefix`` is the beginning of keys. ``where`` are
-        members that a value must have, with texts, numbers, flags or None: a walk along the list, as for ``user``. A
-        store with a codec refuses it.
+        members that a value must have, with texts, numbers, flags or None: a walk along the list, as for ``user``, and
+        for ``prefix`` without a scope. A store with a codec refuses ``where``; one without passes over sealed values.
         """
         given = self._filters(scope, under, prefix, user, where)
         return self._page(sql.LIST, StateSummary.of, given, limit, page_token, also=self._at())
@@ -169,7 +169,8 @@ class States(Repository):
     def remove(self, key: str, *, scope: str = "", expected: str | UnsetType = UNSET) -> bool:
         """Remove a state. Returns True if it was there.
 
-        With ``expected`` one of another version stays, and is `StaleVersion`.
+        With ``expected`` one of another version stays, and is `StaleVersion`. False also where this very call removed
+        it, and was repeated because the answer to its commit got lost.
         """
         common = self._common(scope, None, None)
         change = _change(common, key, REMOVED, expected)
@@ -178,7 +179,7 @@ class States(Repository):
     def clear(self, scope: str, *, prefix: str = "") -> int:
         """Remove all states of a scope, or those whose keys have this beginning, in one statement.
 
-        Returns how many rows there were, also of states that had expired.
+        Returns how many rows there were, also of states that had expired; 0 after an answer that got lost, as `remove`.
         """
         given = {"scope": valid.sought("scope", scope), **_range("prefix", prefix)}
         return self._once(lambda unit: unit.change(sql.CLEAR[bool(prefix)], given), repeatable=True)

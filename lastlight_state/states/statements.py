@@ -153,7 +153,7 @@ _is_first = ~sa.exists(
 SCOPES: Listing[ScopeRow] = _list("states.scopes", [_c.scope, _c.key], ScopeRow, _is_first)
 
 _in_scope = _c.scope == bind("scope", _c.scope)
-#: Remove what is in a scope, whole or by a prefix; what has expired, too, but only the others are counted.
+#: Remove what is in a scope, whole or by a prefix; what has expired, too.
 CLEAR = {
     True: prepared(sa.delete(STATES).where(_in_scope, _between("prefix", _c.key))),
     False: prepared(sa.delete(STATES).where(_in_scope)),

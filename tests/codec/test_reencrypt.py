@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,3 +69,13 @@ def test_the_command_seals_and_replaces_keys(database: Database) -> None:
     assert lastlight_state("reencrypt", "--codec", "support.sealing:SECOND", *on).code == 0
     assert said(database.open(codec=Xor(9)))[1] == SECRET.encode()
     assert lastlight_state("reencrypt", "--codec", "support.sealing:NOBODY", *on).code == 2
+
+
+def test_a_codec_that_finds_no_key_is_refused_without_its_words(sqlite_database: Database, tmp_path: Path) -> None:
+    """codec CO-14: whatever the module raises when it is imported."""
+    sqlite_database.open()
+    (tmp_path / "broken_keys.py").write_text("raise RuntimeError('the key is hunter2')")
+    command = [sys.executable, "-m", "lastlight_state", "reencrypt", "--url", sqlite_database.url, "--codec"]
+    for path in ("broken_keys:codec", ":codec", "broken_keys"):
+        done = subprocess.run([*command, path], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, "--codec" in done.stderr, "hunter2" in done.stderr) == (2, True, False), done.stderr

@@ -48,5 +48,7 @@ def _codec(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise InvalidValue("--codec", f"cannot be imported: {error}") from error
+    except Exception as error:  # what the module does to find its keys; the text may show one
+        raise InvalidValue("--codec", f"cannot be imported: {type(error).__name__}") from error
