@@ -20,17 +20,22 @@ from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.postgres import PostgresBackend
 from lastlight_state.backends.postgres.driver import translate
-from lastlight_state.errors import BackendUnavailable
+from lastlight_state.errors import BackendUnavailable, InvalidValue
 
 #: The ``reason`` of a `BackendUnavailable` for a replica that does not show enough.
 BEHIND = "replica_behind"
 
+#: Of a database, the same on all servers that follow one another.
+_IDENTITY = "(SELECT system_identifier::text || current_database() FROM pg_control_system())"
 _WRITTEN = (
-    "SELECT pg_current_wal_insert_lsn(), current_setting('wal_block_size')::bigint,"
+    f"SELECT pg_current_wal_insert_lsn(), {_IDENTITY}, current_setting('wal_block_size')::bigint,"
     " pg_size_bytes(current_setting('wal_segment_size'))"
 )
 #: Of a replica that was promoted, and of a primary that was reached in place of one, what it has written itself.
-_SHOWN = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
+_SHOWN = (
+    "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END,"
+    f" {_IDENTITY}"
+)
 #: A commit of nothing, after which the primary writes out its log within three times its ``wal_writer_delay``.
 _COMMITTED = "SELECT pg_current_xact_id()"
 #: How long a replica is waited for before that is asked for. A primary that nobody else uses would take 15 seconds.
@@ -70,7 +75,11 @@ class ReplicaBackend(PostgresBackend):
         wanted = self.required.position()
         began, pause, sent = time.monotonic(), _FIRST_PAUSE, False
         while driver.shown < wanted:
-            [said] = driver.execute(_SHOWN).fetchone()
+            said, identity = driver.execute(_SHOWN).fetchone()
+            if identity != self.required.identity:
+                raise InvalidValue(
+                    "replica", "the server has another database than the primary, and does not follow it"
+                )
             if said is None:
                 raise BackendUnavailable("the replica does not tell what it shows", reason=BEHIND)
             driver.shown = _number(said)
@@ -99,6 +108,8 @@ class Required:
         self._doubted = False
         #: The position after the last write of this store.
         self._own = 0
+        #: What tells the primary's database from others, once it was asked.
+        self.identity: str | None = None
         #: When the primary was asked, and what it said, the oldest first; none older than the bound.
         self._told: list[tuple[float, int]] = []
 
@@ -136,7 +147,7 @@ class Required:
         written = self._written  # of what is written from here on, the answer may not know
         with Checkout(Mode.READ, self._primary) as checkout:
             try:
-                said, page, segment = checkout.driver.execute(_WRITTEN).fetchone()
+                said, self.identity, page, segment = checkout.driver.execute(_WRITTEN).fetchone()
             except psycopg.Error as error:
                 raise self._primary.failed(checkout, error) from error
         position = _before_header(_number(said), page, segment)

@@ -18,7 +18,7 @@ from lastlight_state.aio import AsyncStateStore
 from lastlight_state.backends.base import LOST, Checkout, Mode
 from lastlight_state.backends.postgres import PostgresBackend
 from lastlight_state.backends.postgres.replica import Required
-from lastlight_state.errors import BackendUnavailable, MisuseError, NestedTransaction
+from lastlight_state.errors import BackendUnavailable, InvalidValue, MisuseError, NestedTransaction
 from lastlight_state.workflows import Trigger
 
 TRIGGER = Trigger("t", type="cli")
@@ -221,6 +221,20 @@ def losing_answers(store: StateStore, *, grouped: bool) -> Iterator[None]:
     finally:
         backend.__dict__.pop("fetched", None)
         del backend.commit
+
+
+def test_a_server_that_does_not_follow_is_refused(servers: Pair) -> None:
+    """cluster CL-10: another one, or another database of the same, however much they have written."""
+    with closing(connected(servers.primary)) as primary:
+        primary.execute("CREATE DATABASE another")
+    servers.caught_up()
+    same_server = servers.standby.url.replace("/postgres?", "/another?")
+    with pair() as strangers:
+        for replica in (strangers.primary.url, same_server):
+            with StateStore.open(servers.primary.url, replica=replica) as store:
+                made(store)
+                with pytest.raises(InvalidValue, match="another database"):
+                    store.replica.workflows.runs.list()
 
 
 def test_a_store_is_closed_with_its_replica_or_not_at_all(servers: Pair) -> None:
