@@ -76,6 +76,12 @@ def test_a_store_works_on_tables_that_were_divided(postgres_database: Database, 
     store.maintenance.copy.run(target, migrate=True)
     with StateStore.open(target, state_dir=tmp_path) as copied:
         assert copied.journal.events.list(run_id).items == store.journal.events.list(run_id).items
+    made = store.maintenance.backup.create(tmp_path / "backup")
+    assert store.maintenance.backup.verify(tmp_path / "backup") == made
+    store.maintenance.backup.restore(tmp_path / "backup", tmp_path / "restored.db")
+    with StateStore.open(tmp_path / "restored.db", state_dir=tmp_path) as restored:
+        assert restored.journal.events.list(run_id).items == store.journal.events.list(run_id).items
+        assert restored.messaging.messages.history(session.id) == said
 
 
 def test_a_month_of_events_is_dropped_and_its_runs_are_pruned(postgres_database: Database) -> None:

@@ -8,12 +8,14 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from threading import Timer
 
 import psycopg
 import pytest
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.aio import AsyncStateStore
+from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.postgres import pool
 from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.testing import Database
@@ -88,6 +90,24 @@ def test_a_question_may_take_as_long_as_it_says(postgres_database: Database) -> 
         with store.view() as view:
             unit = view._scope.unit
             store.backend.ask(unit.checkout, "SELECT pg_sleep(0.8)", {}, limit=1, timeout=5)
+        with pytest.raises(BackendUnavailable, match="timeout"), store.view() as view:
+            view._scope.unit.plain("SELECT pg_sleep(0.8)")
+
+
+def test_a_migration_and_a_vacuum_take_as_long_as_they_take(postgres_database: Database) -> None:
+    """cluster CL-1: the store's limit of a statement is not theirs, and is in force again afterwards."""
+    with StateStore.open(postgres_database.url, settings=SHORT) as store:
+        with store.backend.migration(5) as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(0.8)")
+        with closing(connect(postgres_database.url)) as raw:
+            raw.execute("BEGIN; LOCK TABLE workflow_runs IN ACCESS EXCLUSIVE MODE")
+            ending = Timer(0.8, raw.execute, ("ROLLBACK",))
+            ending.start()
+            began = time.monotonic()
+            with Checkout(Mode.ONE, store.backend) as checkout:
+                store.backend.vacuum(checkout, ["workflow_runs"], analyze=False, full=True)
+            assert time.monotonic() - began > 0.6
+            ending.join()
         with pytest.raises(BackendUnavailable, match="timeout"), store.view() as view:
             view._scope.unit.plain("SELECT pg_sleep(0.8)")
 
