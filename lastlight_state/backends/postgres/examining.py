@@ -15,7 +15,7 @@ from lastlight_state import metrics
 from lastlight_state.backends.facts import Measures, TableSize
 from lastlight_state.backends.host_connections import lock_number
 from lastlight_state.backends.postgres.driver import translate
-from lastlight_state.backends.postgres.pool import await_answers
+from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers
 from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.backends.waiting import NamedLocks
 from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction, StateError
@@ -120,6 +120,7 @@ def ask(
 ) -> tuple[list[str], list[Any]]:
     """Return the names of the columns, and at most ``limit`` rows of the statement, or of its ``plan``."""
     text = _TOKENS.sub(_placed, sql)
+    usual = driver.answer_seconds if isinstance(driver, AnsweredConnection) else None
     try:
         driver.execute("SAVEPOINT lastlight_question")
         try:
@@ -131,6 +132,8 @@ def ask(
         finally:
             if not driver.closed:
                 driver.execute(_TAKE_BACK)
+            if isinstance(driver, AnsweredConnection):
+                driver.answer_seconds = usual
     except psycopg.Error as error:
         raise _refusal(error) from error
     except UnicodeEncodeError:

@@ -94,6 +94,14 @@ def test_a_question_may_take_as_long_as_it_says(postgres_database: Database) -> 
             view._scope.unit.plain("SELECT pg_sleep(0.8)")
 
 
+def test_after_a_question_the_usual_limit_holds(postgres_database: Database) -> None:
+    """cluster CL-1: a short question makes no later statement of its view one that hangs."""
+    with StateStore.open(postgres_database.url) as store, store.view() as view:
+        unit = view._scope.unit
+        store.backend.ask(unit.checkout, "SELECT 1", {}, limit=1, timeout=0.1)
+        unit.plain("SELECT pg_sleep(0.8)")
+
+
 def test_a_migration_and_a_vacuum_take_as_long_as_they_take(postgres_database: Database) -> None:
     """cluster CL-1: the store's limit of a statement is not theirs, and is in force again afterwards."""
     with StateStore.open(postgres_database.url, settings=SHORT) as store:
