@@ -11,7 +11,7 @@ from typing import Any
 
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route as Address
 from starlette.staticfiles import StaticFiles
@@ -141,7 +141,7 @@ class _Inspector:
         return replace(ask, form=form)
 
     def _acting(self, request: Request) -> str | None:
-        return self._person(request) if callable(self._person) else self._person
+        return (self._person(request) if callable(self._person) else self._person) or None
 
     async def _on_a_thread(self, work: Callable[[], Any]) -> Any:
         if self._threads is None:
@@ -180,7 +180,8 @@ class _Inspector:
         if wanted(request) == JSON:
             return Response(json_text(data), view.status, media_type=JSON)
         token = guard.form_token(request)
-        common = self._common(request.scope.get("root_path", ""), page, values(request.url.query))
+        query = {} if page is None else values(request.url.query)  # of an error it may be what is wrong
+        common = self._common(request.scope.get("root_path", ""), page, query)
         person = None if page is None else self._acting(request)
         text = (
             environment()
@@ -199,7 +200,7 @@ class _Inspector:
             )
         )
         answer = HTMLResponse(text.encode("utf-8", "backslashreplace"), view.status)
-        if guard.FORM not in request.cookies:
+        if request.cookies.get(guard.FORM) != token:
             guard.set_cookie(answer, request, guard.FORM, token)
         return answer
 
@@ -300,12 +301,17 @@ def _is_live(page: Page, request: Request) -> bool:
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
-    """Return what a form holds. Raises `Refusal` for one that is too large or that another site made."""
+    """Return what a form holds. Raises `Refusal` for one that is cut off or too large, or that another site made."""
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > guard.MOST_FORM:
-            raise Refusal(413, "payload_too_large", f"a form has at most {guard.MOST_FORM} bytes")
-    form = values(body.decode("utf-8", "replace"))
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > guard.MOST_FORM:
+                raise Refusal(413, "payload_too_large", f"a form has at most {guard.MOST_FORM} bytes")
+        form = values(body.decode("utf-8", "replace"))
+    except ClientDisconnect:
+        raise Refusal(400, "cut_off", "the browser went before it had sent the form") from None
+    except InvalidValue as error:
+        raise refusal_of(error) from None
     guard.check_form_token(request, form.pop("form_token", ()))
     return form

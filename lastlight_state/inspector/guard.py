@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -23,8 +23,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOGIN, FORM, PERSONAL = "lastlight_login", "lastlight_form", "lastlight_personal"
 #: The most bytes of a form.
 MOST_FORM = 1 << 20
-#: The names of this machine for itself, for which nobody else can make a browser ask.
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _FREE = ("/login", "/assets/")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -111,7 +109,7 @@ def path_of(scope: Scope) -> str:
 def set_cookie(answer: Response, request: Request, name: str, value: str) -> None:
     """Give the browser a cookie that no script reads and that no other site sends."""
     secure = request.url.scheme == "https"
-    path = request.scope.get("root_path") or "/"
+    path = quote(request.scope.get("root_path") or "/")  # as the browser has it; a cookie is no place for other signs
     answer.set_cookie(name, value, path=path, httponly=True, samesite="strict", secure=secure)
 
 
@@ -133,9 +131,17 @@ def _check_origin(request: Request) -> None:
     if origin is None:
         same = request.headers.get("sec-fetch-site") == "same-origin"
     else:
-        same = urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower() != ""
+        same = _netloc(origin) == request.headers.get("host", "").lower() != ""
     if not same:
         raise Refusal(403, "foreign_origin", "a form must be sent from a page of the inspector")
+
+
+def _netloc(origin: str) -> str:
+    """Return the host in an Origin header, with its port."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _host_of(header: str) -> str:

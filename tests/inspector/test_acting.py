@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from lastlight_state import StateStore
 from lastlight_state.inspector import forms, inspector
+from lastlight_state.inspector.pages import PAGES
 from lastlight_state.inspector.rendering import segment
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, NodeRef, Question, RunOptions, Trigger
@@ -203,16 +204,21 @@ def test_a_run_is_paused_resumed_and_cancelled(ana: TestClient, store: StateStor
     assert sent(ana, "/runs/r/explode").status_code == 404
 
 
-@pytest.mark.parametrize("person", [None, lambda _: None], ids=["off", "guest"])
+@pytest.mark.parametrize("person", [None, lambda _: None, lambda _: ""], ids=["off", "guest", "nameless"])
 def test_nobody_acts_where_it_is_off_or_for_whom_it_is_not(store: StateStore, person: Any) -> None:
     """inspector IN-13: there is no form either."""
     store.workflows.approvals.create("r", Gate("ship", "Ship it?", id="g"))
     guest = TestClient(inspector(store, acting=person is not None, person=person))
     assert "Approve" not in guest.get("/inbox/gates/g").text
-    for address in ("/inbox/gates/g", "/inbox/gates/g/cancel", "/runs/r/cancel"):
+    writes = [
+        route.path.format(run_id="r", verb="pause", id="g") for page in PAGES for route in page.routes if route.acts
+    ]
+    assert len(writes) == 5
+    for address in writes:
         answer: Any = sent(guest, address, decision="approved")
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "only_looking")
     assert store.workflows.approvals.get("g").status == "pending"
+    assert store.workflows.runs.get("r").status == "running"
 
 
 def test_who_acts_is_told_by_the_login_of_the_service(store: StateStore) -> None:

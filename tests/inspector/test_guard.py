@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from inspector.test_pages import JSON, token_of
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.inspector import inspector
 from lastlight_state.testing import Database
+from lastlight_state.workflows import RunOptions, Trigger
 
 TOKEN = "a-token-of-this-test"
 HERE = {"origin": "http://testserver"}
@@ -62,8 +67,14 @@ def test_after_the_token_nobody_is_sent_elsewhere(guarded: TestClient, to: str) 
 
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}],
-    ids=["none", "foreign", "null", "cross-site"],
+    [
+        {},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://["},
+        {"sec-fetch-site": "cross-site"},
+    ],
+    ids=["none", "foreign", "null", "broken", "cross-site"],
 )
 def test_a_form_of_another_origin_is_refused(filled: StateStore, headers: dict[str, str]) -> None:
     """inspector IN-11."""
@@ -89,6 +100,34 @@ def test_a_form_has_a_greatest_size(filled: StateStore) -> None:
     client = TestClient(inspector(filled))
     form = {"form_token": token_of(client), "hide": "x" * 1_100_000}
     assert client.post("/personal", data=form, headers=HERE).status_code == 413
+
+
+@pytest.mark.parametrize("address", ["/personal", "/login", "/runs/home/cancel"])
+def test_a_form_or_a_query_of_too_many_values_is_refused(filled: StateStore, address: str) -> None:
+    """inspector IN-3, IN-11."""
+    client = TestClient(inspector(filled, acting=True, person="ana"))
+    answer = client.post(address, content="a=1&" * 1_001, headers=HERE | JSON)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_value")
+    for headers in ({}, JSON):
+        assert client.get(f"/runs?{'a=1&' * 1_001}", headers=headers).status_code == 400
+    locked = TestClient(inspector(filled, token=TOKEN))
+    assert locked.get(f"/runs?{'a=1&' * 1_001}").status_code == 401
+
+
+def test_a_browser_with_an_empty_cookie_is_given_a_token(filled: StateStore) -> None:
+    """inspector IN-11."""
+    client = TestClient(inspector(filled))
+    client.cookies.set("lastlight_form", "", domain="testserver.local")
+    form = {"form_token": token_of(client), "hide": "1"}
+    assert client.post("/personal", data=form, headers=HERE, follow_redirects=False).status_code == 303
+
+
+@pytest.mark.parametrize("path", ["/ü", "/日本", "/a b"])
+def test_cookies_are_of_the_path_as_the_browser_has_it(filled: StateStore, path: str) -> None:
+    """inspector IN-6, IN-10."""
+    client = TestClient(Starlette(routes=[Mount(path, inspector(filled, token=TOKEN))]))
+    [cookie] = client.get(f"{path}/runs").headers.get_list("set-cookie")
+    assert f"Path={quote(path)};" in cookie
 
 
 def test_it_answers_to_its_names_alone(filled: StateStore) -> None:
@@ -148,7 +187,5 @@ def test_passwords_and_the_token_are_never_shown(fresh_database: Database) -> No
 
 
 def _run(store: StateStore) -> str:
-    from lastlight_state.workflows import RunOptions, Trigger
-
     trigger = Trigger("t", type="cli")
     return store.workflows.runs.create("w", trigger=trigger, phase="p", options=RunOptions(id="r")).id
