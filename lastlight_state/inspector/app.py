@@ -21,12 +21,19 @@ from lastlight_state.aio import AsyncStateStore
 from lastlight_state.backends import urls
 from lastlight_state.clock import SYSTEM_CLOCK, Clock
 from lastlight_state.errors import InvalidValue, StateError
-from lastlight_state.inspector import guard
+from lastlight_state.inspector import guard, pictures
 from lastlight_state.inspector.guard import Guard, Refusal
 from lastlight_state.inspector.live import Topics
 from lastlight_state.inspector.page import Ask, Download, Moved, Page, Route, View, status_of, values
 from lastlight_state.inspector.pages import PAGES
-from lastlight_state.inspector.rendering import csv_text, environment, json_text, of_segment, told
+from lastlight_state.inspector.rendering import (
+    PERSONAL,
+    csv_text,
+    environment,
+    json_text,
+    of_segment,
+    told,
+)
 from lastlight_state.redaction import Secrets
 from lastlight_state.store import StateStore
 
@@ -125,7 +132,7 @@ class _Inspector:
             return RedirectResponse(request.scope.get("root_path", "") + found.path, status_code=303)
         if isinstance(found, Download):
             kept = {"content-disposition": f'attachment; filename="{found.name}"'}
-            rows = told(found.rows, self._secrets, hide_personal=self._hides(request))
+            rows = told(found.rows, self._secrets, hidden=_hidden(page, self._hides(request)))
             return Response(csv_text(rows), headers=kept, media_type="text/csv; charset=utf-8")
         return self._shown(request, page, found)
 
@@ -167,16 +174,17 @@ class _Inspector:
             if not isinstance(view, View):
                 return None
             before[:] = [mark]
-            shown = told(view.data, self._secrets, hide_personal=hide)
+            shown = told(view.data, self._secrets, hidden=_hidden(page, hide))
             common = self._common(root, page, ask.query, only_content=True)
-            return environment().get_template(view.template).render({**common, **view.more, "data": shown})
+            more = self._beside(view)
+            return environment().get_template(view.template).render({**common, **more, "data": shown})
 
         stream = self._topics.stream(key, partial(self._on_a_thread, made))
         return StreamingResponse(stream, media_type=EVENTS)
 
     def _shown(self, request: Request, page: Page | None, view: View) -> Response:
         hide = self._hides(request)
-        data = told(view.data, self._secrets, hide_personal=hide and page is not None)
+        data = told(view.data, self._secrets, hidden=_hidden(page, hide))
         if wanted(request) == JSON:
             return Response(json_text(data), view.status, media_type=JSON)
         token = guard.form_token(request)
@@ -189,9 +197,9 @@ class _Inspector:
             .render(
                 {
                     **common,
-                    **view.more,
+                    **self._beside(view),
                     "data": data,
-                    "title": view.title,
+                    "title": self._secrets.hidden(view.title),
                     "person": person,
                     "hides": hide,
                     "form_token": token,
@@ -203,6 +211,13 @@ class _Inspector:
         if request.cookies.get(guard.FORM) != token:
             guard.set_cookie(answer, request, guard.FORM, token)
         return answer
+
+    def _beside(self, view: View) -> dict[str, Any]:
+        """Return what a template is given beside the data; pictures without secrets."""
+        kinds = pictures.Axis | pictures.Columns
+        hidden = self._secrets.hidden
+        more = view.more.items()
+        return {name: pictures.with_texts(one, hidden) if isinstance(one, kinds) else one for name, one in more}
 
     def _common(
         self, root: str, page: Page | None, query: Mapping[str, Any], *, only_content: bool = False
@@ -262,6 +277,11 @@ class _Inspector:
         """Return to a path of the inspector, and never to another site."""
         inside = to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable()
         return RedirectResponse(request.scope.get("root_path", "") + (to if inside else "/"), status_code=303)
+
+
+def _hidden(page: Page | None, hide: bool) -> Collection[str]:
+    """Return the fields that are hidden on a page. An error without a page holds nothing personal."""
+    return PERSONAL | page.personal if hide and page is not None else ()
 
 
 def wanted(request: Request) -> str:

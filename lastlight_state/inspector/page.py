@@ -127,12 +127,16 @@ class Route:
 
 @dataclass
 class Page:
-    """A page of the navigation and the addresses below it. ``key`` is a letter that goes there, after ``g``."""
+    """A page of the navigation and the addresses below it. ``key`` is a letter that goes there, after ``g``.
+
+    ``personal`` are fields that hold personal data on this page, beside those that do so everywhere.
+    """
 
     name: str
     title: str
     path: str
     key: str
+    personal: frozenset[str] = frozenset()
     routes: list[Route] = field(default_factory=list)
 
     def look(self, path: str = "", *, live: bool = False, mark: Mark | None = None) -> Callable[[AnswersT], AnswersT]:

@@ -5,9 +5,10 @@ All positions are in a box that is 1000 wide; the browser scales it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from typing import Any
 
 WIDTH = 1000
 #: Where the lanes begin, right of their names, and how high one is.
@@ -125,3 +126,14 @@ def columns(amounts: Sequence[tuple[str, float, str]]) -> Columns:
         ticks=[(round(place * step, 1), amounts[place][0]) for place in range(0, len(amounts), every)],
         top=top,
     )
+
+
+def with_texts(part: Any, changed: Callable[[str], str]) -> Any:
+    """Return a picture with each of its texts changed."""
+    if isinstance(part, str):
+        return changed(part)
+    if isinstance(part, list | tuple):
+        return type(part)([with_texts(one, changed) for one in part])
+    if isinstance(part, Axis | Columns | Drawn):
+        return replace(part, **{one.name: with_texts(getattr(part, one.name), changed) for one in fields(part)})
+    return part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -22,15 +22,17 @@ from lastlight_state.redaction import Secrets
 HIDDEN = "(hidden)"
 #: The fields that name a person.
 NAMES = frozenset(
-    "actor answered_by by cancel_requested_by consumed_by created_by owner_user person received_by recipient "
-    "requested_by sender triggered_by updated_by user user_id user_name username".split()
+    "acked_by actor answered_by by cancel_requested_by consumed_by created_by display_name member owner_user person "
+    "received_by recipient requested_by responded_by sender taken_by triggered_by updated_by user user_id user_name "
+    "username".split()
 )
 #: The fields that hold what a person wrote, or was asked.
 WRITINGS = frozenset(
-    "answer arguments artifact_contract artifact_verification body cancel_reason content context error "
-    "error_detail extra first_prompt hold_reason input input_preview last_assistant_text messages metadata "
-    "node_metadata note output payload prompt raw reason reasoning request response scratch script snippet "
-    "summary text title tree xml".split()
+    "action answer arguments artifact_contract artifact_verification body cancel_reason changes checkpoint "
+    "chunk_metadata closed_reason config content context cursor data detail details embedding error error_detail "
+    "evidence expected extra first_prompt given hold_reason input input_preview label last_assistant_text messages "
+    "meta metadata node_metadata note options output payload policy prompt raw reason reason_summary reasoning request "
+    "response schema scratch script snippet summary task_index text title tree xml".split()
 )
 PERSONAL = NAMES | WRITINGS
 #: Characters of an id that a list shows.
@@ -38,9 +40,9 @@ SHORT_ID = 13
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def told(data: Any, secrets: Secrets, *, hide_personal: bool) -> Any:
-    """Return the data as JSON types without secrets, and if wanted without personal data."""
-    return _told(plain(data), secrets, hide_personal)
+def told(data: Any, secrets: Secrets, *, hidden: Collection[str] = ()) -> Any:
+    """Return the data as JSON types without secrets, and `HIDDEN` in place of what is in the fields of these names."""
+    return _told(plain(data), secrets, hidden)
 
 
 def json_text(data: Any) -> bytes:
@@ -63,20 +65,20 @@ def _cell(value: Any) -> Any:
     return codec.encode_sound(value).decode() if isinstance(value, dict | list) else value
 
 
-def _told(value: Any, secrets: Secrets, hide: bool) -> Any:
+def _told(value: Any, secrets: Secrets, hidden: Collection[str]) -> Any:
     if isinstance(value, str):
         return secrets.hidden(value)
     if isinstance(value, Mapping):
-        return {secrets.hidden(str(key)): _field(str(key), part, secrets, hide) for key, part in value.items()}
+        return {secrets.hidden(str(key)): _field(str(key), part, secrets, hidden) for key, part in value.items()}
     if isinstance(value, list):
-        return [_told(part, secrets, hide) for part in value]
+        return [_told(part, secrets, hidden) for part in value]
     return value
 
 
-def _field(name: str, value: Any, secrets: Secrets, hide: bool) -> Any:
-    if hide and name in PERSONAL and value not in (None, "", [], {}):
+def _field(name: str, value: Any, secrets: Secrets, hidden: Collection[str]) -> Any:
+    if name in hidden and value not in (None, "", [], {}):
         return HIDDEN
-    return _told(value, secrets, hide)
+    return _told(value, secrets, hidden)
 
 
 class _Templates(Environment):
@@ -114,6 +116,11 @@ def _harmless(value: Any) -> Any:
     lines = value.replace("\r\n", "\n").split("\n")
     shown = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
     return shown.encode("utf-8", "backslashreplace").decode()
+
+
+def _named(name: str | None, key: str) -> str:
+    """Return the name of something, and its key where it has none or where that is hidden."""
+    return key if name in (None, "", HIDDEN) else str(name)
 
 
 def _short(text: str) -> str:
@@ -188,6 +195,7 @@ def _query(values: Mapping[str, Any]) -> str:
 FILTERS: dict[str, Callable[..., Any]] = {
     "duration": _duration,
     "money": _money,
+    "named": _named,
     "number": _number,
     "pretty": _pretty,
     "query": _query,

@@ -93,7 +93,7 @@ def test_the_second_answer_is_told_who_was_first(ana: TestClient, store: StateSt
     store.workflows.approvals.create("r", Gate("ship", "Ship it?", id="g"))
     store.workflows.approvals.answer("g", "rejected", by="ben")
     answer: Any = sent(ana, "/inbox/gates/g", decision="approved")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "already_answered")
+    assert (answer.status_code, answer.json()["problem"]["code"]) == (409, "already_answered")
     assert answer.json()["gate"]["answered_by"] == "ben"
 
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.inspector import inspector
 from lastlight_state.testing import Database
-from lastlight_state.workflows import RunOptions, Trigger
+from lastlight_state.workflows import Gate, RunOptions, Trigger
 
 TOKEN = "a-token-of-this-test"
 HERE = {"origin": "http://testserver"}
@@ -179,7 +179,10 @@ def test_passwords_and_the_token_are_never_shown(fresh_database: Database) -> No
     store = fresh_database.open()
     url = "postgresql://app:swordfish-1@db.internal/agents"
     store.outputs.inputs.ensure(_run(store), {"url": url, "told": f"the token is {TOKEN}", url: 1})
+    store.workflows.approvals.create("r", Gate(url, "?", id="g"))  # in a picture, and in the title of a window
     client = TestClient(inspector(store, token=TOKEN), headers={"authorization": f"Bearer {TOKEN}"})
+    for address in ("/runs/r", "/inbox/gates/g"):
+        assert "swordfish-1" not in client.get(address).text
     for text in (client.get("/runs/r").text, client.get("/runs/r", headers=JSON).text):
         assert "swordfish-1" not in text
         assert TOKEN not in text

@@ -10,7 +10,7 @@ from lastlight_state.conversations import BranchSummary, SessionFilter
 from lastlight_state.conversations.words import STATUSES
 from lastlight_state.inspector.page import MOST_ROWS, Ask, Page, View
 
-page = Page("conversations", "Conversations", "/conversations", "v")
+page = Page("conversations", "Conversations", "/conversations", "v", personal=frozenset({"name", "owner"}))
 
 #: How deep the tree of branches is indented at most.
 DEEPEST = 12
@@ -49,7 +49,7 @@ def one(ask: Ask) -> View:
             "pool": _once(moment, [link.message_id for link in links.items]),
             "transitions": moment.conversations.lifecycle.history(key),
         }
-    return View("conversation.html", data, f"Conversation {session.name or key}", {"deepest": DEEPEST})
+    return View("conversation.html", data, f"Conversation {key}", {"deepest": DEEPEST})
 
 
 @page.look("/branches/{branch_id}", live=True)
@@ -65,7 +65,7 @@ def branch(ask: Ask) -> View:
             "forks": c.lineage.forks(key, page_token=ask.text("forks")),
             "history": c.branches.history(key, **ask.part),
         }
-    return View("branch.html", data, f"Branch {found.name or key}")
+    return View("branch.html", data, f"Branch {key}")
 
 
 @page.look("/messages/{message_id}")

@@ -112,7 +112,7 @@ def _with_form(
     ask: Ask, template: str, data: dict[str, Any], title: str, problem: StateError | None, more: dict[str, Any]
 ) -> View:
     if problem is not None:
-        data["error"] = {"code": problem.code, "message": str(problem)}
+        data["problem"] = {"code": problem.code, "text": str(problem)}
     filled = {name: values[0] for name, values in ask.form.items() if values}
     status = 200 if problem is None else status_of(problem)
     return View(template, data, title, more={"filled": filled, "problem": problem, **more}, status=status)

@@ -81,7 +81,7 @@ def one(ask: Ask, problem: StateError | None = None) -> View:
         }
     more: dict[str, Any] = {"axis": _axis(ask, run, data), "problem": problem, "filled": {}}
     if problem is not None:
-        data["problem"] = {"code": problem.code, "message": str(problem)}
+        data["problem"] = {"code": problem.code, "text": str(problem)}
     return View("run.html", data, f"Run {run_id}", more, 200 if problem is None else status_of(problem))
 
 
