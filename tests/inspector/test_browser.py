@@ -37,6 +37,11 @@ return [...document.querySelectorAll("body *")]
   .filter((one) => !one.closest(".scroll") && one.getBoundingClientRect().right > page.clientWidth)
   .map((one) => one.outerHTML.slice(0, 200));
 """
+#: True if this page is there with its stylesheet, and its script has run.
+LOADED = """
+const whole = document.readyState === "complete" && document.styleSheets.length === 1;
+return whole && location.href.startsWith(arguments[0]);
+"""
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +108,21 @@ def until(holds: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
+def opened(chromium: Any, address: str) -> None:
+    """Open a page and wait for its stylesheet and its script: a busy browser may say before that it has a page."""
+    chromium.get(address)
+    until(lambda: chromium.execute_script(LOADED, address))
+
+
 def test_every_page_is_whole_and_accessible_at_each_width(chromium: Any, site: str, axe: str) -> None:
     """inspector IN-50: nothing is wider than the window, no script fails or is refused, and axe finds nothing."""
-    chromium.get(site)
+    opened(chromium, site)
     chromium.get_log("browser")
     looked = [address for addresses in ADDRESSES.values() for address in addresses]
     for address in [*looked, f"/runs/{'h' * 200}", "/inbox/gates/hostile", "/login", "/runs/nobody"]:
         for width in WIDTHS:
             sized(chromium, width)
-            chromium.get(site + address)
+            opened(chromium, site + address)
             assert chromium.execute_script(WIDER, width) == [], address
         chromium.execute_script(axe)
         found = chromium.execute_async_script("axe.run().then(arguments[0])")
@@ -122,10 +133,10 @@ def test_every_page_is_whole_and_accessible_at_each_width(chromium: Any, site: s
 
 def test_a_live_page_shows_what_happens(chromium: Any, site: str, filled: StateStore) -> None:
     """inspector IN-20: what was unfolded stays so."""
-    chromium.get(f"{site}/runs/home")
+    opened(chromium, f"{site}/runs/home")
     until(lambda: chromium.find_element("css selector", "[data-live-state]").text == "live")
     folded = "details:not([open]) > summary"
-    chromium.find_element("css selector", folded).click()
+    chromium.execute_script("document.querySelector(arguments[0]).click()", folded)  # else replaced before the click
     count = len(chromium.find_elements("css selector", folded))
     filled.workflows.approvals.create("home", Gate("news", "Is it live?", id="news"))
     until(lambda: "news" in chromium.find_element("css selector", "main").get_property("textContent"))
@@ -134,7 +145,7 @@ def test_a_live_page_shows_what_happens(chromium: Any, site: str, filled: StateS
 
 def test_times_are_local_and_utc_on_hover(chromium: Any, site: str) -> None:
     """inspector IN-51."""
-    chromium.get(f"{site}/runs")
+    opened(chromium, f"{site}/runs")
     shown = chromium.find_element("css selector", "td time")
     assert shown.get_attribute("title") == "2026-02-03T14:34:56.789Z UTC"  # two hours after the others
     assert shown.text == "2026-02-03 20:04:56"
@@ -142,27 +153,27 @@ def test_times_are_local_and_utc_on_hover(chromium: Any, site: str) -> None:
 
 def test_keys_lead_to_pages_and_filters(chromium: Any, site: str) -> None:
     """inspector IN-51."""
-    chromium.get(site)
+    opened(chromium, site)
     keys = chromium.find_element("css selector", "body").send_keys
     keys("gr")
-    until(lambda: chromium.current_url.endswith("/runs"))
+    until(lambda: chromium.execute_script(LOADED, f"{site}/runs"))
     chromium.find_element("css selector", "body").send_keys("/")
     assert chromium.switch_to.active_element.get_attribute("name") == "workflow"
 
 
 def test_a_gate_is_answered_by_a_click(chromium: Any, site: str, filled: StateStore) -> None:
     """inspector IN-30: the browser sends what the checks of forms need."""
-    chromium.get(f"{site}/inbox/gates/open-0")
+    opened(chromium, f"{site}/inbox/gates/open-0")
     chromium.find_element("css selector", "button[value=approved]").click()
     until(lambda: filled.workflows.approvals.get("open-0").status == "approved")
 
 
 def test_the_switch_hides_personal_data(chromium: Any, site: str) -> None:
     """inspector IN-7."""
-    chromium.get(f"{site}/runs/home")
+    opened(chromium, f"{site}/runs/home")
     chromium.find_element("css selector", "button[name=hide]").click()
     until(lambda: "Show personal data" in chromium.page_source)
-    chromium.get(f"{site}/runs/home")
+    opened(chromium, f"{site}/runs/home")
     assert "(hidden)" in chromium.page_source
     chromium.delete_all_cookies()
 
@@ -173,7 +184,6 @@ def test_screenshots_are_taken(chromium: Any, site: str) -> None:
     for addresses in ADDRESSES.values():
         for width in WIDTHS:
             sized(chromium, width)
-            chromium.get(site + addresses[0])
-            until(lambda: chromium.execute_script("return document.readyState") == "complete")
+            opened(chromium, site + addresses[0])
             name = addresses[0].strip("/").replace("/", "-") or "now"
             assert chromium.save_screenshot(f"{SCREENSHOTS}/{name}-{width}-{chromium.session_id[:4]}.png")
