@@ -12,7 +12,7 @@ from typing import Any
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route as Address
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -23,7 +23,7 @@ from lastlight_state.clock import SYSTEM_CLOCK, Clock
 from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.inspector import guard, pictures
 from lastlight_state.inspector.guard import Guard, Refusal
-from lastlight_state.inspector.live import Topics
+from lastlight_state.inspector.live import Events, Topics
 from lastlight_state.inspector.page import Ask, Download, Moved, Page, Route, View, status_of, values
 from lastlight_state.inspector.pages import PAGES
 from lastlight_state.inspector.rendering import (
@@ -180,7 +180,7 @@ class _Inspector:
             return environment().get_template(view.template).render({**common, **more, "data": shown})
 
         stream = self._topics.stream(key, partial(self._on_a_thread, made))
-        return StreamingResponse(stream, media_type=EVENTS)
+        return Events(stream)
 
     def _shown(self, request: Request, page: Page | None, view: View) -> Response:
         hide = self._hides(request)

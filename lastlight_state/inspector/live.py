@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import aclosing
+
+from starlette.responses import StreamingResponse
+from starlette.types import Send
 
 #: Seconds between two looks, and between signs of life on a connection where nothing happens.
 EVERY, SIGN = 2.0, 15.0
@@ -32,6 +36,7 @@ class Topic:
         self._shown: str | None = None
         self._number = 0
         self._changed = asyncio.Condition()
+        self._fails = False
         self.subscribers = 0
         self.task = asyncio.ensure_future(self._going())
 
@@ -41,9 +46,11 @@ class Topic:
             began = now()
             try:
                 shown = await self._look()
+                self._fails = False
             except Exception:  # noqa: BLE001 the database is away for a moment, or the run was removed: it stays as it is
-                _log.warning("a live page could not be made again", exc_info=True)
-                shown = None
+                if not self._fails:  # said once, and not every two seconds until it is back
+                    _log.warning("a live page could not be made again", exc_info=True)
+                shown, self._fails = None, True
             if shown is not None and shown != self._shown:
                 async with self._changed:
                     self._shown, self._number = shown, self._number + 1
@@ -65,6 +72,20 @@ class Topic:
             yield shown
 
 
+class Events(StreamingResponse):
+    """Server-sent events of a topic, which is left as soon as the browser has gone, also while something is sent."""
+
+    body_iterator: AsyncGenerator[bytes, None]
+
+    def __init__(self, stream: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(stream, media_type="text/event-stream")
+
+    async def stream_response(self, send: Send) -> None:
+        """Send events until there are no more, or the browser has gone."""
+        async with aclosing(self.body_iterator):
+            await super().stream_response(send)
+
+
 class Topics:
     """The topics that somebody looks at."""
 
@@ -76,7 +97,7 @@ class Topics:
         """True if there is no room for this topic."""
         return key not in self._topics and len(self._topics) >= MOST_TOPICS
 
-    async def stream(self, key: Hashable, look: Look) -> AsyncIterator[bytes]:
+    async def stream(self, key: Hashable, look: Look) -> AsyncGenerator[bytes, None]:
         """Yield server-sent events with what is shown, until the browser goes."""
         if self.is_full_for(key):  # others came between the answer and its first part
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -74,7 +75,8 @@ def test_a_run_is_read_again_only_when_its_mark_has_changed(fresh_database: Data
     async def work() -> None:
         with recorded(fresh_database) as (store, sent):
             started(store, "r")
-            async with subscribed(inspector(store), "/runs/r") as [browser]:
+            clock = fresh_database.clock
+            async with subscribed(inspector(store, clock=clock), "/runs/r") as [browser]:
                 await until(lambda: bool(browser.events))
                 sent.clear()
                 await until(lambda: len(sent) > 20)
@@ -82,6 +84,25 @@ def test_a_run_is_read_again_only_when_its_mark_has_changed(fresh_database: Data
                 await asyncio.to_thread(store.workflows.runs.finish, "r", "succeeded")
                 await until(lambda: len(browser.events) == 2)
                 assert "succeeded" in browser.events[1]
+                await asyncio.to_thread(store.outputs.inputs.ensure, "r", {"told": "later"})
+                clock.advance(seconds=30)
+                await until(lambda: "later" in browser.events[-1])
+
+
+def test_a_run_whose_lease_ends_changes_at_once(fresh_database: Database) -> None:
+    """inspector IN-20: nothing is written when it does."""
+    store, clock = fresh_database.open(), fresh_database.clock
+    clock.advance(seconds=-(clock.now().timestamp() % 30))  # a half minute begins
+    started(store, "r")
+    store.workflows.claims.take("r", owner="w", lease=timedelta(seconds=10))
+
+    async def work() -> None:
+        async with subscribed(inspector(store, clock=clock), "/runs/r") as [browser]:
+            await until(lambda: bool(browser.events))
+            clock.advance(seconds=11)
+            await until(lambda: "lease_expired" in browser.events[-1])
+
+    run(work())
 
     run(work())
 
@@ -112,6 +133,51 @@ def test_a_page_stays_while_the_database_is_away(fresh_database: Database, monke
             assert "meanwhile" in browser.events[1]
 
     run(work())
+
+
+@pytest.mark.logs("a live page could not be made again")
+def test_a_page_that_cannot_be_made_is_logged_once(fresh_database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """inspector IN-20: and not again at each look, also of a run that is not there."""
+    store = fresh_database.open()
+
+    async def work() -> None:
+        async with subscribed(inspector(store), "/runs/nobody"):
+            await asyncio.sleep(0.5)
+
+    run(work())
+    assert [record.message for record in caplog.records] == ["a live page could not be made again"]
+
+
+def test_a_browser_that_vanishes_while_it_is_sent_something_leaves_no_look(fresh_database: Database) -> None:
+    """inspector IN-21: also one that reads no more."""
+
+    async def work() -> None:
+        with recorded(fresh_database) as (store, sent):
+            async with subscribed(inspector(store), "/", 3) as browsers:
+                for browser in browsers:
+                    browser.stall()
+                await until(lambda: all(browser.stalls for browser in browsers))
+            await asyncio.sleep(1)  # the last look ends
+            sent.clear()
+            await asyncio.sleep(0.3)
+            assert sent == []
+
+    run(work())
+
+
+def test_personal_data_is_hidden_in_live_pages(fresh_database: Database) -> None:
+    """inspector IN-7."""
+    store = fresh_database.open()
+    started(store, "r")
+    store.workflows.runs.cancel("r", by="zoe", reason="zoe-wrote-this")
+
+    async def work(hide: bool) -> str:
+        async with subscribed(inspector(store, hide_personal=hide), "/runs/r") as [browser]:
+            await until(lambda: bool(browser.events))
+            return browser.events[0]
+
+    assert "zoe" in asyncio.run(work(hide=False))
+    assert "zoe" not in asyncio.run(work(hide=True))
 
 
 def test_only_so_many_different_pages_are_live(sqlite_database: Database) -> None:

@@ -46,13 +46,15 @@ def listed(ask: Ask) -> View:
 
 
 def _mark(ask: Ask) -> Hashable:
-    """Return what changes with every change of a run."""
+    """Return what changes with a run, its state, its newest execution and its journal, and every half minute."""
     run_id = ask.path["run_id"]
     with ask.store.view() as moment:
         run = moment.workflows.runs.get(run_id)
         newest = moment.workflows.executions.list(run_id=run_id, limit=1).items
         seqs = moment.journal.events.latest_seq(run_id), moment.journal.signals.latest_seq(run_id)
-    return run.model_dump_json(), *(one.model_dump_json() for one in newest), seqs
+        records = run, moment.workflows.health.get_state(run_id), *newest
+    half_minute = int(ask.clock.now().timestamp() // 30)  # for older executions, nodes, tool calls, inputs and outputs
+    return *(one.model_dump_json() for one in records), seqs, half_minute
 
 
 @page.look("/{run_id}", live=True, mark=_mark)

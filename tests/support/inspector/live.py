@@ -18,6 +18,7 @@ class Subscriber:
         self.events: list[str] = []
         self._gone, self._told = asyncio.Event(), asyncio.Event()
         self._text = ""
+        self.stalls, self._reads = False, True
 
     async def receive(self) -> MutableMapping[str, Any]:
         """Send the request, and once the browser has gone, that."""
@@ -30,9 +31,16 @@ class Subscriber:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """Take a part of the answer."""
         self.status = message.get("status", self.status)
+        if not self._reads and message.get("body"):
+            self.stalls = True
+            await asyncio.Event().wait()
         self._text += message.get("body", b"").decode()
         *whole, self._text = self._text.split("\n\n")
         self.events += [event for event in whole if event.startswith("data:")]
+
+    def stall(self) -> None:
+        """Read no more: what is sent next waits for ever."""
+        self._reads = False
 
     def go(self) -> None:
         """Close the page."""
