@@ -8,7 +8,9 @@ from support.scratch import THINGS
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.backends.postgres import bulk
+from lastlight_state.db.rows.batches import Column
 from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.schema import columns
 
 AT = datetime(2026, 2, 3, 12, 34, 56, 789_000, tzinfo=UTC)
 INSERT = prepared(sa.insert(THINGS).values({one.name: bind(one.name, one) for one in THINGS.c}))
@@ -89,3 +91,10 @@ def test_a_value_that_no_column_has_is_named() -> None:
     """journal E-8: rather than left out with its column."""
     with pytest.raises(TypeError, match="no column has values of list"):
         bulk._lines([["a"], [[]]])
+
+
+def test_a_missing_value_among_many_is_not_converted() -> None:
+    """codec CO-9: as in a single row; what makes an envelope gets values alone."""
+    column = Column("body", columns.Bytes, lambda value: b"sealed " + value)
+    assert column.of([{"body": None}, {"body": b"a"}]) == [None, b"sealed a"]
+    assert column.of([{"body": b"a"}, {"body": None}]) == [b"sealed a", None]

@@ -163,8 +163,8 @@ class Column:
         if convert is None:
             return given
         first = given[0]
-        same = convert(first)  # often all rows have one value, such as the present
-        return [same if value is first else convert(value) for value in given]
+        same = None if first is None else convert(first)  # often all rows have one value, such as the present
+        return [same if value is first else None if value is None else convert(value) for value in given]
 
     def _judge(self, given: Sequence[Any], kinds: set[type]) -> None:
         for value in given:
