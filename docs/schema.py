@@ -17,8 +17,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Backend, Options
+from lastlight_state.db.schema.columns import Timestamp
 from lastlight_state.db.schema.declarations import COMMENT_PREFIX, KIB, MIB, Setting, TableFacts, facts_of, is_personal
-from lastlight_state.db.schema.guards import EVENTS, DerivedRow, Guard, Reaction
+from lastlight_state.db.schema.guards import EVENTS, ROWID, DerivedRow, Guard, Reaction
 from lastlight_state.db.schema.indexes import ONLY
 from lastlight_state.migrations import history, migrate
 from lastlight_state.migrations.metadata import DERIVED_ROWS, GUARDS, METADATA, REACTIONS
@@ -36,17 +37,47 @@ Generated from the declared models by `make docs`; a test compares the two.
 Raw SQL may read all of this.
 [Promises](promises.md) says what stays as it is, and the [history](schema-history.md) what each revision brought.
 
-Types are given for SQLite and Postgres.
+## How to read it
+
+A column's type is one of these, and `null` where the column may be NULL:
+
+{types}
+
 Text is `COLLATE "C"` on Postgres, so that both databases sort alike.
 Times are 24-character text (`2026-02-03T12:34:56.789Z`) on SQLite.
-A *guard* is a trigger that refuses a statement, whoever sends it, and says why.
-One with a *permit* lets the statement through while `maintenance_permits` holds a row of that kind.
-A *trigger* that refuses nothing changes other rows, in the transaction of whoever wrote.
 A column is *personal* if it can hold what a person said, what was said of a person, or a person's name.
 The *limit* of a text or JSON is the most bytes of UTF-8 that a call stores there: fixed, or a setting with its default.
 Where it is empty, the library makes the value; a column of words lists those that this version knows.
 Nothing in the database enforces a limit, so other programs may have stored more; that stays readable.
+
+A *guard* is a trigger that refuses a statement, whoever sends it, and says why.
+One with a *permit* lets the statement through while `maintenance_permits` holds a row of that kind.
+Four groups of guards have the same names and messages on every table `T`, and a table names its groups:
+
+- *append-only*: `T_no_delete`, and `T_no_truncate` on Postgres, say "T is append-only";
+- *never changed*: `T_no_update` refuses every update and says "rows of T never change";
+- *never replaced*, on SQLite: `T_no_replace` refuses an insert that replaces another row.
+  `T_keys_stay`, where columns are named, judges updates of these and of `rowid`, `_rowid_` and `oid`.
+  Both say "rows of T are never replaced";
+- *times*, on SQLite: `T_times_new` judges inserts, and `T_times_set` updates of all columns of times.
+  Both say "times of T are spelled like 2026-02-03T12:34:56.789Z"; a table that is never changed lacks the second.
+
+A *trigger* that refuses nothing changes other rows, in the transaction of whoever wrote.
+
+## Tables
+
 """
+
+#: The name of a column's type on this page, by its types on SQLite and Postgres.
+_TYPES = {
+    ("TEXT", "TEXT"): "text",
+    ("INTEGER", "BIGINT"): "integer",
+    ("REAL", "DOUBLE PRECISION"): "float",
+    ("INTEGER", "BOOLEAN"): "boolean",
+    ("TEXT", "TIMESTAMP WITH TIME ZONE"): "time",
+    ("TEXT", "JSONB"): "json",
+    ("BLOB", "BYTEA"): "bytes",
+}
 
 Brought = dict[tuple[str, str], str]
 """Table and column, and the revision that brought it."""
@@ -57,7 +88,9 @@ def page() -> str:
     brought = _brought()
     tables = sorted(METADATA.tables.values(), key=lambda table: (_since(table, brought), table.name))
     contents = [f"- [`{table.name}`](#{table.name}): {_holds(table)}" for table in tables]
-    parts = [_HEAD, "\n".join(contents) + "\n", *("\n".join(_section(table, brought)) + "\n" for table in tables)]
+    types = _table(("type", "SQLite", "Postgres"), ((name, *types) for types, name in _TYPES.items()))
+    head = _HEAD.format(types="\n".join(types))
+    parts = [head + "\n".join(contents) + "\n", *("\n".join(_section(table, brought)) + "\n" for table in tables)]
     return "\n".join(parts)
 
 
@@ -93,25 +126,32 @@ def _section(table: sa.Table, brought: Brought) -> Iterator[str]:
     first = _since(table, brought)
     yield f"## {table.name}"
     yield ""
-    yield f"{_holds(table).capitalize()}."
-    yield f"Since {first}."
+    yield f"{_holds(table).capitalize()}. Since {first}."
     yield from _kept(facts_of(table))
     yield ""
-    yield from _table(
-        ("column", "SQLite", "Postgres", "null", "default", "personal", "limit", "since"),
-        _column_rows(table, first, brought),
-    )
+    yield from _table(("column", "type", "default", "limit"), _column_rows(table))
     yield ""
     yield f"Primary key: {_names(table.primary_key.columns)}."
+    if personal := [column for column in table.columns if is_personal(column)]:
+        yield f"Personal: {_names(personal)}."
+    for revision, columns in _later(table, first, brought):
+        yield f"Since {revision}: {_names(columns)}."
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
         yield f"Foreign key: `{key.parent.name}` to `{key.target_fullname}`."
     if table.indexes:
         yield ""
         yield from _table(("index", "columns", "where", "unique", "only on"), _index_rows(table))
-    guards = [guard for guard in GUARDS if guard.table == table.name]
+    yield from _triggers(table)
+
+
+def _triggers(table: sa.Table) -> Iterator[str]:
+    guards = {guard.name: guard for guard in GUARDS if guard.table == table.name}
+    if groups := list(_guard_groups(table, guards)):
+        yield ""
+        yield f"Guards: {'; '.join(groups)}."
     if guards:
         yield ""
-        yield from _table(("guard", "on", "says", "permit", "only on"), _guard_rows(guards))
+        yield from _table(("guard", "on", "says", "permit", "only on"), _guard_rows(guards.values()))
     for reaction in REACTIONS:
         if reaction.table == table.name:
             yield ""
@@ -141,19 +181,19 @@ def _kept(facts: TableFacts) -> Iterator[str]:
         yield f"`erase` leaves its personal data: {facts.stays}."
 
 
-def _column_rows(table: sa.Table, first: str, brought: Brought) -> Iterator[tuple[str, ...]]:
+def _later(table: sa.Table, first: str, brought: Brought) -> Iterator[tuple[str, list[sa.Column[Any]]]]:
+    """Yield each revision after the table's first, with the columns that it brought."""
+    by_revision: dict[str, list[sa.Column[Any]]] = {}
     for column in table.columns:
-        since = brought[table.name, column.name]
-        yield (
-            f"`{column.name}`",
-            column.type.compile(_SQLITE),
-            column.type.compile(_POSTGRES).removesuffix(' COLLATE "C"'),
-            "yes" if column.nullable else "",
-            _default(column),
-            "yes" if is_personal(column) else "",
-            _limit(column),
-            "" if since == first else since,
-        )
+        by_revision.setdefault(brought[table.name, column.name], []).append(column)
+    yield from ((revision, columns) for revision, columns in sorted(by_revision.items()) if revision != first)
+
+
+def _column_rows(table: sa.Table) -> Iterator[tuple[str, ...]]:
+    for column in table.columns:
+        types = column.type.compile(_SQLITE), column.type.compile(_POSTGRES).removesuffix(' COLLATE "C"')
+        null = " null" if column.nullable else ""
+        yield f"`{column.name}`", _TYPES[types] + null, _default(column), _limit(column)
 
 
 def _default(column: sa.Column[Any]) -> str:
@@ -193,6 +233,34 @@ def _index_rows(table: sa.Table) -> Iterator[tuple[str, ...]]:
         yield f"`{index.name}`", listed, where, "yes" if index.unique else "", str(index.info.get(ONLY, ""))
 
 
+def _guard_groups(table: sa.Table, guards: dict[str, Guard]) -> Iterator[str]:
+    """Take the guards of the groups out of those of the table, and yield what the page says of each group."""
+    name = table.name
+
+    def take(suffix: str, message: str, of: set[str] | None = None) -> Guard | None:
+        guard = guards.get(f"{name}_{suffix}")
+        if guard is None or guard.message != message or (of is not None and of != {*guard.of}):
+            return None
+        return guards.pop(guard.name)
+
+    append_only = f"{name} is append-only"
+    if deletion := take("no_delete", append_only):
+        take("no_truncate", append_only)
+        yield f"append-only (permit `{deletion.permit}`)"
+    if update := take("no_update", f"rows of {name} never change"):
+        yield "never changed" + (f" (permit `{update.permit}`)" if update.permit else "")
+    replaced = f"rows of {name} are never replaced"
+    if take("no_replace", replaced):
+        keys = take("keys_stay", replaced)
+        named = _names(each for each in keys.of if each not in ROWID) or "`rowid` alone" if keys else ""
+        yield "never replaced" + (f" ({named})" if named else "")
+    times = {column.name for column in table.columns if column.type is Timestamp}
+    spelled = f"times of {name} are spelled like 2026-02-03T12:34:56.789Z"
+    if take("times_new", spelled):
+        take("times_set", spelled, times)
+        yield "times"
+
+
 def _guard_rows(guards: Iterable[Guard]) -> Iterator[tuple[str, ...]]:
     for guard in guards:
         on = f"{guard.event}{f' of {_names(guard.of)}' if guard.of else ''}"
@@ -201,8 +269,8 @@ def _guard_rows(guards: Iterable[Guard]) -> Iterator[tuple[str, ...]]:
 
 
 def _reaction_rows(reaction: Reaction) -> Iterator[tuple[str, ...]]:
-    for event in EVENTS:
-        yield f"`{reaction.name}_{event}`", event, reaction.says
+    names = ", ".join(f"`{reaction.name}_{event}`" for event in EVENTS)
+    yield names, ", ".join(EVENTS), reaction.says
 
 
 def _derived_row_triggers(derived: DerivedRow) -> Iterator[tuple[str, ...]]:
