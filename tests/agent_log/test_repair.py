@@ -55,7 +55,7 @@ def test_check_and_seal_change_nothing_of_a_healthy_log(log: AgentLog) -> None:
 
 
 def test_a_torn_tail_is_sealed_once_and_the_next_line_stands_alone(log: AgentLog) -> None:
-    """agent-log L-110, case 46; maintenance case 46."""
+    """agent-log L-110, case 46; maintenance OP-66."""
     path = put(log, USER + b"\n" + USER[:40])
     assert (log.repair.seal("s-1"), log.repair.seal("s-1")) == (True, False)
     with log.writer.open(place=SANDBOX, session_id="s-1", sync="os") as writer:

@@ -95,7 +95,7 @@ def test_a_copy_that_was_interrupted_goes_on(source: Database, tmp_path: Path, m
 
 
 def test_wrong_usage_does_nothing(source: Database, tmp_path: Path) -> None:
-    """maintenance OP-70, OP-74, case 47."""
+    """maintenance OP-70, OP-74."""
     there = tmp_path / "there.db"
     for words in (
         (),

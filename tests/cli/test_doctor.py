@@ -15,7 +15,7 @@ SKIP = ("--skip", "DOC-03")
 
 
 def test_errors_are_exit_code_1_and_warnings_with_strict(database: Database) -> None:
-    """maintenance OP-15, OP-72, case 22."""
+    """maintenance OP-15, OP-72, OP-17."""
     said = lastlight_state("doctor", *SKIP, "--url", database.url)
     assert (said.code, "0 findings" in said.out) == (0, True)
     old = SYSTEM_CLOCK.now() - timedelta(days=2)

@@ -58,7 +58,7 @@ def said_of(store: StateStore) -> list[str]:
 def test_a_command_that_looks_beside_what_a_killed_writer_left_changes_no_byte(
     database: Database, left: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-2, OP-16, case 56: nor a time of change, and its private copy is gone when it ends."""
+    """maintenance OP-2, OP-16: nor a time of change, and its private copy is gone when it ends."""
     copies = tmp_path / "copies"
     copies.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(copies))
@@ -71,14 +71,14 @@ def test_a_command_that_looks_beside_what_a_killed_writer_left_changes_no_byte(
 
 
 def test_what_a_killed_writer_had_committed_is_seen_and_the_rest_is_not(database: Database, left: Path) -> None:
-    """maintenance OP-2, OP-16, case 56."""
+    """maintenance OP-2, OP-16."""
     assert read_once(call_on(database.url), said_of) == ["left"]
     asked = lastlight_state("query", "SELECT name FROM workflow_overrides", "--url", database.url, "--json")
     assert asked.data["rows"] == [["left"]]
 
 
 def test_doctor_names_what_a_killed_writer_left_and_makes_all_its_checks(database: Database, left: Path) -> None:
-    """maintenance OP-15, OP-16, case 56: the command that it names mends it."""
+    """maintenance OP-15, OP-16: the command that it names mends it."""
     place = ("--url", database.url, "--state-dir", database.state_dir, "--json")
     said = lastlight_state("doctor", "--deep", *place)
     [finding] = said.data["findings"]
@@ -91,7 +91,7 @@ def test_doctor_names_what_a_killed_writer_left_and_makes_all_its_checks(databas
 
 
 def test_a_log_that_a_process_uses_is_no_finding(database: Database) -> None:
-    """maintenance OP-16, OP-17, case 56: whoever uses it, a reader that has the file open for long included."""
+    """maintenance OP-16, OP-17: whoever uses it, a reader that has the file open for long included."""
     database.open(migrate=False).workflows.overrides.put("used", enabled=False, by="ana")
     assert Path(f"{database.url}-wal").stat().st_size > 0
     said = lastlight_state("doctor", "--url", database.url, "--json")
@@ -100,7 +100,7 @@ def test_a_log_that_a_process_uses_is_no_finding(database: Database) -> None:
 
 
 def test_a_journal_that_a_writer_is_at_is_no_finding(database: Database) -> None:
-    """maintenance OP-16, OP-17, case 56."""
+    """maintenance OP-16, OP-17."""
     writer = database.raw()
     for statement in ("PRAGMA journal_mode = DELETE", "BEGIN IMMEDIATE", "CREATE TABLE another (x)"):
         writer.execute(statement)

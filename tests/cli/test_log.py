@@ -225,7 +225,7 @@ def test_an_unknown_id_is_exit_1(key: str, logged: Logged) -> None:
 
 
 def test_a_log_is_looked_for_in_every_state_of_the_database(target: Target, tmp_path: Path) -> None:
-    """maintenance OP-72, OP-73, case 48."""
+    """maintenance OP-72, OP-73."""
     key = target.ids.run if target.state == "populated" else "nobody"
     said = lastlight_state("log", key, "--url", target.url, "--state-dir", tmp_path, "--json")
     assert said.code == (1, 0, 6, 3, 6)[STATES.index(target.state)]

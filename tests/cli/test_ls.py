@@ -15,7 +15,7 @@ from lastlight_state.workflows import Trigger
 
 
 def test_pages_show_each_run_once_although_all_began_at_the_same_time(database: Database) -> None:
-    """maintenance OP-11, case 55."""
+    """maintenance OP-11."""
     with database.open() as store:
         made = {store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id for _ in range(120)}
     seen: list[str] = []
@@ -56,7 +56,7 @@ def test_the_last_line_names_the_next_page(database: Database) -> None:
     ],
 )
 def test_an_empty_list_is_a_sentence_and_done(kind: str, sentence: str, sqlite_targets: dict[str, Target]) -> None:
-    """maintenance OP-11, case 55."""
+    """maintenance OP-11."""
     said = lastlight_state("ls", kind, "--url", sqlite_targets["empty"].url)
     assert (said.code, said.out) == (0, f"{sentence}\n")
 

@@ -67,7 +67,7 @@ def test_a_look_beside_a_live_writer_sees_what_it_committed(
 def test_a_look_at_a_file_at_rest_leaves_nothing_beside_it(
     sqlite_template: SqliteTemplate, tmp_path: Path, frozen_clock: FrozenClock
 ) -> None:
-    """maintenance OP-2, case 27."""
+    """maintenance OP-2."""
     with sqlite_template.fresh(tmp_path, frozen_clock) as database:
         before = files_of(tmp_path)
         assert read_once(call_on(database.url), switches) == 0

@@ -63,7 +63,7 @@ BAD = {
 def test_wrong_usage_is_exit_2_and_one_object_and_makes_no_file(
     words: tuple[str, ...], sqlite_targets: dict[str, Target], tmp_path: Path
 ) -> None:
-    """maintenance OP-70, OP-71, OP-74, case 47, case 48."""
+    """maintenance OP-70, OP-71, OP-74, OP-72."""
     database = [] if "--url" in words or "--url-file" in words else ["--url", sqlite_targets["empty"].url]
     as_text = lastlight_state(*words, *database)
     as_object = lastlight_state(*words, *database, "--json")
@@ -153,7 +153,7 @@ def hung_up() -> TextIO:
 
 
 def test_a_closed_pipe_ends_in_silence_with_the_exit_code_of_the_answer(sqlite_targets: dict[str, Target]) -> None:
-    """maintenance OP-71, OP-72, case 51."""
+    """maintenance OP-71, OP-72, OP-70."""
     before = os.listdir("/proc/self/fd")  # noqa: PTH208
     for flags in ((), ("--json",)):
         with hung_up() as pipe, redirect_stdout(pipe), redirect_stderr(io.StringIO()) as complaint:
@@ -164,7 +164,7 @@ def test_a_closed_pipe_ends_in_silence_with_the_exit_code_of_the_answer(sqlite_t
 
 
 def test_a_pipe_closed_in_the_middle_of_a_stream_ends_it_in_silence(tmp_path: Path) -> None:
-    """maintenance OP-71, case 51."""
+    """maintenance OP-71, OP-70."""
     with StateStore.open(state_dir=tmp_path) as store:
         place = Cwd("/work")
         with store.agent_log.writer.open(place=place, session_id="s", prompt="Begin.") as log:

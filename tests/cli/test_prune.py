@@ -80,7 +80,7 @@ def test_a_prune_of_journals_or_of_the_cache_says_what_it_removes(old: Database)
 
 
 def test_without_a_terminal_or_consent_nothing_is_removed(old: Database) -> None:
-    """maintenance OP-1, OP-70, case 51."""
+    """maintenance OP-1, OP-70."""
     assert prune(old, "--kind", "runs", "--keep-n", 0, "--json").error == "not_confirmed"
     assert prune(old, "--dry-run", "--keep-n", 0, "--json").data["kind"] == "sessions"  # other kinds must be named
     assert (prune(old, "-y", "--keep-n", 0).code, left(old)) == (0, 4)
@@ -97,7 +97,7 @@ WRONG = [
 
 @pytest.mark.parametrize("words", WRONG)
 def test_wrong_words_are_wrong_usage(old: Database, words: tuple[str, ...]) -> None:
-    """maintenance OP-74, case 57."""
+    """maintenance OP-74, OP-25."""
     said = prune(old, *words, "-y", "--json")
     assert (said.code, left(old)) == (2, 4)
     assert lastlight_state("ls", "receipts", "--url", old.url).out == "(no receipts)\n"

@@ -54,7 +54,7 @@ def mounted(
 def test_a_file_on_a_read_only_mount_is_looked_at_and_nothing_is_left(
     mounted: tuple[Path, str], command: str, tmp_path: Path
 ) -> None:
-    """maintenance OP-2, case 27."""
+    """maintenance OP-2."""
     mount, run = mounted
     before = looks_of(mount)
     words = [word.format(run=run, out=tmp_path / "run.tar.gz").replace("+", " ") for word in command.split()]

@@ -32,7 +32,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_looking_says_what_is_damaged_and_changes_nothing(tree: Path) -> None:
-    """maintenance OP-65, OP-72, case 48."""
+    """maintenance OP-65, OP-72."""
     before = files_of(tree)
     for words in ((), ("--seal", "--dry-run"), ("--replace", "--dry-run"), ("--out", "copies", "--dry-run")):
         said = lastlight_state("repair", tree, *words, "--json")
@@ -89,7 +89,7 @@ def test_clean_copies_go_below_a_directory(tree: Path, tmp_path: Path) -> None:
 
 
 def test_replacing_asks_and_refuses_without_a_terminal(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """maintenance OP-70, case 51."""
+    """maintenance OP-70."""
     before = files_of(tree)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     said = lastlight_state("repair", tree, "--replace", "--json")
@@ -139,7 +139,7 @@ def test_somebody_at_a_terminal_decides(answer: str, is_refused: bool, monkeypat
     ],
 )
 def test_wrong_words_do_nothing(words: tuple[str, ...], code: int, error: str, tree: Path) -> None:
-    """maintenance OP-70, OP-72, case 47, case 48."""
+    """maintenance OP-70, OP-72."""
     before = files_of(tree)
     path = () if "yes" in words or "unknown" in words else (tree,)
     said = lastlight_state("repair", *path, *words, "--json")

@@ -59,7 +59,7 @@ def test_texts_stand_at_the_left_of_their_column_and_numbers_at_the_right() -> N
 
 
 def test_without_a_terminal_everything_is_whole_and_plain() -> None:
-    """maintenance OP-11, OP-71, case 51."""
+    """maintenance OP-11, OP-71, OP-70."""
     said = drawn(io.StringIO())
     assert "東京 " * 40 in said
     assert "\x1b" not in said

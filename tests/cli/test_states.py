@@ -45,7 +45,7 @@ def words(command: tuple[str, ...], target: Target) -> list[str]:
 def test_each_command_that_looks_answers_with_one_object_in_every_state_of_the_database(
     command: tuple[str, ...], target: Target
 ) -> None:
-    """maintenance OP-71, OP-72, OP-73, case 48, case 55."""
+    """maintenance OP-71, OP-72, OP-73, OP-11."""
     said = lastlight_state(*words(command, target), "--json")
     assert said.code == expected(command, target), said
     assert said.answer["command"] == command[0]
@@ -63,7 +63,7 @@ def test_people_get_lines_or_a_reason(command: tuple[str, ...], target: Target) 
 def test_looking_leaves_a_file_and_its_folder_as_they_were(
     command: tuple[str, ...], sqlite_targets: dict[str, Target]
 ) -> None:
-    """maintenance OP-2, case 18, case 27."""
+    """maintenance OP-2, OP-10."""
     folder = Path(sqlite_targets["empty"].url).parent
     before = files_of(folder)
     for target in sqlite_targets.values():

@@ -91,7 +91,7 @@ def test_a_copy_and_its_rejects_account_for_every_byte_and_the_source_is_untouch
 
 
 def test_a_file_that_is_cut_anywhere_keeps_every_whole_record(path: Path, tmp_path: Path) -> None:
-    """maintenance OP-65, OP-66, case 45: glued lines, NUL and broken bytes included; the parts add up to the file."""
+    """maintenance OP-65, OP-66: glued lines, NUL and broken bytes included; the parts add up to the file."""
     for end in range(len(DAMAGED) + 1):
         path.write_bytes(DAMAGED[:end])
         copy = tmp_path / f"{end}.jsonl"

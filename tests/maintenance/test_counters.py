@@ -50,7 +50,7 @@ def talk(database: Database) -> Branch:
 
 
 def test_counters_behind_their_rows_are_raised_and_no_other(store: Any, database: Database, talk: Branch) -> None:
-    """maintenance OP-67, case 53: what is written next gets new numbers; a second run raises nothing."""
+    """maintenance OP-67: what is written next gets new numbers; a second run raises nothing."""
     plan = store.maintenance.counters.plan()
     assert plan.counts == ONE_EACH
     late = {one.counter: one for one in plan.samples}
@@ -79,7 +79,7 @@ def test_counters_behind_their_rows_are_raised_and_no_other(store: Any, database
 
 @pytest.mark.usefixtures("talk")
 def test_doctor_names_the_command_that_raises_counters(database: Database) -> None:
-    """maintenance OP-15, OP-67, case 53: and has nothing to say of them afterwards."""
+    """maintenance OP-15, OP-67: and has nothing to say of them afterwards."""
     store = database.open()
     findings = [one for one in store.maintenance.doctor.examine(only=["DOC-12"]).findings if one.remedy]
     assert {one.remedy for one in findings} == {"lastlight-state repair --counters"}

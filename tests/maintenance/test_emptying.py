@@ -26,7 +26,7 @@ DAY = 86_400
 def test_emptied_messages_keep_their_rows_and_order_and_a_second_time_changes_nothing(
     store: Any, database: Database
 ) -> None:
-    """maintenance OP-32, case 16."""
+    """maintenance OP-32."""
     talks = database.open()
     talks.conversations.messages.put(NewMessage("user", "hello", id="a", embedding=[1.0], extra={"k": 1}, sender="ana"))
     begun(talks, branch_id="main")
@@ -176,7 +176,7 @@ def test_a_message_that_is_held_and_shared_stays_because_it_is_held(store: Any, 
     ids=str,
 )
 def test_a_wrong_policy_empties_nothing(database: Database, wrong: RedactPolicy, error: type[Exception]) -> None:
-    """maintenance OP-32, case 57."""
+    """maintenance OP-32, OP-25."""
     store = database.open()
     for call in (store.maintenance.redact.plan, store.maintenance.redact.run):
         with pytest.raises(error):

@@ -130,7 +130,7 @@ def test_nobody_holds_a_session_while_its_messages_are_emptied(
 
 
 def test_a_counter_that_is_raised_meanwhile_is_not_raised_again(database: Database) -> None:
-    """maintenance OP-67, case 53: nor is one that is ahead by then brought back."""
+    """maintenance OP-67: nor is one that is ahead by then brought back."""
     store, raw = database.open(), database.raw()
     order = begun(store, "a", "b").progression_id
     raw.execute(f"UPDATE progressions SET next_ord = 1 WHERE id = '{order}'")
@@ -160,7 +160,7 @@ def test_work_that_was_taken_over_is_left_to_its_new_owner(database: Database) -
 
 
 def test_a_session_that_wakes_up_meanwhile_is_skipped(database: Database) -> None:
-    """maintenance OP-33, case 17: as is one that somebody else ended."""
+    """maintenance OP-33: as is one that somebody else ended."""
     store, other = running_hours_apart(database, "ended", "silent", "woken"), database.open()
     with racing(store) as race:
         race.before_unit(3, lambda: other.conversations.lifecycle.heartbeat("woken", "w"))

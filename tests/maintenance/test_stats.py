@@ -22,12 +22,12 @@ def rows(store: StateStore) -> dict[str, int]:
 
 
 def test_every_table_of_the_schema_is_counted(every_backend: StateStore) -> None:
-    """maintenance OP-6, OP-10, case 18."""
+    """maintenance OP-6, OP-10."""
     assert set(rows(every_backend)) == set(METADATA.tables)
 
 
 def test_rows_are_counted_by_table_and_status(every_backend: StateStore) -> None:
-    """maintenance OP-10, case 18."""
+    """maintenance OP-10."""
     runs = every_backend.workflows.runs
     ids = [runs.create("wf", trigger=Trigger("t"), phase="p").id for _ in range(3)]
     runs.finish(ids[0], "succeeded")
@@ -138,7 +138,7 @@ def test_estimates_are_marked_as_such_where_the_database_has_some(fresh_database
 
 
 def test_without_a_database_all_is_zero_and_none_appears(tmp_path: Path) -> None:
-    """maintenance OP-10, case 18."""
+    """maintenance OP-10."""
     settings = Settings(url=str(tmp_path / "none.db"), read_only=True, state_dir=tmp_path)
     with StateStore(connect(settings), settings) as store:
         stats = store.maintenance.stats.collect()

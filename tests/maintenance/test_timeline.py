@@ -49,7 +49,7 @@ def texts(entries: list[TimelineEntry] | tuple[TimelineEntry, ...]) -> list[str]
 
 
 def test_a_run_is_told_oldest_first_with_who_did_what(database: Database) -> None:
-    """maintenance OP-13, case 61."""
+    """maintenance OP-13."""
     store, run_id = lived(database, seconds=60)
     entries = store.maintenance.timeline.list(run_id).items
     assert texts(entries) == [
@@ -89,7 +89,7 @@ def test_inputs_are_told_with_the_reason_of_an_override(database: Database) -> N
 def test_pages_of_any_size_show_each_fact_once_in_the_same_order(
     limit: int, seconds: float, database: Database
 ) -> None:
-    """maintenance OP-13, case 61: with all sources at one instant, pages of 1 show each entry once."""
+    """maintenance OP-13: with all sources at one instant, pages of 1 show each entry once."""
     store, run_id = lived(database, seconds=seconds)
     timeline = store.maintenance.timeline
     whole = timeline.list(run_id).items
@@ -107,7 +107,7 @@ def test_pages_of_any_size_show_each_fact_once_in_the_same_order(
 
 
 def test_facts_of_one_moment_stand_in_the_order_of_their_sources(database: Database) -> None:
-    """maintenance OP-13, case 61."""
+    """maintenance OP-13."""
     store, run_id = lived(database, seconds=0)
     sources = [entry.source for entry in store.maintenance.timeline.list(run_id).items[:10]]
     assert sources == ["transition"] * 3 + ["approval"] * 3 + ["execution"] * 4

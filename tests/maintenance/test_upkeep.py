@@ -75,7 +75,7 @@ def test_a_vacuum_gives_space_back_and_keeps_every_row(fresh_database: Database)
 def test_a_vacuum_without_enough_space_is_refused_with_both_numbers(
     state_store: StateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-21, case 20."""
+    """maintenance OP-21."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 8, 1))
     with pytest.raises(Conflict) as refused:
         state_store.maintenance.vacuum.run()
@@ -83,7 +83,7 @@ def test_a_vacuum_without_enough_space_is_refused_with_both_numbers(
 
 
 def test_a_query_prints_rows_and_is_refused_where_it_would_write(database: Database) -> None:
-    """maintenance OP-12, case 25."""
+    """maintenance OP-12."""
     database.open().workflows.runs.create("wf", trigger=Trigger("t"), phase="p")
     sql = "SELECT workflow_name AS name, status FROM workflow_runs WHERE workflow_name = :name"
     said = lastlight_state("query", sql, "--param", "name=wf", "--url", database.url, "--json")

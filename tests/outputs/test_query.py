@@ -143,7 +143,7 @@ def test_a_parameter_that_is_missing_is_said(store: StateStore) -> None:
 
 
 def test_of_a_million_rows_only_those_of_the_limit_are_held(store: StateStore) -> None:
-    """maintenance OP-12, case 26: and more are said to be there."""
+    """maintenance OP-12: and more are said to be there."""
     many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT i FROM n"
     tracemalloc.start()
     found = store.outputs.query.rows(many, limit=10)

@@ -16,7 +16,7 @@ def begun(store: Any) -> Any:
 
 
 def test_work_that_begins_between_the_look_and_the_insert_is_seen(postgres_database: Database) -> None:
-    """maintenance OP-7, case 9: `Receipts.begin`. On SQLite the look already holds the file's write lock."""
+    """maintenance OP-7: `Receipts.begin`. On SQLite the look already holds the file's write lock."""
     store, rival = postgres_database.open(), postgres_database.open()
     with racing(store) as race:
         race.before("INSERT", lambda: begun(rival))
@@ -45,7 +45,7 @@ OWNERS: dict[str, Callable[[Any, Any], object]] = {
 
 @pytest.mark.parametrize("call", OWNERS)
 def test_an_owner_whose_work_was_taken_over_meanwhile_stores_nothing(database: Database, call: str) -> None:
-    """maintenance OP-7, case 9."""
+    """maintenance OP-7."""
     store, rival = database.open(), database.open()
     receipt = begun(store)
     database.clock.advance(seconds=600)

@@ -88,7 +88,7 @@ def test_what_becomes_of_one_receipt_leaves_others_alone(database: Database) -> 
 
 
 def test_a_second_piece_of_work_of_the_kind_and_scope_is_a_conflict(store: StateStore) -> None:
-    """maintenance OP-7, case 9."""
+    """maintenance OP-7."""
     first = begun(store)
     with pytest.raises(Conflict, match=first.id) as refused:
         begun(store)
@@ -101,7 +101,7 @@ def test_a_second_piece_of_work_of_the_kind_and_scope_is_a_conflict(store: State
 def test_work_whose_owner_is_silent_for_ten_minutes_is_taken_over_and_the_owner_writes_nothing_more(
     database: Database,
 ) -> None:
-    """maintenance OP-7, OP-31, case 9."""
+    """maintenance OP-7, OP-31."""
     store = database.open()
     first = store.receipts.step(begun(store), counts={"t": 1})
     with pytest.raises(Conflict) as refused:

@@ -107,7 +107,7 @@ def test_a_log_that_is_empty_is_a_log(driver: sqlite3.Connection) -> None:
 def test_a_vacuum_needs_twice_the_size_of_the_file(
     driver: sqlite3.Connection, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-21, case 20: what lies beside the file is not counted, and may be missing."""
+    """maintenance OP-21: what lies beside the file is not counted, and may be missing."""
     needed = 2 * file.stat().st_size
     files = (file, file.with_name("a.db-wal"))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=needed - 1))

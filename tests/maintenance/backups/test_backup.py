@@ -58,7 +58,7 @@ def contents(store: StateStore) -> dict[str, CopiedTable]:
 
 
 def test_a_backup_holds_everything_and_is_restored(store: StateStore, folder: Path, tmp_path: Path) -> None:
-    """maintenance OP-45, OP-46, OP-47, case 35: on Postgres, too, it is a file that every command reads."""
+    """maintenance OP-45, OP-46, OP-47: on Postgres, too, it is a file that every command reads."""
     made = store.maintenance.backup.create(folder)
     assert store.maintenance.backup.verify(folder) == made
     assert made.size_bytes > 0
@@ -104,7 +104,7 @@ def test_columns_of_other_programs_are_in_the_file_or_named(fresh_database: Data
 
 
 def test_a_place_that_cannot_be_written_is_named(sqlite_database: Database, folder: Path) -> None:
-    """maintenance OP-45, OP-47, case 57."""
+    """maintenance OP-45, OP-47, OP-25."""
     backup = sqlite_database.open().maintenance.backup
     with pytest.raises(BackendUnavailable, match="nowhere"):
         backup.create("/proc/nowhere/backup")
@@ -114,7 +114,7 @@ def test_a_place_that_cannot_be_written_is_named(sqlite_database: Database, fold
 
 
 def test_nothing_that_is_there_is_replaced(store: StateStore, folder: Path, tmp_path: Path) -> None:
-    """maintenance OP-45, OP-47, case 36."""
+    """maintenance OP-45, OP-47."""
     backup = store.maintenance.backup
     with pytest.raises(NotFound):
         backup.verify(folder)
@@ -134,7 +134,7 @@ def test_nothing_that_is_there_is_replaced(store: StateStore, folder: Path, tmp_
 def test_a_log_of_the_file_before_is_not_played_into_the_restored_one(
     sqlite_database: Database, folder: Path, tmp_path: Path, suffix: str
 ) -> None:
-    """maintenance OP-47, case 36: SQLite would, and the restored database would hold what the removed one held."""
+    """maintenance OP-47: SQLite would, and the restored database would hold what the removed one held."""
     backup = sqlite_database.open().maintenance.backup
     backup.create(folder)
     left = tmp_path / f"there.db{suffix}"
@@ -198,7 +198,7 @@ def _tamper(manifest: Path, name: str, value: object) -> None:
 def test_a_backup_that_was_changed_is_named_and_not_restored(
     sqlite_database: Database, folder: Path, tmp_path: Path, damage: str
 ) -> None:
-    """maintenance OP-46, OP-47, case 36, case 44."""
+    """maintenance OP-46, OP-47, case 44."""
     store = sqlite_database.open()
     logs = store.settings.agent_sessions
     logs.mkdir(parents=True, exist_ok=True)
@@ -226,7 +226,7 @@ def test_a_manifest_may_be_as_large_as_its_limit(
 
 
 def test_writers_go_on_and_the_backup_is_one_moment(sqlite_database: Database, folder: Path) -> None:
-    """maintenance OP-45, case 35: two rows that are written together are together in it, or not."""
+    """maintenance OP-45: two rows that are written together are together in it, or not."""
     store = sqlite_database.open()
     stop, wrote = threading.Event(), threading.Event()
 

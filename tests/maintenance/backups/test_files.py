@@ -86,7 +86,7 @@ def test_mailboxes_and_logs_are_put_back_beside_the_database(store: StateStore, 
 def test_nothing_is_restored_where_a_folder_stands(
     store: StateStore, folder: Path, tmp_path: Path, stands: str
 ) -> None:
-    """maintenance OP-47, case 36: and with another directory, or without the files, it is."""
+    """maintenance OP-47: and with another directory, or without the files, it is."""
     backup = store.maintenance.backup
     backup.create(folder)
     there = tmp_path / "there"
@@ -104,7 +104,7 @@ def test_nothing_is_restored_where_a_folder_stands(
 def test_folders_are_taken_away_again_when_the_database_cannot_be_restored(
     store: StateStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-47, case 36: a file that appeared meanwhile is not replaced."""
+    """maintenance OP-47: a file that appeared meanwhile is not replaced."""
     there, place = tmp_path / "there", restoring.place_file
 
     def place_late(file: Path, target: Path) -> None:
@@ -121,7 +121,7 @@ def test_folders_are_taken_away_again_when_the_database_cannot_be_restored(
 def test_a_file_that_appears_while_the_database_is_copied_is_not_replaced(
     store: StateStore, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-47, case 36: and nothing of the restored one is left beside it."""
+    """maintenance OP-47: and nothing of the restored one is left beside it."""
     target = tmp_path / "there" / "restored.db"
     store.maintenance.backup.create(folder)
     happened = before(monkeypatch, os, "link", lambda: target.write_text("theirs"))
@@ -359,7 +359,7 @@ def test_a_backup_is_no_mailbox(store: StateStore) -> None:
 def test_logs_are_complete_for_every_row_while_four_write(
     sqlite_database: Database, folder: Path, tmp_path: Path
 ) -> None:
-    """maintenance OP-45, OP-46, case 35: whatever a row says was logged stands in the copied log, in whole lines."""
+    """maintenance OP-45, OP-46: whatever a row says was logged stands in the copied log, in whole lines."""
     store = sqlite_database.open()
     logs = store.settings.agent_sessions
     logs.mkdir(parents=True)

@@ -40,7 +40,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sta
 def test_a_bundle_of_a_loaded_bundle_has_the_same_bytes(
     stores: tuple[StateStore, StateStore], tmp_path: Path, kind: Any
 ) -> None:
-    """maintenance OP-60, OP-61, case 43."""
+    """maintenance OP-60, OP-61."""
     source, target = stores
     paths = [tmp_path / f"{n}.zip" for n in range(4)]
     first = source.maintenance.bundles.export(kind, FILLED[kind], paths[0])

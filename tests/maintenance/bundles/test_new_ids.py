@@ -43,7 +43,7 @@ def store(fresh_database: Database) -> StateStore:
 
 
 def test_two_copies_of_a_run_are_independent_and_point_into_themselves(store: StateStore, tmp_path: Path) -> None:
-    """maintenance OP-61, case 43: every reference is rewritten, scratch pointers and names of logs included."""
+    """maintenance OP-61: every reference is rewritten, scratch pointers and names of logs included."""
     w = store.workflows
     whole_run(store, "zebra", end=False)
     w.executions.start("wf:l", run_id="zebra", session_id="zebra_s", options=ExecutionOptions(id="zebra-loop"))

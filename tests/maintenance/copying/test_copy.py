@@ -128,7 +128,7 @@ def stopping(at: int) -> Callable[[CopyProgress], None]:
 
 
 def test_every_table_arrives_on_any_database(direction: tuple[Database, str], frozen_clock: FrozenClock) -> None:
-    """maintenance OP-52, OP-53, OP-54, case 37, case 59: and what is written next gets numbers of its own."""
+    """maintenance OP-52, OP-53, OP-54, case 37: and what is written next gets numbers of its own."""
     source, target = direction
     store, _ = scene(source)
     store.workflows.runs.create("edges", trigger=TRIGGER, phase="p", context=EDGES)
@@ -168,7 +168,7 @@ def test_coroutines_copy_too(here: StateStore, sqlite_database: Database, there:
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 5_000])
 def test_the_size_of_a_batch_changes_nothing(here: StateStore, there: Path, batch_rows: int) -> None:
-    """maintenance OP-53, case 40."""
+    """maintenance OP-53, OP-54."""
     said: list[CopyProgress] = []
     plan = here.maintenance.copy.plan(there)
     report = here.maintenance.copy.run(there, migrate=True, batch_rows=batch_rows, on_progress=said.append)
@@ -179,14 +179,14 @@ def test_the_size_of_a_batch_changes_nothing(here: StateStore, there: Path, batc
 
 
 def test_a_dry_run_writes_to_neither_side(here: StateStore, there: Path) -> None:
-    """maintenance OP-50, case 41: the target is not even made."""
+    """maintenance OP-50: the target is not even made."""
     plan = here.maintenance.copy.plan(there)
     assert {table.name: table.rows for table in plan.tables}["workflow_runs"] == 5
     assert (there.exists(), plan.problems, here.receipts.list().items) == (False, (), ())
 
 
 def test_a_target_that_holds_anything_is_refused(here: StateStore, there: Path) -> None:
-    """maintenance OP-51, case 38: each table with rows is named."""
+    """maintenance OP-51: each table with rows is named."""
     with StateStore.open(there) as target:
         target.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         before = target.maintenance.copy.plan(there.with_name("x.db"))
@@ -247,7 +247,7 @@ def test_a_word_more_than_the_revisions_bring_is_a_row_too(here: StateStore, the
 
 
 def test_the_source_itself_is_no_target(here: StateStore, sqlite_database: Database, tmp_path: Path) -> None:
-    """maintenance OP-50, case 38: by whatever name."""
+    """maintenance OP-50, OP-51: by whatever name."""
     link = tmp_path / "link.db"
     link.symlink_to(sqlite_database.url)
     for name in (sqlite_database.url, link):
@@ -256,7 +256,7 @@ def test_the_source_itself_is_no_target(here: StateStore, sqlite_database: Datab
 
 
 def test_the_source_itself_is_no_target_on_a_server(postgres_database: Database) -> None:
-    """maintenance OP-50, case 38."""
+    """maintenance OP-50, OP-51."""
     with pytest.raises(InvalidValue, match="another database"):
         postgres_database.open().maintenance.copy.run(postgres_database.url)
 
@@ -295,7 +295,7 @@ def test_a_target_of_a_later_version_is_refused(here: StateStore, there: Path) -
 def test_a_copy_that_was_interrupted_cannot_be_opened_and_is_resumed(
     direction: tuple[Database, str], frozen_clock: FrozenClock
 ) -> None:
-    """maintenance OP-55, OP-56, case 39: between any two batches."""
+    """maintenance OP-55, OP-56: between any two batches."""
     source, target = direction
     store, _ = scene(source)
     copy = store.maintenance.copy
@@ -321,7 +321,7 @@ def test_a_copy_that_was_interrupted_cannot_be_opened_and_is_resumed(
 
 
 def test_a_copy_that_was_killed_is_resumed_at_once(direction: tuple[Database, str], frozen_clock: FrozenClock) -> None:
-    """maintenance OP-7, OP-56, case 39: each row is there once."""
+    """maintenance OP-7, OP-56: each row is there once."""
     source, target = direction
     store, _ = scene(source)
     program = [sys.executable, "-W", "error", killed_copy.__file__, source.url, target]
@@ -337,7 +337,7 @@ def test_a_copy_that_was_killed_is_resumed_at_once(direction: tuple[Database, st
 def test_a_source_that_changed_between_two_parts_of_a_copy_is_named(
     here: StateStore, there: Path, sqlite_database: Database
 ) -> None:
-    """maintenance OP-54, OP-56, case 39: by table and key, and the target stays unfinished."""
+    """maintenance OP-54, OP-56: by table and key, and the target stays unfinished."""
     wanted = here.workflows.runs.list().items[2].id
 
     source = sqlite_database.raw()
@@ -353,7 +353,7 @@ def test_a_source_that_changed_between_two_parts_of_a_copy_is_named(
 
 
 def test_what_the_target_lost_or_was_given_meanwhile_is_named(direction: tuple[Database, str]) -> None:
-    """maintenance OP-54, case 40: whichever side has more rows."""
+    """maintenance OP-54: whichever side has more rows."""
     source, target = direction
     store = source.open()
     for n in range(3):
@@ -391,7 +391,7 @@ def test_only_json_is_judged_by_its_escapes(sqlite_database: Database, postgres_
 def test_what_postgres_cannot_hold_is_named_before_anything_is_written(
     sqlite_database: Database, postgres_database: Database
 ) -> None:
-    """maintenance OP-57, case 42: and what cannot be read at all."""
+    """maintenance OP-57: and what cannot be read at all."""
     store, raw = sqlite_database.open(), sqlite_database.raw()
     for n in range(5):
         store.workflows.overrides.put(f"workflow-{n}", enabled=False, by="ana")
@@ -430,7 +430,7 @@ def test_a_time_that_python_cannot_hold_is_named(postgres_database: Database, th
 
 
 def test_a_column_that_the_registry_does_not_know_is_no_silent_loss(sqlite_database: Database, there: Path) -> None:
-    """maintenance OP-57, case 59."""
+    """maintenance OP-57, OP-52."""
     store, _ = scene(sqlite_database)
     sqlite_database.raw().execute("ALTER TABLE report ADD COLUMN theirs TEXT")
     copy = store.maintenance.copy
@@ -516,7 +516,7 @@ def test_forks_come_after_what_they_were_forked_from(sqlite_database: Database, 
 
 
 def test_each_table_is_copied_after_those_that_it_refers_to(here: StateStore) -> None:
-    """maintenance OP-6, OP-52, case 59: a table that is added is in the order, or is left out with a reason."""
+    """maintenance OP-6, OP-52: a table that is added is in the order, or is left out with a reason."""
     order = [subject.name for subject in subjects([])]
     assert set(order) | APART == set(METADATA.tables)
     for place, subject in enumerate(subjects([])):

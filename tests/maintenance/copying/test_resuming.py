@@ -58,7 +58,7 @@ def resumed(run: Callable[..., Any], resume: Callable[..., CopyReport], most: in
 
 
 def test_a_copy_that_is_cut_after_every_batch_is_equal_in_the_end(sqlite_database: Database, tmp_path: Path) -> None:
-    """maintenance OP-56, case 39: also with the one that says that a table has no more rows."""
+    """maintenance OP-56: also with the one that says that a table has no more rows."""
     copy, there = filled(sqlite_database).maintenance.copy, tmp_path / "there.db"
     report = resumed(
         lambda **options: copy.run(there, migrate=True, batch_rows=2, **options),
@@ -87,7 +87,7 @@ def test_a_copy_that_somebody_else_took_over_ends_and_says_so(sqlite_database: D
 
 
 def test_a_copy_from_postgres_to_postgres_is_resumed(postgres_database: Database, tmp_path: Path) -> None:
-    """maintenance OP-50, OP-56, case 39."""
+    """maintenance OP-50, OP-56."""
     copy = filled(postgres_database).maintenance.copy
     batches = iter(range(12))
 

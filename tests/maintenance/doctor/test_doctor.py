@@ -285,7 +285,7 @@ def _talk(store: StateStore) -> None:
 
 
 def test_a_sound_database_has_no_finding_and_an_examination_writes_nothing(scene: Scene) -> None:
-    """maintenance OP-2, OP-15, OP-17, case 21, case 22."""
+    """maintenance OP-2, OP-15, OP-17, case 21."""
     database, store = scene.database, scene.store
     defining = database.open(migrate=True)
     defining.outputs.define("report", Report)

@@ -70,7 +70,7 @@ def test_logs_are_copied_byte_for_byte_with_their_times(store: Any, source: Path
 
 
 def test_a_log_that_has_grown_is_continued(every_backend: Any, source: Path) -> None:
-    """maintenance OP-85, OP-36, case 28: also behind a torn line."""
+    """maintenance OP-85, OP-36: also behind a torn line."""
     imports = every_backend.maintenance.imports
     imports.run(source)
     log = _put(source, "-app/s1.jsonl", LINE * 2 + b'{"torn":1}\n' + LINE)

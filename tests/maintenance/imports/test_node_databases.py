@@ -481,7 +481,7 @@ def test_a_question_that_an_ended_run_left_open_is_closed(database: Database, so
 def test_what_cannot_be_stored_fails_its_run_alone(
     sqlite_database: Database, source: Path, table: str, row: Any, named: str
 ) -> None:
-    """maintenance OP-35, OP-38, OP-86, case 58: nothing of the run is stored; mended, it is imported whole."""
+    """maintenance OP-35, OP-38, OP-86: nothing of the run is stored; mended, it is imported whole."""
     for key in ("r1", "r2", "r3"):
         put(source, "runs", run_id=key)
     put(source, table, run_id="r2", **row)
@@ -497,7 +497,7 @@ def test_what_cannot_be_stored_fails_its_run_alone(
 
 
 def test_a_lenient_import_keeps_what_is_refused_as_text(store: Any, source: Path) -> None:
-    """maintenance OP-38, OP-86, case 58: beside what the row holds, and counted. States and names stay refused."""
+    """maintenance OP-38, OP-86: beside what the row holds, and counted. States and names stay refused."""
     put(source, "runs", run_id="r1", config_json="{torn", vcs_root="x" * 2_000)
     put(source, "attempts", run_id="r1", node_id="n", error_json="plain", state="odd")
     put(source, "events", run_id="r1", seq=0, payload_json='{"a": NaN}')
@@ -583,7 +583,7 @@ def test_rows_without_a_place_are_counted_and_rows_without_their_run_are_named(s
 
 
 def test_a_run_that_was_pruned_stays_away(database: Database, source: Path) -> None:
-    """maintenance OP-36, OP-37, OP-86, case 31: a run of last year is old here, too; `revive` brings it back."""
+    """maintenance OP-36, OP-37, OP-86: a run of last year is old here, too; `revive` brings it back."""
     _review(source)
     store = database.open()
     imports = store.maintenance.imports

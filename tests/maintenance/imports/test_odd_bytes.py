@@ -84,7 +84,7 @@ def test_an_id_that_is_not_utf_8_leaves_its_rows_without_a_head(
 
 
 def test_a_lenient_import_keeps_bytes_that_are_not_utf_8_as_escapes(store: Any, tmp_path: Path) -> None:
-    """maintenance OP-38, case 58."""
+    """maintenance OP-38."""
     path = source_of("lionagi-db", tmp_path / "program")
     put_session(path, "s9", [])
     put(path, "sessions", id="s9", created_at=1.0, updated_at=1.0, progression_id="order-s9", playbook_name="x")

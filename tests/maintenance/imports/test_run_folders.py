@@ -71,7 +71,7 @@ def test_run_folders_become_sessions_with_their_own_ids_and_times(store: Any, so
 
 
 def test_a_second_import_writes_nothing_and_a_run_that_grew_is_continued(database: Database, source: Path) -> None:
-    """maintenance OP-36, case 28."""
+    """maintenance OP-36."""
     store = database.open()
     running = {"status": "running", "ended_at": None}
     write_run(source, "r1", branch("b1", [message("m1", 1)]), **running)
@@ -209,7 +209,7 @@ def test_a_damaged_run_leaves_nothing_and_the_others_are_imported(database: Data
 
 
 def test_hostile_names_and_old_shapes_are_stored_as_they_are(store: Any, source: Path) -> None:
-    """maintenance OP-39, case 32, case 33: ids are no paths; unknown words and orders without messages are counted."""
+    """maintenance OP-39, case 33: ids are no paths; unknown words and orders without messages are counted."""
     told = {"status": "melted", "kind": "seance", "started_at": "soon", "ended_at": None, "exit_code": 1}
     large = message("large", 5, content={"text": "x" * 1_000_000})
     iso = message("iso", 0, created_at="2026-01-05T10:00:01")
@@ -274,7 +274,7 @@ def test_a_kind_that_is_no_text_is_noted_like_one_that_is_not_known(sqlite_datab
 
 
 def test_a_tombstone_of_another_kind_stands_in_nobodys_way(sqlite_database: Database, source: Path) -> None:
-    """maintenance OP-36, case 13: here of a run with the id of a session."""
+    """maintenance OP-36: here of a run with the id of a session."""
     store = sqlite_database.open()
     store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p", options=RunOptions(id="r1"))
     store.workflows.runs.finish("r1", "succeeded")
@@ -324,7 +324,7 @@ def test_a_manifest_that_is_no_object_fails_and_a_missing_one_is_ignored(
 
 
 def test_an_old_run_is_an_old_session_and_a_prune_takes_it(database: Database, source: Path) -> None:
-    """maintenance OP-37, case 31."""
+    """maintenance OP-37."""
     store = database.open()
     database.clock.set(_at(0) + timedelta(days=365))
     write_run(source, "r1", branch("b1", [message("m1", 1)]))
@@ -334,7 +334,7 @@ def test_an_old_run_is_an_old_session_and_a_prune_takes_it(database: Database, s
 
 
 def test_what_was_pruned_stays_away_unless_it_is_revived(database: Database, source: Path) -> None:
-    """maintenance OP-36, case 13."""
+    """maintenance OP-36."""
     store = database.open()
     database.clock.set(_at(0) + timedelta(days=100))
     _three(source)

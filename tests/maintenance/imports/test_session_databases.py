@@ -98,7 +98,7 @@ def test_a_state_database_becomes_sessions_with_their_own_ids_and_times(store: A
 def test_a_second_import_of_a_database_writes_nothing_and_a_grown_session_is_continued(
     database: Database, source: Path
 ) -> None:
-    """maintenance OP-36, OP-80, case 28."""
+    """maintenance OP-36, OP-80."""
     put_message(source, "m1", 1)
     put_session(source, "s1", ["m1"], status="running")
     put_branch(source, "s1", "b1", ["m1"])

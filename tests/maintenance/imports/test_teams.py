@@ -73,7 +73,7 @@ def test_a_team_becomes_members_of_a_channel_and_deliveries_in_their_inboxes(sto
 def test_a_second_import_of_teams_adds_what_is_new_and_acknowledges_what_was_read(
     database: Database, tmp_path: Path
 ) -> None:
-    """maintenance OP-36, OP-84, case 28: what was sent, taken or left here stays."""
+    """maintenance OP-36, OP-84: what was sent, taken or left here stays."""
     write_team(tmp_path, "t1", letter("m1", 1), letter("m2", 2))
     store = database.open()
     imports, exchange = store.maintenance.imports, store.conversations.exchange
@@ -121,7 +121,7 @@ def test_a_message_that_a_team_file_revised_follows_unless_it_was_revised_here(s
 
 
 def test_messages_of_a_team_that_were_pruned_stay_away_when_its_file_grows(store: Any, tmp_path: Path) -> None:
-    """maintenance OP-36, OP-84, case 13: who joins gets what is still here, and `revive` brings all of it back."""
+    """maintenance OP-36, OP-84: who joins gets what is still here, and `revive` brings all of it back."""
     every = {name: told(8) for name in ("ana", "bo", "cy")}
     first = letter("m1", 1, ("ana",), read_by={"ana": told(8)})
     second, third = letter("m2", 2, read_by=every), letter("m3", 3)
@@ -209,7 +209,7 @@ def test_a_team_that_is_stored_is_not_imported_from_another_file(store: Any, tmp
 
 
 def test_a_lenient_import_keeps_values_of_teams_as_text(store: Any, tmp_path: Path) -> None:
-    """maintenance OP-38, OP-84, case 58."""
+    """maintenance OP-38, OP-84."""
     path = write_team(tmp_path, "t1", letter("m1", 1, content="a\0b"))
     write(path, path.read_text().replace('"team t1"', "NaN"))
     imports = store.maintenance.imports

@@ -21,7 +21,7 @@ LONG = "x" * 300
 
 
 def test_a_lenient_import_keeps_what_is_refused_as_text(store: Any, tmp_path: Path) -> None:
-    """maintenance OP-38, case 58: the field is empty, the text stands in `extra`, and it is counted."""
+    """maintenance OP-38: the field is empty, the text stands in `extra`, and it is counted."""
     imports, runs = store.maintenance.imports, tmp_path / "runs"
     odd = message("m1", 1, sender=LONG, content={"text": "a\0b"}, embedding=[float("nan")])
     write_run(runs, "r1", branch("b1", [odd, message("m2", 2)], user=LONG), artifact_root="/a\0b")
@@ -107,7 +107,7 @@ def test_a_lenient_import_of_a_state_database_keeps_columns_that_are_no_json(sto
 
 
 def test_a_lenient_import_keeps_what_is_refused_of_a_history_of_statuses(store: Any, tmp_path: Path) -> None:
-    """maintenance OP-38, OP-80, case 58: a history has no `extra`, so the texts stand in that of the session."""
+    """maintenance OP-38, OP-80: a history has no `extra`, so the texts stand in that of the session."""
     path, long = made(tmp_path / "state.db"), "x" * 1_025
     put_session(path, "s1", [], status="completed", ended_at=BEGIN + 50)
     put_branch(path, "s1", "b1", [])

@@ -167,7 +167,7 @@ def test_the_ledger_of_crons_becomes_fires(store: Any, source: Path) -> None:
 
 
 def test_a_run_that_went_on_is_continued(database: Database, source: Path) -> None:
-    """maintenance OP-36, OP-82, case 28: what ended is ended here too, what is new is added, and the rest stays."""
+    """maintenance OP-36, OP-82: what ended is ended here too, what is new is added, and the rest stays."""
     store = database.open()
     imports = store.maintenance.imports
     ended: list[WorkflowRun] = []

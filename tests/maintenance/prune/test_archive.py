@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_each_run_that_is_removed_comes_back_from_its_bundle(fresh_database: Database, folder: Path) -> None:
-    """maintenance OP-30, case 12: equal in every table; the tombstone has the digest."""
+    """maintenance OP-30: equal in every table; the tombstone has the digest."""
     database, store = fresh_database, fresh_database.open(migrate=True)
     store.outputs.catalog.define("report", Report)
     for key in ("one", "two/of: them"):
@@ -111,7 +111,7 @@ def test_what_was_delivered_of_a_session_comes_back_from_its_bundle(
 def test_a_kill_between_the_archive_and_the_removal_loses_nothing(
     database: Database, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """maintenance OP-3, OP-30, case 12: the bundle is there, the run too; going on removes it, and finds its bundle."""
+    """maintenance OP-3, OP-30: the bundle is there, the run too; going on removes it, and finds its bundle."""
     store = _with_an_old_run(database)
     happened = before(monkeypatch, batches, "_removed", _killed)
     with pytest.raises(KeyboardInterrupt):

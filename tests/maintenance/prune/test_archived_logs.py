@@ -42,7 +42,7 @@ def policy(tmp_path: Path) -> PrunePolicy:
 
 
 def test_a_log_goes_after_its_run_and_comes_back_from_the_bundle(database: Database, policy: PrunePolicy) -> None:
-    """maintenance OP-29, OP-30, case 12: with its folder; plan and receipt count the same."""
+    """maintenance OP-29, OP-30: with its folder; plan and receipt count the same."""
     store = _with_old_runs(database, {"run": "s-1"})
     (project(store) / "s-1/raw/.x.tmp").write_bytes(b"half")
     age(project(store) / "s-1/raw/.x.tmp")
@@ -220,7 +220,7 @@ def test_a_line_that_is_appended_before_the_log_goes_keeps_it(
 def test_a_prune_with_logs_that_is_killed_goes_on_as_if_nothing_had_happened(
     fresh_database: Database, policy: PrunePolicy, place: str
 ) -> None:
-    """maintenance OP-30, OP-31, case 12: before the rows went, after them, and amid the files of a log."""
+    """maintenance OP-30, OP-31: before the rows went, after them, and amid the files of a log."""
     store = _with_old_runs(fresh_database, {"run": "s-1"})
     plan, was = store.maintenance.prune.plan(policy), there(store)
     given = fresh_database.url, store.settings.state_dir, fresh_database.clock.now().isoformat(), place, policy.archive
@@ -236,7 +236,7 @@ def test_a_prune_with_logs_that_is_killed_goes_on_as_if_nothing_had_happened(
 
 
 def test_logs_without_an_archive_or_where_no_logs_are_are_refused(database: Database, policy: PrunePolicy) -> None:
-    """maintenance OP-25, OP-30, case 57: before there is a receipt."""
+    """maintenance OP-25, OP-30: before there is a receipt."""
     store = _with_old_runs(database, {"run": "s-1"})
     prune = store.maintenance.prune
     for wrong in (replace(policy, archive=None), replace(policy, with_logs="maybe")):  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ def left(database: Database) -> set[str]:
 
 
 def test_entries_go_by_their_age_and_expired_ones_at_any_age(store: Any, database: Database) -> None:
-    """maintenance OP-26, OP-29, OP-89, case 2, case 3: plan, receipt and the rows that are gone are equal."""
+    """maintenance OP-26, OP-29, OP-89: plan, receipt and the rows that are gone are equal."""
     stored(database, "old", days=31)
     stored(database, "cutoff", "young", days=30)
     stored(database, "expired", days=1, expired=0.5)
@@ -57,7 +57,7 @@ def test_entries_go_by_their_age_and_expired_ones_at_any_age(store: Any, databas
 
 
 def test_the_newest_entries_that_have_not_expired_stay(database: Database) -> None:
-    """maintenance OP-26, OP-89, case 2: equal times are decided by the key."""
+    """maintenance OP-26, OP-89: equal times are decided by the key."""
     store = database.open()
     stored(database, "a", "b", "c", days=40)
     stored(database, "d", days=31, expired=1)
@@ -84,7 +84,7 @@ def test_ids_narrow_a_prune_of_the_cache(store: Any, database: Database) -> None
 
 
 def test_a_result_that_is_put_in_place_of_an_expired_one_meanwhile_stays(database: Database) -> None:
-    """maintenance OP-28, OP-89, case 11."""
+    """maintenance OP-28, OP-89."""
     store, raw = database.open(), database.raw()
     stored(database, "a", days=2, expired=1)
     with racing(store) as race:
@@ -105,7 +105,7 @@ def test_an_entry_that_somebody_has_locked_is_passed_over(shared_postgres: Datab
 
 
 def test_batches_of_the_cache_are_bounded_and_a_stopped_prune_goes_on(store: Any, database: Database) -> None:
-    """maintenance OP-28, OP-31, case 8, case 9, case 10: one that is stopped keeps to what was so when it began."""
+    """maintenance OP-28, OP-31, OP-7: one that is stopped keeps to what was so when it began."""
     stored(database, *(f"{n:03}" for n in range(450)), days=40)
     own = database.open()
 
@@ -128,7 +128,7 @@ def test_batches_of_the_cache_are_bounded_and_a_stopped_prune_goes_on(store: Any
 
 
 def test_two_prunes_of_the_cache_at_once_are_a_conflict(store: Any, database: Database) -> None:
-    """maintenance OP-7, OP-31, case 9."""
+    """maintenance OP-7, OP-31."""
     other = database.open()
     other.receipts.begin("prune", scope="cache", policy={}, owner="other")
     with pytest.raises(Conflict):

@@ -48,7 +48,7 @@ def filled(database: Database) -> Any:
 
 
 def test_threads_go_whole_by_their_age_and_expired_ones_at_any_age(database: Database) -> None:
-    """checkpoints CK-30, maintenance OP-26, OP-29, case 2: plan, receipt and the rows that are gone are equal."""
+    """checkpoints CK-30, maintenance OP-26, OP-29: plan, receipt and the rows that are gone are equal."""
     store = filled(database)
     before = counts(database)
     plan, receipt = store.maintenance.prune.plan(OLD), store.maintenance.prune.run(OLD)
@@ -59,7 +59,7 @@ def test_threads_go_whole_by_their_age_and_expired_ones_at_any_age(database: Dat
 
 
 def test_the_newest_threads_that_have_not_expired_stay(database: Database) -> None:
-    """checkpoints CK-30, maintenance OP-26, case 2."""
+    """checkpoints CK-30, maintenance OP-26."""
     store = filled(database)
     store.maintenance.prune.run(PrunePolicy("checkpoints", keep_n=2, keep_days=0))
     assert left(store) == {"expires", "young"}

@@ -151,7 +151,7 @@ INBOX = st.lists(
 def test_a_dry_run_tells_the_truth_about_any_inboxes(
     database: Database, inboxes: list[list[tuple[int, int | None]]], linked: set[int], keep_n: int, rows: int
 ) -> None:
-    """maintenance OP-26, OP-27, OP-29, case 3: prefixes alone go, nothing open or young, and a second run is zero."""
+    """maintenance OP-26, OP-27, OP-29: prefixes alone go, nothing open or young, and a second run is zero."""
     store, raw, now, drawn = database.open(), database.raw(), database.clock.now(), new_id()
     common = {"created_at": now - timedelta(days=90)}
     insert(raw, "messages", *({"id": f"{n}-{drawn}", "role": "u", "content": "1", **common} for n in range(7)))
@@ -303,7 +303,7 @@ def test_what_rows_free_is_read_in_portions(sqlite_database: Database, monkeypat
 
 
 def test_batches_of_inboxes_are_bounded_by_rows_and_a_stopped_one_goes_on(store: Any, database: Database) -> None:
-    """maintenance OP-28, OP-31, case 8, case 10: the totals are those of an undisturbed prune."""
+    """maintenance OP-28, OP-31: the totals are those of an undisturbed prune."""
     raw, old = database.raw(), database.clock.now() - timedelta(days=40)
     for owner in ("a", "b"):
         insert(raw, "exchange_inboxes", {"owner": owner, "next_ord": 30, "created_at": old})

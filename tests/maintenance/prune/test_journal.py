@@ -43,7 +43,7 @@ def pruned(database: Database) -> StateStore:
 def test_a_journal_goes_but_for_the_last_event_and_what_the_last_frame_is_rebuilt_from(
     store: Any, database: Database
 ) -> None:
-    """maintenance OP-26, OP-29, OP-90, case 3: plan, receipt and the rows that are gone are equal; the run stays."""
+    """maintenance OP-26, OP-29, OP-90: plan, receipt and the rows that are gone are equal; the run stays."""
     own = database.open()
     journalled(own, "old", frames=101)
     database.clock.advance(seconds=31 * DAY)
@@ -64,7 +64,7 @@ def test_a_journal_goes_but_for_the_last_event_and_what_the_last_frame_is_rebuil
 
 
 def test_journals_of_runs_that_live_wait_or_are_young_stay(database: Database) -> None:
-    """maintenance OP-26, OP-90, case 1, case 2: counted by the reason, as runs are."""
+    """maintenance OP-26, OP-90: counted by the reason, as runs are."""
     store = database.open()
     journalled(store, "live", end=False)
     store.workflows.runs.create("wf", trigger=Trigger("c"), phase="p", options=RunOptions(id="c", parent_run_id="live"))
@@ -127,7 +127,7 @@ RUN = st.tuples(
 def test_a_dry_run_tells_the_truth_about_any_journals(
     database: Database, runs: list[Any], keep_n: int, batch: int, counted: str
 ) -> None:
-    """maintenance OP-26, OP-28, OP-29, OP-90, case 3: in batches of any size, and no number is given again."""
+    """maintenance OP-26, OP-28, OP-29, OP-90: in batches of any size, and no number is given again."""
     store, raw, now = database.open(), database.raw(), database.clock.now()
     keys = [new_id() for _ in runs]
     for key, (days, events, frames, signals, calls, scores) in zip(keys, runs, strict=True):
@@ -302,7 +302,7 @@ def test_a_copy_of_a_pruned_journal_is_equal_and_its_numbers_go_on(pruned: State
 
 
 def test_a_run_that_is_restarted_between_the_look_and_its_batch_keeps_its_journal(database: Database) -> None:
-    """maintenance OP-28, OP-90, case 11."""
+    """maintenance OP-28, OP-90."""
     store, other = database.open(), database.open()
     journalled(store, "a", end=False)
     store.workflows.runs.finish("a", "failed")
@@ -315,7 +315,7 @@ def test_a_run_that_is_restarted_between_the_look_and_its_batch_keeps_its_journa
 
 
 def test_a_run_that_gets_a_live_child_between_the_look_and_its_batch_keeps_its_journal(database: Database) -> None:
-    """maintenance OP-28, OP-90, case 11."""
+    """maintenance OP-28, OP-90."""
     store, other = database.open(), database.open()
     journalled(store, "a")
     database.clock.advance(seconds=31 * DAY)
@@ -328,7 +328,7 @@ def test_a_run_that_gets_a_live_child_between_the_look_and_its_batch_keeps_its_j
 
 @pytest.mark.parametrize("named", [False, True])
 def test_journals_of_many_runs_go_in_one_prune(database: Database, named: bool) -> None:
-    """maintenance OP-28, OP-90, case 10: those that have lost theirs are passed over."""
+    """maintenance OP-28, OP-90: those that have lost theirs are passed over."""
     store, raw, at = database.open(), database.raw(), database.clock.now() - timedelta(days=40)
     keys = [f"r{n:03}" for n in range(450)]
     insert(raw, "workflow_runs", *(run_row(key, at) for key in keys))
@@ -343,7 +343,7 @@ def test_journals_of_many_runs_go_in_one_prune(database: Database, named: bool) 
 
 
 def test_scores_go_in_batches_although_they_have_no_numbers(database: Database) -> None:
-    """maintenance OP-28, OP-90, case 10."""
+    """maintenance OP-28, OP-90."""
     store, raw, at = database.open(), database.raw(), database.clock.now() - timedelta(days=40)
     insert(raw, "workflow_runs", run_row("old", at))
     row = {"run_id": "old", "node_id": "n", "scorer_name": "s", "source": "live", "score": 1.0, "scored_at": at}
@@ -354,7 +354,7 @@ def test_scores_go_in_batches_although_they_have_no_numbers(database: Database) 
 
 
 def test_a_batch_of_frames_ends_before_the_first_whole_one_that_does_not_fit(database: Database) -> None:
-    """maintenance OP-28, OP-90, case 10: it begins what is left, and need not fit."""
+    """maintenance OP-28, OP-90: it begins what is left, and need not fit."""
     store, raw, at = database.open(), database.raw(), database.clock.now() - timedelta(days=40)
     insert(raw, "workflow_runs", run_row("old", at))
     _insert_journal(raw, "old", at, 0, [n % 20 == 0 for n in range(45)], 0, 0, 0)
@@ -417,7 +417,7 @@ def test_a_run_that_somebody_has_locked_keeps_its_journal_until_the_next_pass(sh
 
 
 def test_batches_of_journals_are_bounded_and_a_stopped_prune_goes_on(store: Any, database: Database) -> None:
-    """maintenance OP-28, OP-31, OP-90, case 8, case 10: between batches every frame that is left can be read."""
+    """maintenance OP-28, OP-31, OP-90: between batches every frame that is left can be read."""
     own = database.open()
     for key in "ab":
         journalled(own, key, frames=103)
@@ -441,7 +441,7 @@ def test_batches_of_journals_are_bounded_and_a_stopped_prune_goes_on(store: Any,
 
 
 def test_two_prunes_of_journals_at_once_are_a_conflict(store: Any, database: Database) -> None:
-    """maintenance OP-7, OP-31, OP-90, case 9: one of whole runs may run beside it."""
+    """maintenance OP-7, OP-31, OP-90: one of whole runs may run beside it."""
     other = database.open()
     other.receipts.begin("prune", scope="runs", policy={}, owner="other")
     assert store.maintenance.prune.run(OLD).state == "done"

@@ -37,7 +37,7 @@ def killed(database: Database, kills: int, kind: str) -> int:
 def test_a_prune_that_is_killed_again_and_again_removes_what_an_undisturbed_one_does(
     fresh_database: Database, kind: str, kills: int
 ) -> None:
-    """maintenance OP-28, OP-31, OP-90, case 8: its receipt counts exactly what is gone, and no survivor is lost."""
+    """maintenance OP-28, OP-31, OP-90: its receipt counts exactly what is gone, and no survivor is lost."""
     raw, now = fresh_database.raw(), fresh_database.clock.now()
     victims, survivors = [f"v{n:04}" for n in range(2 * kills)], ["s1", "s2"]
     for keys, days in ((victims, 40), (survivors, 1)):
@@ -61,7 +61,7 @@ def test_a_prune_that_is_killed_again_and_again_removes_what_an_undisturbed_one_
 
 @pytest.mark.soak
 def test_a_prune_of_orphans_that_is_killed_again_and_again_goes_through_both_stages(fresh_database: Database) -> None:
-    """maintenance OP-31, OP-91, case 8: an order is whole or gone, and its messages go in the end."""
+    """maintenance OP-31, OP-91: an order is whole or gone, and its messages go in the end."""
     raw, old, young = fresh_database.raw(), *(fresh_database.clock.now() - timedelta(days=n) for n in (40, 1))
     for name, made in (("v", old), ("s", young)):
         messages = [f"{name}{n}" for n in range(40)]

@@ -216,7 +216,7 @@ def test_a_prune_of_logs_that_is_interrupted_goes_on_and_counts_all(
 def test_a_prune_of_logs_that_is_killed_is_taken_over_and_counts_all(
     fresh_database: Database, place: str, left: int
 ) -> None:
-    """maintenance OP-31, OP-93, case 8, agent-log L-121: before the first log, or when its folder is gone."""
+    """maintenance OP-31, OP-93, agent-log L-121: before the first log, or when its folder is gone."""
     store = _with_logs(fresh_database, "s-1", "s-2")
     plan = store.maintenance.prune.plan(AGENTS)
     given = fresh_database.url, store.settings.state_dir, fresh_database.clock.now().isoformat(), place
@@ -268,7 +268,7 @@ def test_a_log_that_was_pruned_is_not_told_as_lost(database: Database) -> None:
 
 
 def test_two_prunes_of_logs_at_once_are_one_conflict(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """maintenance OP-31, case 9."""
+    """maintenance OP-31, OP-7."""
     store, other = _with_logs(database, "s-1"), database.open()
 
     def second() -> None:

@@ -39,7 +39,7 @@ def take_over_logs(database: Database, other: StateStore) -> None:
 
 
 def test_a_run_that_is_restarted_between_the_plan_and_its_batch_stays(database: Database) -> None:
-    """maintenance OP-28, case 11."""
+    """maintenance OP-28."""
     store, other = database.open(), database.open()
     ended(database, "a", "b", status="failed")
     with racing(store) as race:
@@ -63,7 +63,7 @@ def test_a_run_that_somebody_has_locked_is_passed_over_and_found_by_the_next_pas
 
 
 def test_an_owner_that_wakes_up_after_its_work_was_taken_over_removes_nothing_more(database: Database) -> None:
-    """maintenance OP-7, OP-31, case 9."""
+    """maintenance OP-7, OP-31."""
     store, other = database.open(), database.open()
     ended(database, *"abc")
 
@@ -82,7 +82,7 @@ def test_an_owner_that_wakes_up_after_its_work_was_taken_over_removes_nothing_mo
 
 
 def test_a_session_that_runs_again_between_the_look_and_its_batch_keeps_its_feed(database: Database) -> None:
-    """maintenance OP-28, OP-79, case 11."""
+    """maintenance OP-28, OP-79."""
     store, other = database.open(), database.open()
     session = begun(store, "a").session_id
     database.clock.advance(seconds=31 * 86_400)

@@ -113,7 +113,7 @@ def test_ids_are_of_messages_and_orders_and_nothing_else_goes(store: Any, databa
 def test_a_policy_that_makes_no_sense_for_orphans_is_refused(
     store: Any, database: Database, wrong: dict[str, Any]
 ) -> None:
-    """maintenance OP-25, case 57: nothing goes, and there is no receipt."""
+    """maintenance OP-25: nothing goes, and there is no receipt."""
     strays(database, "stray")
     with pytest.raises(InvalidValue):
         store.maintenance.prune.run(PrunePolicy("orphans", **wrong))
@@ -122,7 +122,7 @@ def test_a_policy_that_makes_no_sense_for_orphans_is_refused(
 
 
 def test_damaged_json_neither_keeps_an_orphan_nor_makes_one(store: Any, database: Database) -> None:
-    """maintenance OP-91, case 7."""
+    """maintenance OP-91, OP-27."""
     branch = begun(database.open(), "linked")
     strays(database, "stray")
     garbage = "'{'" if database.name == "sqlite" else "'null'"
@@ -189,7 +189,7 @@ def test_a_dry_run_tells_the_truth_about_any_orphans(
     rows: int,
     chosen: set[int] | None,
 ) -> None:
-    """maintenance OP-29, OP-91, case 3: nothing young or referred to goes, and all the rest does."""
+    """maintenance OP-29, OP-91: nothing young or referred to goes, and all the rest does."""
     store, raw, now, drawn = database.open(), database.raw(), database.clock.now(), new_id()
     limit, staying, held = max(keep_days, 1), set[str](), set[str]()
     messages = {f"m{n}-{drawn}": days for n, days in enumerate(ages)}
@@ -222,7 +222,7 @@ def test_a_dry_run_tells_the_truth_about_any_orphans(
 
 
 def test_what_somebody_refers_to_between_the_look_and_its_batch_stays(database: Database) -> None:
-    """maintenance OP-28, OP-91, case 11: an order that a session takes, and a message that an order takes."""
+    """maintenance OP-28, OP-91: an order that a session takes, and a message that an order takes."""
     store, other = database.open(), database.open().conversations
     strays(database, "linked", "gone")
     strays(database, "owned", "unowned", table="progressions")
@@ -267,7 +267,7 @@ def test_who_refers_to_a_message_while_it_is_removed_is_told_that_it_is_gone(sha
 
 
 def test_a_long_order_is_a_batch_of_its_own_and_a_stopped_prune_goes_on(store: Any, database: Database) -> None:
-    """maintenance OP-28, OP-31, case 8, case 10: as many rows as a batch may have go in one, and none twice."""
+    """maintenance OP-28, OP-31: as many rows as a batch may have go in one, and none twice."""
     own, raw, old = database.open(), database.raw(), database.clock.now() - timedelta(days=40)
     for name, length in (("a", 30), ("b", 10), ("c", 10)):
         names = [f"{name}{n}" for n in range(length)]

@@ -64,7 +64,7 @@ def test_who_needs_a_log_is_found_by_an_index(database: Database, made: Family) 
 def test_many_go_beside_many_that_stay_in_batches_of_bounded_size(
     fresh_database: Database, victims: int, survivors: int
 ) -> None:
-    """maintenance OP-28, case 10."""
+    """maintenance OP-28."""
     raw, now = fresh_database.raw(), fresh_database.clock.now()
     for count, days, name in ((victims, 40, "v"), (survivors, 1, "s")):
         insert(raw, "workflow_runs", *(run_row(f"{name}{n}", now - timedelta(days=days)) for n in range(count)))

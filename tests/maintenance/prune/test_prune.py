@@ -39,7 +39,7 @@ def ended(database: Database, *keys: str, days: float = 40, **more: Any) -> None
 
 
 def test_a_run_goes_whole_with_its_rows_in_every_table_and_the_others_stay(fresh_database: Database) -> None:
-    """maintenance OP-26, OP-29, case 3, case 15: plan, receipt and the rows that are gone are equal."""
+    """maintenance OP-26, OP-29, case 15: plan, receipt and the rows that are gone are equal."""
     database, store = fresh_database, fresh_database.open(migrate=True)
     store.outputs.define("report", Report)
     whole_run(store, "old")
@@ -71,7 +71,7 @@ NODE = st.tuples(
 
 
 def test_a_dry_run_waits_for_no_writer_and_writes_no_byte(database: Database) -> None:
-    """maintenance OP-2, OP-29, case 4: neither in the database nor beside it, and it leaves no receipt."""
+    """maintenance OP-2, OP-29: neither in the database nor beside it, and it leaves no receipt."""
     store, raw, now = database.open(), database.raw(), database.clock.now()
     insert(raw, "workflow_runs", run_row("old", now - timedelta(days=90), "succeeded"))
     before, files = counts(database), {path: path.read_bytes() for path in store.backend.files if path.is_file()}
@@ -90,7 +90,7 @@ def test_a_dry_run_waits_for_no_writer_and_writes_no_byte(database: Database) ->
 def test_a_dry_run_tells_the_truth_about_any_graph(
     database: Database, graph: list[tuple[str, int, int | None, str]], keep_n: int, batch: int
 ) -> None:
-    """maintenance OP-26, OP-27, OP-29, case 1, case 3: nothing that lives, waits or is read goes."""
+    """maintenance OP-26, OP-27, OP-29: nothing that lives, waits or is read goes."""
     store, raw, now = database.open(), database.raw(), database.clock.now()
     keys = [new_id() for _ in graph]
     for key, (status, days, parent, waits) in zip(keys, graph, strict=True):
@@ -124,7 +124,7 @@ def test_a_dry_run_tells_the_truth_about_any_graph(
 
 
 def test_protected_runs_are_counted_by_the_reason_why_they_stay(database: Database) -> None:
-    """maintenance OP-26, OP-29, case 1."""
+    """maintenance OP-26, OP-29."""
     store, raw = database.open(), database.raw()
     ended(database, "live", status="running")
     ended(database, "child", parent_run_id="live")
@@ -137,7 +137,7 @@ def test_protected_runs_are_counted_by_the_reason_why_they_stay(database: Databa
 
 
 def test_damage_elsewhere_holds_nothing_up(database: Database) -> None:
-    """maintenance OP-27, case 7: a scratch that is no object, or cannot be read, names no execution."""
+    """maintenance OP-27: a scratch that is no object, or cannot be read, names no execution."""
     ended(database, "old")
     ended(database, "live", days=0, status="running", scratch='["lastOutputExecutionId"]')
     if database.name == "sqlite":
@@ -146,7 +146,7 @@ def test_damage_elsewhere_holds_nothing_up(database: Database) -> None:
 
 
 def test_the_cutoff_stays_the_newest_stay_and_equal_times_are_decided_by_id(database: Database) -> None:
-    """maintenance OP-26, case 2."""
+    """maintenance OP-26."""
     store = database.open()
     ended(database, "cutoff", days=30)
     ended(database, "a", "b", "c", days=31)
@@ -159,7 +159,7 @@ def test_the_cutoff_stays_the_newest_stay_and_equal_times_are_decided_by_id(data
 
 
 def test_ids_narrow_and_never_widen(database: Database) -> None:
-    """maintenance OP-26, case 57."""
+    """maintenance OP-26, OP-25."""
     store = database.open()
     ended(database, "a", "b", "c")
     ended(database, "young", days=1)
@@ -195,7 +195,7 @@ def test_named_runs_go_in_batches_whatever_their_ages(database: Database) -> Non
     ids=str,
 )
 def test_a_wrong_policy_is_refused_and_leaves_no_receipt(every_backend: StateStore, wrong: dict[str, Any]) -> None:
-    """maintenance OP-25, case 57."""
+    """maintenance OP-25."""
     for call in (every_backend.maintenance.prune.plan, every_backend.maintenance.prune.run):
         with pytest.raises(InvalidValue):
             call(PrunePolicy(**{"kind": "runs", **wrong}))
@@ -270,7 +270,7 @@ def test_executions_without_a_run_go_unless_a_run_reads_their_output(database: D
 
 
 def test_batches_are_bounded_by_rows_and_a_large_run_is_one_alone(database: Database) -> None:
-    """maintenance OP-28, case 10."""
+    """maintenance OP-28."""
     store, raw = database.open(), database.raw()
     ended(database, *"abcde")
     at = database.clock.now()
@@ -345,7 +345,7 @@ def test_an_output_table_that_was_dropped_behind_the_registry_is_passed_over(fre
 
 
 def test_outside_a_prune_deletion_stays_refused(database: Database) -> None:
-    """maintenance OP-8, case 14: no permit stays behind."""
+    """maintenance OP-8: no permit stays behind."""
     ended(database, "a", "b")
     database.open().maintenance.prune.run(PrunePolicy("runs", keep_n=0, ids=["a"]))
     with refused():

@@ -72,7 +72,7 @@ def test_a_message_stays_while_a_delivery_of_it_is_open(store: Any, database: Da
 
 
 def test_sessions_that_run_wait_or_are_held_stay_however_old(store: Any, database: Database) -> None:
-    """maintenance OP-26, case 1: each is counted by its reason, and goes when the reason is gone."""
+    """maintenance OP-26: each is counted by its reason, and goes when the reason is gone."""
     talks = database.open().conversations
     for status in ("running", "pending", "completed", "failed"):
         talks.sessions.create(NewSession(status, status=status))
@@ -92,7 +92,7 @@ def test_sessions_that_run_wait_or_are_held_stay_however_old(store: Any, databas
 
 
 def test_a_session_stays_while_another_one_has_a_fork_of_it_or_of_its_forks(database: Database) -> None:
-    """maintenance OP-26, OP-29, case 1: and goes with them, whatever the size of a batch."""
+    """maintenance OP-26, OP-29: and goes with them, whatever the size of a batch."""
     store = database.open()
     for name, parent in (("a", None), ("b", "a"), ("c", "b")):
         session = store.conversations.sessions.create().id
@@ -147,7 +147,7 @@ NODE = st.tuples(
 def test_a_dry_run_tells_the_truth_about_any_graph_of_sessions(
     database: Database, graph: list[tuple[Any, ...]], keep_n: int, batch: int
 ) -> None:
-    """maintenance OP-26, OP-27, OP-29, case 3: shared messages, orders and forks, in circles too."""
+    """maintenance OP-26, OP-27, OP-29: shared messages, orders and forks, in circles too."""
     store, raw, now = database.open(), database.raw(), database.clock.now()
     drawn, messages = new_id(), [new_id() for _ in range(5)]
     common = {"created_at": now}
@@ -192,7 +192,7 @@ def test_a_dry_run_tells_the_truth_about_any_graph_of_sessions(
 
 
 def test_a_session_that_somebody_forks_or_touches_between_the_plan_and_its_batch_stays(database: Database) -> None:
-    """maintenance OP-28, case 11."""
+    """maintenance OP-28."""
     store, other = database.open(), database.open()
     for name in ("forked", "touched", "old"):
         begun(store, name, branch_id=name)
@@ -211,7 +211,7 @@ def test_a_session_that_somebody_forks_or_touches_between_the_plan_and_its_batch
 
 
 def test_a_prune_waits_for_whoever_is_forking_a_branch_and_leaves_its_session(shared_postgres: Database) -> None:
-    """maintenance OP-28, case 11: the fork is in another session, and not yet committed."""
+    """maintenance OP-28: the fork is in another session, and not yet committed."""
     store, other = shared_postgres.open(), shared_postgres.open()
     parent = begun(store, "a", branch_id="forked")
     shared_postgres.clock.advance(seconds=31 * DAY)
@@ -244,7 +244,7 @@ LENGTHS = [pytest.param(300, id="300"), pytest.param(100_000, id="100000", marks
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_long_session_is_a_batch_of_its_own(fresh_database: Database, length: int) -> None:
-    """maintenance OP-28, case 10."""
+    """maintenance OP-28."""
     store, raw, now = fresh_database.open(), fresh_database.raw(), fresh_database.clock.now()
     common = {"created_at": now - timedelta(days=40)}
     for name, size in (("a", 1), ("long", length), ("z", 1)):
