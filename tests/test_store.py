@@ -240,7 +240,7 @@ def test_a_call_that_fails_in_a_block_undoes_itself_and_the_block_goes_on(store:
 
 
 def test_calls_and_blocks_inside_a_block_are_refused_at_once(every_backend: StateStore) -> None:
-    """backends B-42, journal T-3, case 69: no silent deadlock."""
+    """backends B-42, journal T-3: no silent deadlock."""
     with every_backend.transaction() as tx:
         calls: list[Callable[[], object]] = [
             lambda: names(every_backend),
@@ -262,7 +262,7 @@ def test_run_inside_a_block_is_refused(every_backend: StateStore) -> None:
 
 
 def test_threads_have_transactions_of_their_own(every_backend: StateStore) -> None:
-    """backends B-42, journal T-3, case 69: different threads are independent."""
+    """backends B-42, journal T-3: different threads are independent."""
     failed: list[BaseException] = []
 
     def work(name: str) -> None:

@@ -40,7 +40,7 @@ def test_a_call_is_repeated_while_the_database_is_busy_and_each_repetition_count
 
 
 def test_past_the_budget_a_call_is_busy_and_nothing_is_held(database: Database) -> None:
-    """backends B-50, journal T-6, case 68: six retries."""
+    """backends B-50, journal T-6: six retries."""
     store = impatient(database)
     naps = Naps(store)
     with busy(database) as holder:
@@ -162,7 +162,7 @@ def test_threads_behind_writers_of_a_locked_file_give_up_in_the_time_that_is_set
 
 
 def test_a_statement_of_a_locked_file_waits_as_long_as_is_set(sqlite_database: Database) -> None:
-    """backends B-50, journal T-6, case 74: in pieces, and it goes on as soon as the file is free."""
+    """backends B-50, journal T-6: in pieces, and it goes on as soon as the file is free."""
     store = sqlite_database.open(settings=Settings(busy_timeout=20.0))
     naps = Naps(store)
     with busy(sqlite_database) as holder:
@@ -191,7 +191,7 @@ def test_a_busy_commit_is_rolled_back_and_the_unit_repeated(sqlite_database: Dat
 
 
 def test_a_function_whose_commit_was_busy_runs_twice_and_its_data_is_there_once(sqlite_database: Database) -> None:
-    """backends B-52, journal T-7, case 67."""
+    """backends B-52, journal T-7."""
     store = impatient(sqlite_database, journal_mode="delete")
     naps, ran = Naps(store), []
     create(store, "before")

@@ -118,7 +118,7 @@ def test_a_call_that_no_thread_has_begun_is_cancelled_at_once_and_never_made(eve
 
 @pytest.mark.parametrize("way", ["call", "transaction", "run"])
 def test_a_timeout_behind_queued_writers_of_a_locked_file_ends_in_time(sqlite_database: Database, way: str) -> None:
-    """backends B-74, journal T-5, case 66: nothing is written before BEGIN IMMEDIATE, so nobody waits for it."""
+    """backends B-74, journal T-5: nothing is written before BEGIN IMMEDIATE, so nobody waits for it."""
     run_sync = sqlite_database.open(settings=Settings(busy_timeout=600, queue_timeout=600))
     holder = sqlite_database.raw()
 
@@ -198,7 +198,7 @@ def _until_somebody_waits(store: StateStore) -> None:
 
 
 def test_a_block_whose_end_is_cancelled_ends_all_the_same(every_backend: StateStore) -> None:
-    """backends B-40, journal T-5, case 66: what ends something is made, however often its task is cancelled."""
+    """backends B-40, journal T-5: what ends something is made, however often its task is cancelled."""
 
     async def work() -> None:
         store = AsyncStateStore(every_backend)

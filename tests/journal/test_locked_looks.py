@@ -125,7 +125,7 @@ def test_a_signal_taken_after_the_look_goes_to_nobody_else(database: Database) -
 
 
 def test_a_signal_that_the_consumer_took_after_the_look_is_its_own(database: Database) -> None:
-    """journal G-6, case 43: Signals.try_take."""
+    """journal G-6, G-5: Signals.try_take."""
     store, other = database.open(), database.open()
     run_id = _run(store)
     store.journal.signals.send(run_id, "go", 2)
@@ -136,7 +136,7 @@ def test_a_signal_that_the_consumer_took_after_the_look_is_its_own(database: Dat
 
 
 def test_two_takers_at_once_get_a_signal_each(shared_postgres: Database) -> None:
-    """journal G-6, case 42: Signals.try_take; the second waits for the first."""
+    """journal G-6: Signals.try_take; the second waits for the first."""
 
     def given(store: Any) -> str:
         run_id = _run(store)
@@ -148,7 +148,7 @@ def test_two_takers_at_once_get_a_signal_each(shared_postgres: Database) -> None
 
 
 def test_a_tool_call_finished_after_the_look_keeps_its_end(database: Database) -> None:
-    """journal L-2, case 62: ToolCalls.finish."""
+    """journal L-2: ToolCalls.finish."""
     store, other = database.open(), database.open()
     run_id = _run(store)
     with racing(store) as race:

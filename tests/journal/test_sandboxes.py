@@ -14,7 +14,7 @@ from lastlight_state.testing import Database, FrozenClock
 
 
 def test_a_put_changes_exactly_the_fields_that_are_set(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """journal B-1, case 63: and None clears one."""
+    """journal B-1: and None clears one."""
     run = started(store).id
     boxes = store.journal.sandboxes
     made = boxes.put(run, "box", SandboxChanges(runtime="docker", config={"net": False}, container_id="c1"))
@@ -87,7 +87,7 @@ def test_times_that_are_given_are_not_filled_in(store: StateStore, frozen_clock:
 
 
 def test_a_final_status_stays(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """journal B-2, case 63: times are filled in once."""
+    """journal B-2, B-1: times are filled in once."""
     run = started(store).id
     boxes = store.journal.sandboxes
     shipped = boxes.put(run, "box", SandboxChanges(status="shipped"))

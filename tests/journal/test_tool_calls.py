@@ -36,7 +36,7 @@ def test_a_call_begins_and_ends_with_its_latency(store: StateStore, frozen_clock
 
 
 def test_a_call_with_a_key_is_found_again_with_its_result(store: StateStore) -> None:
-    """journal L-1, case 61: a replayed attempt does not call again."""
+    """journal L-1: a replayed attempt does not call again."""
     run = started(store).id
     calls = store.journal.tool_calls
     first = calls.create(run, "grep", call_id="c", input={"n": 1})
@@ -50,7 +50,7 @@ def test_a_call_with_a_key_is_found_again_with_its_result(store: StateStore) -> 
 
 
 def test_one_of_two_who_finish_wins(every_backend: StateStore, run_id: str) -> None:
-    """journal L-2, case 62: an equal outcome is no other."""
+    """journal L-2: an equal outcome is no other."""
     calls = every_backend.journal.tool_calls
     calls.create(run_id, "grep")
     told: list[Any] = together([lambda i=i: calls.finish(run_id, 0, ToolOutcome("failed", error=i)) for i in range(2)])  # type: ignore[misc]

@@ -71,7 +71,7 @@ def test_what_cannot_be_decoded_is_refused(host: HostMailbox, data: object) -> N
     ["../x.txt", "a/b.txt", ".", "..", "", "C:\\x.txt", "C:x.txt", "é" * 100 + "x", "a\0b", " x", None, 5],
 )
 def test_a_file_with_an_unsafe_name_is_kept_under_another(host: HostMailbox, name: Any) -> None:
-    """mailbox MB-62, case 55: inside the folder, with the wish in the entry."""
+    """mailbox MB-62: inside the folder, with the wish in the entry."""
     encoded = base64.b64encode(b"kept").decode()
     text = name.replace("\0", "\x01") if isinstance(name, str) else name
     message = host.inbox.send("m", kind="chat", content={"attachments": [{"name": text, "data": encoded}]})
@@ -109,13 +109,13 @@ def test_a_made_up_name_has_the_ending_of_the_wish(host: HostMailbox, name: Any,
 
 
 def test_equal_names_are_both_kept(host: HostMailbox) -> None:
-    """mailbox MB-62, case 58"""
+    """mailbox MB-62"""
     host.inbox.send("m", kind="chat", content={}, attachments=given("a.txt", "a.txt", "A.TXT"))
     assert stored(host) == ["inbox/m/A-3.TXT", "inbox/m/a-2.txt", "inbox/m/a.txt"]
 
 
 def test_a_refused_message_leaves_no_file(host: HostMailbox) -> None:
-    """mailbox MB-61, case 57: those of the message that has the id stay."""
+    """mailbox MB-61: those of the message that has the id stay."""
     host.inbox.send("m", kind="chat", content={}, attachments=given("a.txt"))
     with pytest.raises(AlreadyExists):
         host.inbox.send("m", kind="chat", content={}, attachments=given("a.txt", "b.txt"))
@@ -191,7 +191,7 @@ def test_what_a_killed_call_left_is_replaced_or_removed(host: HostMailbox, froze
 
 
 def test_an_unsafe_message_id_names_no_folder(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-63, case 78: its files lie below a digest; an agent's are refused."""
+    """mailbox MB-63: its files lie below a digest; an agent's are refused."""
     message = host.inbox.send("../../b", kind="chat", content={}, attachments=given("x"))
     assert message.content["attachments"][0]["localPath"].startswith("inbox/id-")
     assert len(stored(host)) == 1
@@ -215,7 +215,7 @@ def test_files_of_an_agent_are_read_and_cleared_after_delivery(host: HostMailbox
 
 
 def test_a_missing_file_does_not_hold_a_message_back(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-65, case 79: it is named, and so is a link; the folder that cannot be cleared changes nothing."""
+    """mailbox MB-65: it is named, and so is a link; the folder that cannot be cleared changes nothing."""
     agent.outbox.send("m", kind="chat", content={}, routing=PLACE, files=given("a", "b", "c"))
     folder = host.folder / "outbox" / "m"
     (folder / "a").unlink()
@@ -233,7 +233,7 @@ def test_a_missing_file_does_not_hold_a_message_back(host: HostMailbox, agent: A
     "planted", [*(pytest.param(name, marks=LEFT) for name in ("outbox", "outbox/m")), "outbox/m/a"]
 )
 def test_a_planted_link_leads_nowhere(host: HostMailbox, agent: AgentMailbox, tmp_path: Path, planted: str) -> None:
-    """mailbox MB-64, case 56: nothing outside is read or removed, and the text is delivered."""
+    """mailbox MB-64: nothing outside is read or removed, and the text is delivered."""
     outside = tmp_path / "outside"
     (outside / "m").mkdir(parents=True)
     for path in (outside / "a", outside / "m" / "a"):
@@ -249,7 +249,7 @@ def test_a_planted_link_leads_nowhere(host: HostMailbox, agent: AgentMailbox, tm
 
 @LEFT
 def test_a_planted_link_is_not_written_through(host: HostMailbox, tmp_path: Path) -> None:
-    """mailbox case 56: the message with the file is refused."""
+    """mailbox MB-64: the message with the file is refused."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (host.folder / "inbox").rmdir()
@@ -261,7 +261,7 @@ def test_a_planted_link_is_not_written_through(host: HostMailbox, tmp_path: Path
 
 
 def test_a_mailbox_that_takes_no_bytes_of_files_takes_messages_without_files(host: HostMailbox) -> None:
-    """mailbox MB-13, case 72."""
+    """mailbox MB-13."""
     settings = Settings(limits=Limits(attachment=0, attachments_total=0))
     strict = HostMailbox.open(host.folder, settings=settings)
     strict.inbox.send("empty", kind="chat", content={})
@@ -270,7 +270,7 @@ def test_a_mailbox_that_takes_no_bytes_of_files_takes_messages_without_files(hos
 
 
 def test_bounds_hold(host: HostMailbox) -> None:
-    """mailbox MB-13, case 72: what is past one stores no message and no file; those that may grow are settings."""
+    """mailbox MB-13: what is past one stores no message and no file; those that may grow are settings."""
     limits = Limits(
         attachment=4, attachments=2, attachments_total=6, agent_state=3, destinations=1, message_content=1000
     )

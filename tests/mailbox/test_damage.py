@@ -102,7 +102,7 @@ def test_a_zone_is_known_before_it_is_stored(host: HostMailbox) -> None:
 def test_an_id_that_is_used_again_meanwhile_is_not_settled(
     host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """mailbox MB-44, case 16: the acknowledgement that was seen is of the message that is gone."""
+    """mailbox MB-44: the acknowledgement that was seen is of the message that is gone."""
     send(host, "again")
     agent.inbox.take()
     agent.inbox.complete("again")

@@ -28,7 +28,7 @@ def taken(host: HostMailbox) -> list[str]:
 
 
 def test_a_message_is_taken_by_one_drain(host: HostMailbox, agent: AgentMailbox, mailboxes: Mailboxes) -> None:
-    """mailbox MB-82, case 33: the other gets what is left, in the order of writing."""
+    """mailbox MB-82: the other gets what is left, in the order of writing."""
     sent = [reply(agent) for _ in range(5)]
     other = mailboxes.host("group", "session")
     due = host.outbox.take_due(limit=3)
@@ -59,7 +59,7 @@ def test_an_attempt_without_an_answer_is_in_doubt(
 def test_the_third_failure_ends_it(
     host: HostMailbox, agent: AgentMailbox, mailboxes: Mailboxes, frozen_clock: FrozenClock
 ) -> None:
-    """mailbox MB-84, case 34: attempts are counted in the file, so a restart forgets none."""
+    """mailbox MB-84: attempts are counted in the file, so a restart forgets none."""
     message = reply(agent)
     for restarted in (host, mailboxes.host("group", "session"), mailboxes.host("group", "session")):
         assert taken(restarted) == [message.id]
@@ -98,7 +98,7 @@ def test_the_delay_before_the_next_attempt_doubles(
 
 
 def test_the_first_outcome_stays(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-83, case 36: the error carries it."""
+    """mailbox MB-83: the error carries it."""
     sent, lost = reply(agent), reply(agent)
     host.outbox.mark_delivered(sent.id, platform_message_id="p-1")
     assert host.outbox.mark_delivered(sent.id, platform_message_id="p-2").platform_message_id == "p-1"
@@ -127,7 +127,7 @@ def test_a_failure_after_the_lease_does_not_disturb_the_next_attempt(
 
 @pytest.mark.logs("could not be delivered")
 def test_nothing_is_marked_delivered_that_was_not(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-85, case 37: each failure has its reason, and a later message is still sent."""
+    """mailbox MB-85: each failure has its reason, and a later message is still sent."""
     nowhere = agent.outbox.send(kind="chat", content={"text": "lost"})
     broken, refused, shaky, sound = (reply(agent, text=word) for word in ("broken", "refused", "shaky", "sound"))
     sql(outbound(agent), "UPDATE messages_out SET content = '{' WHERE id = ?", [broken.id])
@@ -222,7 +222,7 @@ def test_delivery_waits_for_its_time(host: HostMailbox, agent: AgentMailbox, fro
 
 
 def test_an_edit_goes_out_after_its_target(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-81, case 39: with the platform's id; it fails with a target that failed."""
+    """mailbox MB-81: with the platform's id; it fails with a target that failed."""
     target, lost = reply(agent), reply(agent)
     edit = agent.outbox.edit(target.seq or 0, text="better")
     agent.outbox.react(lost.seq or 0, emoji="+1")
@@ -253,7 +253,7 @@ def test_a_reaction_to_an_inbound_message_names_it_as_the_platform_does(host: Ho
 
 
 def test_a_message_goes_where_it_is_told(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-80, MB-91, case 61, case 84: to a place, a destination that is looked up now, or the default."""
+    """mailbox MB-80, MB-91, case 84: to a place, a destination that is looked up now, or the default."""
     host.routing.put_default(PLACE)
     host.routing.replace_destinations([NewDestination("ops", "channel", channel_type="slack", platform_id="C9")])
     assert agent.outbox.send(kind="chat", content={}).routing == PLACE
@@ -274,7 +274,7 @@ def test_an_id_is_sent_once(agent: AgentMailbox) -> None:
 
 
 def test_no_call_of_the_host_writes_the_agents_file(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-86, case 80"""
+    """mailbox MB-86"""
     message, sent = send(host), reply(agent)
     agent.inbox.take()
     before = outbound(host).read_bytes()

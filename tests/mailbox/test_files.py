@@ -205,7 +205,7 @@ def test_a_series_that_failed_before_is_revived_by_hand_alone(
 
 
 def test_a_redelivered_message_is_stored_once(host: HostMailbox) -> None:
-    """mailbox MB-31, case 63: another content under the same id is refused, with what is stored."""
+    """mailbox MB-31: another content under the same id is refused, with what is stored."""
     first = host.inbox.ensure("m", kind="chat", content={"text": "a"})
     again = host.inbox.ensure("m", kind="chat", content={"text": "a"})
     assert (first.created, again.created) == (True, False)
@@ -230,7 +230,7 @@ def test_a_message_that_another_delivery_stores_meanwhile_is_returned(
 
 
 def test_an_answer_finds_the_session_that_asked(host: HostMailbox) -> None:
-    """mailbox MB-33, case 75"""
+    """mailbox MB-33"""
     for name, source in (("old", "s-1"), ("new", "s-2"), ("plain", None)):
         host.inbox.send(
             name,

@@ -61,7 +61,7 @@ def test_a_session_is_a_folder_with_a_pair_of_files(
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", "a\0b", "x" * 300, ".", "..", ".hidden"])
 def test_a_name_that_would_leave_its_folder_is_refused(tmp_path: Path, name: str) -> None:
-    """mailbox MB-02, case 54: before any path is touched."""
+    """mailbox MB-02: before any path is touched."""
     mailboxes = Mailboxes(tmp_path / "root")
     for group, session in ((name, "s"), ("g", name)):
         for call in (mailboxes.create, mailboxes.ensure, mailboxes.host, mailboxes.agent):
@@ -120,7 +120,7 @@ def test_a_mailbox_that_is_neither_there_nor_can_be_made_tells_why(
 
 
 def test_looking_makes_nothing(mailboxes: Mailboxes) -> None:
-    """mailbox MB-04, case 71"""
+    """mailbox MB-04"""
     for call in (mailboxes.host, mailboxes.agent):
         with pytest.raises(NotFound):
             call("group", "session")
@@ -197,7 +197,7 @@ def test_a_file_that_vanishes_while_sessions_are_listed_stops_no_list(
 
 
 def test_files_and_folders_are_private(host: HostMailbox) -> None:
-    """mailbox MB-05, case 81"""
+    """mailbox MB-05"""
     paths = [host.folder, host.folder / "inbox", host.folder / "outbox", inbound(host), outbound(host)]
     modes = [stat.S_IMODE(path.stat().st_mode) for path in paths]
     assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]

@@ -29,7 +29,7 @@ def test_a_host_goes_on_above_the_agents_numbers(host: HostMailbox, agent: Agent
 
 
 def test_the_number_of_a_removed_message_is_not_given_again(host: HostMailbox) -> None:
-    """mailbox case 6"""
+    """mailbox MB-21"""
     send(host)
     sql(inbound(host), "DELETE FROM messages_in")
     assert send(host).seq == 4
@@ -37,7 +37,7 @@ def test_the_number_of_a_removed_message_is_not_given_again(host: HostMailbox) -
 
 @pytest.mark.parametrize("number", [1, 0, -2, 2.5, "two"])
 def test_the_database_refuses_a_number_of_the_other_side(host: HostMailbox, number: object) -> None:
-    """mailbox MB-20, case 7: in files that we made, whoever writes."""
+    """mailbox MB-20: in files that we made, whoever writes."""
     insert = "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES ('x', ?, 'chat', 't', '{}')"
     with pytest.raises(sqlite3.IntegrityError):
         sql(inbound(host), insert, [number])
@@ -78,7 +78,7 @@ def test_threads_of_both_sides_send_at_once(mailboxes: Mailboxes, host: HostMail
 
 @pytest.mark.logs("going on without the other side's file")
 def test_a_damaged_file_of_the_other_side_does_not_stop_a_sender(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-23, case 9: the number is above all that this side ever knew."""
+    """mailbox MB-23: the number is above all that this side ever knew."""
     reply(agent)
     send(host)
     outbound(host).write_bytes(b"this is no database" * 100)

@@ -65,7 +65,7 @@ def test_a_claim_is_won_once(host: HostMailbox, agent: AgentMailbox, mailboxes: 
 
 
 def test_settling_keeps_the_first_answer(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-43, case 68: again is nothing, the opposite is lost, and no ids are no transaction."""
+    """mailbox MB-43: again is nothing, the opposite is lost, and no ids are no transaction."""
     first, second = send(host), send(host)
     agent.inbox.fail(first.id, error="broken")
     with pytest.raises(LostRace):
@@ -90,7 +90,7 @@ def test_a_released_message_is_taken_again_at_once(host: HostMailbox, agent: Age
 
 
 def test_a_new_life_frees_the_claims_of_the_last(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-45, case 19: opening frees nothing; what was completed stays hidden."""
+    """mailbox MB-45: opening frees nothing; what was completed stays hidden."""
     done, held = send(host), send(host)
     agent.start()
     agent.inbox.take()
@@ -102,7 +102,7 @@ def test_a_new_life_frees_the_claims_of_the_last(host: HostMailbox, agent: Agent
 
 
 def test_a_replaced_agent_writes_nothing(host: HostMailbox, agent: AgentMailbox, mailboxes: Mailboxes) -> None:
-    """mailbox MB-45, case 20: its sends and acknowledgements are `ClaimLost`."""
+    """mailbox MB-45: its sends and acknowledgements are `ClaimLost`."""
     message = send(host)
     agent.start()
     agent.inbox.take()
@@ -142,7 +142,7 @@ def test_messages_for_a_fresh_agent_come_on_its_first_poll(host: HostMailbox, ag
 def test_times_of_others_are_read_as_instants(
     host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock, text: str, *, due: bool, named: bool
 ) -> None:
-    """mailbox MB-11, case 46: what is no time counts as due, and is named."""
+    """mailbox MB-11: what is no time counts as due, and is named."""
     frozen_clock.set(datetime(2026, 2, 3, 13, tzinfo=UTC))
     message = send(host)
     sql(inbound(host), "UPDATE messages_in SET process_after = ?", [text])
@@ -158,7 +158,7 @@ def test_naive_times_are_refused(host: HostMailbox) -> None:
 
 
 def test_content_of_others_that_is_no_json_is_marked(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-14, case 73: the batch is whole."""
+    """mailbox MB-14: the batch is whole."""
     first, second = send(host), send(host)
     sql(inbound(host), "UPDATE messages_in SET content = '{broken' WHERE id = ?", [first.id])
     found = agent.inbox.take().messages
@@ -235,7 +235,7 @@ def test_acknowledgements_follow_the_live_work(host: HostMailbox, agent: AgentMa
 
 
 def test_an_old_acknowledgement_does_not_swallow_a_message_of_its_id(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-44, case 16"""
+    """mailbox MB-44"""
     send(host, "again")
     agent.inbox.complete("again")
     sql(inbound(host), "DELETE FROM messages_in")

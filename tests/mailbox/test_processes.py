@@ -133,7 +133,7 @@ def delivered(host: HostMailbox) -> int:
 def test_a_writer_that_died_in_a_transaction_blocks_no_reader(
     host: HostMailbox, agent: AgentMailbox, side: str
 ) -> None:
-    """mailbox MB-73, case 10, case 11: its reader sees the last commit and writes nothing; it recovers by itself."""
+    """mailbox MB-73, case 10: its reader sees the last commit and writes nothing; it recovers by itself."""
     sent, answer = [send(host) for _ in range(20)], [reply(agent) for _ in range(20)]
     path, table = (inbound(host), "messages_in") if side == "host" else (outbound(host), "messages_out")
     killed(path, table)
@@ -187,7 +187,7 @@ def test_a_journal_that_names_another_file_is_not_followed(host: HostMailbox, ag
 
 
 def test_every_poll_sees_what_another_process_has_written(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-49, case 49"""
+    """mailbox MB-49"""
     assert len(agent.inbox.peek()) == 0
     sends = "HostMailbox.open(sys.argv[1]).inbox.send('x', kind='chat', content={})"
     code = f"import sys; from lastlight_state.files.mailbox import *; {sends}"
@@ -196,7 +196,7 @@ def test_every_poll_sees_what_another_process_has_written(host: HostMailbox, age
 
 
 def test_a_file_in_another_journal_mode_is_converted(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-70, case 52: by its owner, with its data."""
+    """mailbox MB-70: by its owner, with its data."""
     send(host)
     connection = sqlite3.connect(inbound(host))
     connection.execute("PRAGMA journal_mode = WAL")

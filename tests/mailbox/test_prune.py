@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 def test_settled_messages_go_with_their_files(
     host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
 ) -> None:
-    """mailbox MB-35, case 77: a dry run counts the same and changes nothing; what is not settled stays."""
+    """mailbox MB-35: a dry run counts the same and changes nothing; what is not settled stays."""
     done = host.inbox.send("a/b", kind="chat", content={}, attachments=[Attachment("notes.txt", b"milk")])
     waiting, held = send(host), send(host)
     agent.inbox.claim(held.id)

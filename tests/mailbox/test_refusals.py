@@ -69,7 +69,7 @@ def test_what_is_not_there_is_not_found(host: HostMailbox, agent: AgentMailbox) 
 def test_nothing_is_released_settled_or_claimed_where_no_message_is_named(
     host: HostMailbox, agent: AgentMailbox
 ) -> None:
-    """mailbox case 68: no ids are no transaction."""
+    """mailbox MB-43: no ids are no transaction."""
     send(host)
     agent.inbox.take()
     stamp = outbound(host).stat().st_mtime_ns
@@ -255,7 +255,7 @@ def test_a_script_belongs_to_the_content_of_a_task(host: HostMailbox) -> None:
 def test_a_conversation_that_another_has_taken_over_meanwhile_is_not_taken_twice(
     agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """mailbox case 70: between the look and the write."""
+    """mailbox MB-92: between the look and the write."""
     insert = "INSERT INTO session_state (key, value, updated_at) VALUES ('sdk_session_id', 'old', '2026-01-01')"
     sql(outbound(agent), insert)
     state = agent.state

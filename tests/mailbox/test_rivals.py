@@ -48,7 +48,7 @@ def test_processes_of_both_sides_send_at_once(host: HostMailbox) -> None:
 
 
 def test_processes_of_an_agent_take_each_message_once(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-42, case 21"""
+    """mailbox MB-42"""
     sent = [send(host).id for _ in range(12)]
 
     def takes() -> None:
@@ -62,7 +62,7 @@ def test_processes_of_an_agent_take_each_message_once(host: HostMailbox, agent: 
 
 
 def test_hosts_that_sweep_at_once_store_one_successor(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-39, case 24"""
+    """mailbox MB-39"""
     task = host.tasks.create("daily", prompt="x", when=When(recurrence="@daily"))
     agent.inbox.complete(task.id)
 
@@ -78,7 +78,7 @@ def test_hosts_that_sweep_at_once_store_one_successor(host: HostMailbox, agent: 
 
 
 def test_a_reader_that_stays_makes_its_writer_busy(host: HostMailbox) -> None:
-    """mailbox MB-72, case 64: nothing is written, and the next try succeeds."""
+    """mailbox MB-72: nothing is written, and the next try succeeds."""
     hurried = HostMailbox.open(host.folder, settings=Settings(busy_timeout=0.01, retry_seconds=0))
     with closing(sqlite3.connect(inbound(host), isolation_level=None)) as reader:
         reader.execute("BEGIN")
@@ -91,7 +91,7 @@ def test_a_reader_that_stays_makes_its_writer_busy(host: HostMailbox) -> None:
 
 
 def test_a_reader_never_sees_destinations_half_replaced(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-90, case 60: it sees the old set or the new one."""
+    """mailbox MB-90: it sees the old set or the new one."""
     sets = [[NewDestination(f"{word}{i}", "channel", None, "c", f"p{i}") for i in range(3)] for word in "ab"]
     host.routing.replace_destinations(sets[0])
 
@@ -107,7 +107,7 @@ def test_a_reader_never_sees_destinations_half_replaced(host: HostMailbox, agent
 
 
 def test_a_killed_creation_leaves_no_session_or_a_whole_one(mailboxes: Mailboxes) -> None:
-    """mailbox MB-03, case 71: at each call of the system that changes files."""
+    """mailbox MB-03, MB-04: at each call of the system that changes files."""
     codes = []
     for step in STEPS:
         codes.append(killed_at(step, partial(mailboxes.create, "group", f"s-{step}")))

@@ -119,7 +119,7 @@ def test_settling_that_meets_a_busy_database_settles_nothing(
 
 
 def test_each_side_works_where_it_may_not_write_the_others_file(frozen_clock: FrozenClock) -> None:
-    """mailbox MB-71, case 53: every step of an exchange, by the modes of the files."""
+    """mailbox MB-71: every step of an exchange, by the modes of the files."""
     load("files", "backends")
     with TemporaryDirectory() as folder:  # where others may go, unlike pytest's
         Path(folder).chmod(0o755)
@@ -187,7 +187,7 @@ def test_what_waits_is_listed_in_pages(host: HostMailbox, agent: AgentMailbox) -
 def test_acknowledgements_do_not_outgrow_the_live_work_and_no_call_reads_the_history(
     host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """mailbox MB-46, MB-75, case 65: polling, settling, delivering and counting read by index."""
+    """mailbox MB-46, MB-75: polling, settling, delivering and counting read by index."""
     for _ in range(6):
         host.inbox.send_many([_chat() for _ in range(50)])
         while batch := agent.inbox.take(limit=100).messages:

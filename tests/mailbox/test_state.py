@@ -33,7 +33,7 @@ def test_a_conversation_is_kept_for_each_provider(agent: AgentMailbox) -> None:
 
 @pytest.mark.parametrize(("own", "found"), [(None, "old"), ("new", "new")])
 def test_a_conversation_of_the_original_is_taken_over_once(agent: AgentMailbox, own: str | None, found: str) -> None:
-    """mailbox case 70: into an empty slot, and forgotten otherwise."""
+    """mailbox MB-92: into an empty slot, and forgotten otherwise."""
     legacy = (
         "INSERT INTO session_state (key, value, updated_at) VALUES ('sdk_session_id', 'old', '2026-01-01 00:00:00')"
     )
@@ -46,7 +46,7 @@ def test_a_conversation_of_the_original_is_taken_over_once(agent: AgentMailbox, 
 
 
 def test_destinations_are_replaced_whole(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-90, case 60: an equal set writes nothing, and a refused one leaves the old."""
+    """mailbox MB-90: an equal set writes nothing, and a refused one leaves the old."""
     peer = NewDestination("peer", "agent", agent_group_id="g-2")
     assert host.routing.replace_destinations([OPS, peer])
     assert not host.routing.replace_destinations([peer, OPS])

@@ -19,7 +19,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def test_a_failed_message_is_failed(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-50, case 12: with its error, also after a second sync."""
+    """mailbox MB-50: with its error, also after a second sync."""
     message = send(host)
     agent.inbox.fail(message.id, error="no such tool")
     assert (host.sweep.sync().failed, host.sweep.sync().failed) == (1, 0)
@@ -28,7 +28,7 @@ def test_a_failed_message_is_failed(host: HostMailbox, agent: AgentMailbox) -> N
 
 
 def test_a_sync_with_nothing_to_settle_takes_no_lock(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-50, case 13"""
+    """mailbox MB-50"""
     message = send(host)
     agent.inbox.take()
     before = inbound(host).stat().st_mtime_ns
@@ -146,7 +146,7 @@ def test_an_acknowledgement_after_a_release(host: HostMailbox, agent: AgentMailb
 def test_a_claim_of_the_original_is_freed_by_a_release(
     host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
 ) -> None:
-    """mailbox MB-44, case 17: it has no count of tries, so its time decides."""
+    """mailbox MB-44, MB-52: it has no count of tries, so its time decides."""
     message = send(host)
     row = (message.id, "processing", "2026-01-01 00:00:00")
     sql(outbound(host), "INSERT INTO processing_ack (message_id, status, status_changed) VALUES (?, ?, ?)", row)
@@ -159,7 +159,7 @@ def test_a_claim_of_the_original_is_freed_by_a_release(
 
 
 def test_a_retry_gives_all_tries_again(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-34, case 76: it is polled in spite of its failed acknowledgement."""
+    """mailbox MB-34: it is polled in spite of its failed acknowledgement."""
     message = send(host)
     agent.inbox.fail(message.id, error="broken")
     with pytest.raises(LostRace) as early:
@@ -208,7 +208,7 @@ def test_due_work_wakes_and_held_work_does_not(host: HostMailbox, agent: AgentMa
 
 
 def test_context_beyond_the_limit_expires(host: HostMailbox) -> None:
-    """mailbox MB-54, case 69: the oldest go and the newest stay."""
+    """mailbox MB-54: the oldest go and the newest stay."""
     sent = host.inbox.send_many([NewMessage("chat", {}, when=When(trigger=False)) for _ in range(8)])
     assert host.sweep.expire(policy=StalePolicy(max_context=5)) == 3
     assert [host.inbox.get(message.id).outcome for message in sent] == ["expired"] * 3 + [None] * 5
@@ -216,7 +216,7 @@ def test_context_beyond_the_limit_expires(host: HostMailbox) -> None:
 
 
 def test_one_session_does_not_stop_another(mailboxes: Mailboxes, host: HostMailbox) -> None:
-    """mailbox MB-53, case 47: the report names the one that cannot be read."""
+    """mailbox MB-53: the report names the one that cannot be read."""
     other = mailboxes.create("group", "other")
     inbound(host).write_bytes(b"no database at all" * 99)
     reports = mailboxes.sweep([("group", "session"), ("group", "other")], lambda _group, _session: None)
@@ -275,7 +275,7 @@ def test_acknowledgements_of_unknown_messages_are_counted(host: HostMailbox) -> 
     ],
 )
 def test_an_agent_is_judged_by_its_last_sign_of_life(signs: dict[str, object], reason: str | None) -> None:
-    """mailbox MB-51, case 41, case 42, case 43, case 44: times are minutes from now."""
+    """mailbox MB-51, case 41, case 42, case 44: times are minutes from now."""
 
     def placed(value: object) -> object:
         if isinstance(value, list):
@@ -315,7 +315,7 @@ def test_a_heartbeat_follows_no_link(host: HostMailbox, agent: AgentMailbox) -> 
 
 
 def test_claim_times_without_a_zone_are_utc(host: HostMailbox) -> None:
-    """mailbox case 45"""
+    """mailbox MB-51"""
     message = send(host)
     row = (message.id, "processing", "2026-02-03 12:00:00")
     sql(outbound(host), "INSERT INTO processing_ack (message_id, status, status_changed) VALUES (?, ?, ?)", row)

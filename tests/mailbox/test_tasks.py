@@ -29,7 +29,7 @@ def live(host: HostMailbox) -> list[tuple[str, str]]:
 def test_a_series_goes_on_after_a_completion_and_after_a_failure(
     host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock
 ) -> None:
-    """mailbox MB-39, case 25: in the transaction that settles, with the next even number."""
+    """mailbox MB-39: in the transaction that settles, with the next even number."""
     first = host.tasks.create("report", prompt="write it", when=DAILY)
     agent.inbox.complete(first.id)
     assert host.sweep.sync().successors == 1
@@ -45,7 +45,7 @@ def test_a_series_goes_on_after_a_completion_and_after_a_failure(
 
 
 def test_two_settled_occurrences_have_one_successor(host: HostMailbox, mailboxes: Mailboxes) -> None:
-    """mailbox case 23: as the original may leave them; a second sweep stores none."""
+    """mailbox MB-39: as the original may leave them; a second sweep stores none."""
     host.tasks.create("report", prompt="write it", when=DAILY)
     sql(inbound(host), "UPDATE messages_in SET status = 'completed'")
     sql(
@@ -59,7 +59,7 @@ def test_two_settled_occurrences_have_one_successor(host: HostMailbox, mailboxes
 
 
 def test_a_settled_occurrence_beside_a_live_one_has_no_other_successor(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox case 23: the live one was stored by another program, which does not repeat it."""
+    """mailbox MB-39: the live one was stored by another program, which does not repeat it."""
     host.tasks.create("report", prompt="write it", when=DAILY)
     agent.inbox.complete("report")
     sql(
@@ -74,7 +74,7 @@ def test_a_settled_occurrence_beside_a_live_one_has_no_other_successor(host: Hos
 def test_a_task_that_is_paused_while_it_runs_is_followed_by_a_paused_one(
     host: HostMailbox, agent: AgentMailbox
 ) -> None:
-    """mailbox case 27"""
+    """mailbox MB-39"""
     host.tasks.create("report", prompt="write it", when=DAILY)
     agent.inbox.take()
     host.tasks.pause("report")
@@ -92,7 +92,7 @@ def test_a_paused_task_that_its_host_fails_is_followed_by_a_paused_one(host: Hos
 
 
 def test_missed_periods_are_one_late_run(host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock) -> None:
-    """mailbox case 28: then the future."""
+    """mailbox MB-39: then the future."""
     host.tasks.create("report", prompt="write it", when=DAILY)
     frozen_clock.advance(timedelta(days=3, hours=1))
     assert [message.id for message in agent.inbox.take()] == ["report"]
@@ -146,7 +146,7 @@ def test_a_next_occurrence_is_the_same_message_again(host: HostMailbox, agent: A
 
 @pytest.mark.parametrize("pattern", ["", "0 0 31 2 *", "60 * * * *"])
 def test_a_pattern_that_never_matches_is_refused(host: HostMailbox, pattern: str) -> None:
-    """mailbox MB-38, case 30: so is an unknown zone."""
+    """mailbox MB-38: so is an unknown zone."""
     for when in (When(recurrence=pattern), When(recurrence="0 9 * * *", timezone="Mars/Olympus")):
         with pytest.raises(InvalidValue):
             host.tasks.create(prompt="p", when=when)
@@ -163,7 +163,7 @@ def test_a_new_pattern_is_checked_in_the_zone_that_the_task_has(host: HostMailbo
 
 
 def test_a_pattern_of_others_that_cannot_be_read_stops_no_other_series(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox case 30: each sweep names it."""
+    """mailbox MB-38: each sweep names it."""
     for name in ("bad", "good"):
         host.tasks.create(name, prompt="p", when=DAILY)
     sql(inbound(host), "UPDATE messages_in SET recurrence = 'every day' WHERE id = 'bad'")
@@ -174,7 +174,7 @@ def test_a_pattern_of_others_that_cannot_be_read_stops_no_other_series(host: Hos
 
 
 def test_any_id_of_a_series_names_its_live_message(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-36, case 31: settled ones never change."""
+    """mailbox MB-36: settled ones never change."""
     host.tasks.create("report", prompt="write it", when=DAILY)
     agent.inbox.complete("report")
     host.sweep.sync()
@@ -203,7 +203,7 @@ def test_a_cancelled_task_never_runs_again(host: HostMailbox, agent: AgentMailbo
 
 
 def test_content_that_is_no_object_cannot_be_merged(host: HostMailbox) -> None:
-    """mailbox case 32: also what is no JSON; and an update of nothing is refused."""
+    """mailbox MB-37: also what is no JSON; and an update of nothing is refused."""
     host.inbox.send("report", kind="task", content=[1, 2])
     host.inbox.send("broken", kind="task", content={})
     sql(inbound(host), "UPDATE messages_in SET content = '{broken' WHERE id = 'broken'")

@@ -56,7 +56,7 @@ def test_events_are_numbered_from_zero_and_come_back_as_they_were(store: StateSt
 
 
 def test_an_unknown_run_gets_neither_events_nor_a_counter(store: StateStore, raw: Raw) -> None:
-    """journal J-2, case 21."""
+    """journal J-2."""
     events = store.journal.events
     for append in (
         lambda: events.append("nobody", "a"),
@@ -73,7 +73,7 @@ def test_an_unknown_run_gets_neither_events_nor_a_counter(store: StateStore, raw
 
 
 def test_equal_events_that_the_store_stamps_are_two(store: StateStore) -> None:
-    """journal D-4, case 7: also within one millisecond."""
+    """journal D-4: also within one millisecond."""
     run = started(store).id
     assert [store.journal.events.append(run, "tick", {"n": 1}).seq for _ in range(3)] == [0, 1, 2]
     batch = store.journal.events.append_many(run, [NewEvent("tick", {"n": 1})] * 2)
@@ -81,7 +81,7 @@ def test_equal_events_that_the_store_stamps_are_two(store: StateStore) -> None:
 
 
 def test_a_replay_finds_the_first_of_equal_content(store: StateStore) -> None:
-    """journal D-3, D-5, J-8, case 8, case 9, case 11: times by the millisecond, numbers by value."""
+    """journal D-3, D-5, J-8: times by the millisecond, numbers by value."""
     run = started(store).id
 
     def replay(payload: Any, at: datetime = AT) -> tuple[int, bool]:
@@ -101,7 +101,7 @@ def test_a_replay_finds_the_first_of_equal_content(store: StateStore) -> None:
 
 
 def test_an_event_that_the_store_stamped_is_found_by_its_replay(store: StateStore) -> None:
-    """journal D-3, case 12."""
+    """journal D-3."""
     run = started(store).id
     stamped = store.journal.events.append(run, "seen", {"a": 1})
     replayed = store.journal.events.append(run, "seen", {"a": 1}, at=stamped.occurred_at)
@@ -109,7 +109,7 @@ def test_an_event_that_the_store_stamped_is_found_by_its_replay(store: StateStor
 
 
 def test_a_key_is_stored_once_and_with_one_content(store: StateStore) -> None:
-    """journal D-1, D-2, case 13: a difference in time alone is none, and the stored time stays."""
+    """journal D-1, D-2: a difference in time alone is none, and the stored time stays."""
     run = started(store).id
     first = store.journal.events.append(run, "seen", {"a": 1}, event_id="e", at=AT)
     again = store.journal.events.append(run, "seen", {"a": 1.0}, event_id="e", at=AT + timedelta(days=1))
@@ -190,7 +190,7 @@ def test_batches_of_any_size_are_stored_in_order_and_whole(store: StateStore) ->
 
 
 def test_a_rolled_back_append_leaves_neither_event_nor_number(every_backend: StateStore, run_id: str) -> None:
-    """journal E-1, case 17."""
+    """journal E-1."""
     with undone(every_backend) as tx:
         assert tx.journal.events.append(run_id, "a").seq == 0
         assert [one.seq for one in tx.journal.events.append_many(run_id, [NewEvent("b"), NewEvent("c")])] == [1, 2]
@@ -198,7 +198,7 @@ def test_a_rolled_back_append_leaves_neither_event_nor_number(every_backend: Sta
 
 
 def test_a_refused_append_leaves_the_transaction_usable(every_backend: StateStore, run_id: str) -> None:
-    """journal Q-6, case 6."""
+    """journal Q-6."""
     with every_backend.transaction() as tx:
         tx.journal.events.append(run_id, "a", event_id="k")
         with pytest.raises(AlreadyExists):
@@ -218,7 +218,7 @@ class Incomparable:
 
 
 def test_the_node_is_the_argument_or_what_the_payload_says(store: StateStore, raw: Raw) -> None:
-    """journal E-3, case 18: and a damaged payload of another row disturbs no filter."""
+    """journal E-3: and a damaged payload of another row disturbs no filter."""
     run = started(store).id
     events = store.journal.events
     events.append(run, "a", {"nodeId": "plan"})
@@ -244,7 +244,7 @@ def test_the_node_is_the_argument_or_what_the_payload_says(store: StateStore, ra
 
 
 def test_a_count_is_the_length_of_the_list_for_every_filter(store: StateStore) -> None:
-    """journal E-6, E-7, case 19: since is inclusive, until and after_seq are not, and no types at all are any."""
+    """journal E-6, E-7: since is inclusive, until and after_seq are not, and no types at all are any."""
     run = started(store).id
     times = [AT + timedelta(seconds=i) for i in range(12)]
     batch = [NewEvent("abc"[i % 3], {"i": i}, at, node_id="xy"[i % 2]) for i, at in enumerate(times)]
@@ -271,7 +271,7 @@ def test_a_count_is_the_length_of_the_list_for_every_filter(store: StateStore) -
 
 
 def test_a_page_holds_200_events_and_at_most_500(store: StateStore) -> None:
-    """journal J-5, case 20: and a token belongs to its filter."""
+    """journal J-5: and a token belongs to its filter."""
     run = started(store).id
     events = store.journal.events
     events.append_many(run, [NewEvent("a")] * 250)
@@ -300,7 +300,7 @@ def test_a_page_holds_200_events_and_at_most_500(store: StateStore) -> None:
 
 
 def test_limits_are_exact(store: StateStore) -> None:
-    """journal J-3, case 22."""
+    """journal J-3."""
     run = started(store).id
     room = 65_536 - len('{"t":""}')
     assert store.journal.events.append(run, "a" * 128, {"t": "x" * room}, event_id="e" * 256).created
@@ -321,7 +321,7 @@ def test_limits_are_exact(store: StateStore) -> None:
 
 
 def test_the_database_refuses_to_change_or_delete_events(every_backend: StateStore, run_id: str, raw: Raw) -> None:
-    """journal J-4, case 23: also by replacing one, by its number or its key."""
+    """journal J-4: also by replacing one, by its number or its key."""
     every_backend.journal.events.append(run_id, "a", {"n": 1}, event_id="k")
     for sql in (
         "UPDATE run_events SET type = 'b'",
@@ -349,7 +349,7 @@ def test_the_database_refuses_to_change_or_delete_events(every_backend: StateSto
 def test_numbering_goes_on_after_imported_rows_and_after_pruned_ones(
     every_backend: StateStore, run_id: str, raw: Raw
 ) -> None:
-    """journal Q-2, Q-4, case 14, case 15."""
+    """journal Q-2, Q-4."""
     for seq in range(10):
         raw(
             "INSERT INTO run_events (run_id, seq, type, occurred_at, payload) VALUES (?, ?, 'old', ?, '{}')",
@@ -441,7 +441,7 @@ def test_an_event_that_is_damaged_disturbs_no_append_but_its_own(sqlite_database
 
 
 def test_a_run_begins_at_the_number_that_its_engine_asks_for(store: StateStore) -> None:
-    """journal E-4, case 16."""
+    """journal E-4."""
     run, other = started(store).id, started(store).id
     events = store.journal.events
     assert events.ensure_start(run, 40) == 40

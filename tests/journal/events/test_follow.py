@@ -34,7 +34,7 @@ def followed(store: Any, run_id: str, **given: Any) -> list[int]:
 def test_a_follower_sees_each_event_once_and_in_order_whoever_commits_last(
     every_backend: StateStore, run_id: str, events: int
 ) -> None:
-    """journal F-1, case 3: eight writers whose transactions overlap, some of them rolled back."""
+    """journal F-1: eight writers whose transactions overlap, some of them rolled back."""
 
     def write(number: int) -> None:
         for i in range(events):
@@ -59,7 +59,7 @@ def test_a_follower_sees_each_event_once_and_in_order_whoever_commits_last(
 
 
 def test_following_begins_after_a_number_and_ends_at_a_stop_type(store: StateStore) -> None:
-    """journal E-8, F-1, F-2, case 37: the event of that type is the last one; silence ends it as well."""
+    """journal E-8, F-1, F-2: the event of that type is the last one; silence ends it as well."""
     run = started(store).id
     store.journal.events.append_many(run, [NewEvent("a" if i != 7 else "done") for i in range(10)])
     assert followed(store, run) == list(range(10))
@@ -89,7 +89,7 @@ def test_many_runs_are_followed_each_in_its_order(every_backend: StateStore) -> 
 
 
 def test_what_was_pruned_is_named_and_not_skipped(every_backend: StateStore, run_id: str, raw: Raw) -> None:
-    """journal F-7, case 40."""
+    """journal F-7."""
     every_backend.journal.events.append_many(run_id, [NewEvent("a")] * 6)
     raw("INSERT INTO maintenance_permits (receipt_id) VALUES ('prune')")
     raw("DELETE FROM run_events WHERE seq < 4")
@@ -137,7 +137,7 @@ def test_what_a_follower_passed_over_may_be_pruned_before_its_next_look(every_ba
 
 
 def test_a_follower_misses_nothing_when_the_server_ends_its_connections(postgres_database: Database) -> None:
-    """journal F-3, case 39: the next look takes another connection."""
+    """journal F-3: the next look takes another connection."""
     store = postgres_database.open()
     run = started(store).id
     store.journal.events.append(run, "a")
@@ -164,7 +164,7 @@ def test_following_is_refused_in_a_transaction_and_ends_with_the_store(database:
 
 
 def test_many_followers_ask_with_one_statement(database: Database) -> None:
-    """journal F-5, case 38: what is sent while nothing happens does not grow with the followers."""
+    """journal F-5: what is sent while nothing happens does not grow with the followers."""
     with recorded(database) as (store, sent):
         runs = [started(store).id for _ in range(20)]
         for run in runs:

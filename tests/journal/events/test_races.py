@@ -24,7 +24,7 @@ def numbers(store: StateStore, run_id: str) -> list[int]:
 
 
 def test_threads_leave_no_gap_and_no_double(every_backend: StateStore, run_id: str) -> None:
-    """journal Q-1, case 1: eight threads, batches and single events, with keys and without."""
+    """journal Q-1: eight threads, batches and single events, with keys and without."""
 
     def work(number: int) -> list[int]:
         found = []
@@ -42,7 +42,7 @@ def test_threads_leave_no_gap_and_no_double(every_backend: StateStore, run_id: s
 
 @pytest.mark.parametrize("events", SCALE)
 def test_processes_leave_no_gap_and_no_double(fresh_database: Database, events: int) -> None:
-    """journal Q-1, case 1: 16 processes, one run that all append to and one of each."""
+    """journal Q-1: 16 processes, one run that all append to and one of each."""
     with fresh_database.open() as store:
         shared, owns = started(store).id, [started(store).id for _ in range(PROCESSES)]
         command = [sys.executable, "-W", "error", str(Path(appenders.__file__)), fresh_database.url]
@@ -61,7 +61,7 @@ def test_processes_leave_no_gap_and_no_double(fresh_database: Database, events: 
 
 
 def test_a_key_appended_by_many_at_once_is_one_row(every_backend: StateStore, run_id: str) -> None:
-    """journal Q-6, case 5: one is told that it created the event, and no gap follows."""
+    """journal Q-6: one is told that it created the event, and no gap follows."""
     append = every_backend.journal.events.append
     told = together([lambda: append(run_id, "a", {"n": 1}, event_id="k")] * 20)
     assert sorted((one.seq, one.created) for one in told) == [(0, False)] * 19 + [(0, True)]  # type: ignore[union-attr]
@@ -69,7 +69,7 @@ def test_a_key_appended_by_many_at_once_is_one_row(every_backend: StateStore, ru
 
 
 def test_a_replay_by_many_at_once_is_one_row(every_backend: StateStore, run_id: str) -> None:
-    """journal D-3, case 10."""
+    """journal D-3."""
     at = every_backend.journal.events.append(run_id, "first").occurred_at
     append = every_backend.journal.events.append
     told = together([lambda: append(run_id, "a", {"n": 1}, at=at)] * 10)
@@ -79,7 +79,7 @@ def test_a_replay_by_many_at_once_is_one_row(every_backend: StateStore, run_id: 
 def test_first_appends_that_race_after_an_import_go_on_from_it(
     every_backend: StateStore, run_id: str, raw: Raw
 ) -> None:
-    """journal Q-2, case 14."""
+    """journal Q-2."""
     for seq in range(10):
         raw(
             "INSERT INTO run_events (run_id, seq, type, occurred_at, payload) VALUES (?, ?, 'old', ?, '{}')",
@@ -94,7 +94,7 @@ def test_first_appends_that_race_after_an_import_go_on_from_it(
 def test_an_append_waits_for_an_open_transaction_and_gets_the_number_that_it_gives_back(
     every_backend: StateStore, run_id: str, raw: Raw
 ) -> None:
-    """journal Q-1, T-1, case 2."""
+    """journal Q-1, T-1."""
     every_backend.journal.events.append(run_id, "a")
     found: list[int] = []
     waiter = threading.Thread(target=lambda: found.append(every_backend.journal.events.append(run_id, "c").seq))
@@ -108,7 +108,7 @@ def test_an_append_waits_for_an_open_transaction_and_gets_the_number_that_it_giv
 
 
 def test_a_reader_in_another_process_sees_all_of_a_transaction_or_nothing(fresh_database: Database) -> None:
-    """journal T-2, T-4, case 70, backends B-46: transactions of two events and a phase, one after another."""
+    """journal T-2, T-4, backends B-46: transactions of two events and a phase, one after another."""
     with fresh_database.open() as store:
         run_id = started(store).id
     child = os.fork()

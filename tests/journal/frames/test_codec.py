@@ -32,7 +32,7 @@ def siblings(names: str) -> Any:
 @settings(max_examples=150)
 @given(st.lists(TREES, min_size=2, max_size=4))
 def test_any_trees_one_after_the_other_are_what_their_changes_make(trees: list[Any]) -> None:
-    """journal C-7, case 57: no tree, texts and elements among them."""
+    """journal C-7: no tree, texts and elements among them."""
     for previous, following in pairwise(trees):
         assert applied(previous, following) == codec.canonical(following)
         assert codec.diff(following, following).ops == ()
@@ -41,12 +41,12 @@ def test_any_trees_one_after_the_other_are_what_their_changes_make(trees: list[A
 @settings(max_examples=100)
 @given(TREES)
 def test_any_tree_is_well_formed_xml(tree: Any) -> None:
-    """journal R-11, case 73."""
+    """journal R-11."""
     ET.fromstring(render(codec.apply(tree, codec.diff(None, None))))
 
 
 def test_a_tree_fit_for_xml_is_all_there() -> None:
-    """journal R-11, case 73."""
+    """journal R-11."""
     tree = element("plan", element("step", text("a < b & c"), id="s1", note='say "hi"\n'), text("end"), n="1")
     found = ET.fromstring(render(json.loads(codec.canonical(tree))))
     step = found[0]
@@ -139,7 +139,7 @@ def test_what_an_element_holds_has_as_many_levels_as_elements_in_its_place(wrap:
 
 
 def test_values_that_python_takes_for_equal_are_changes() -> None:
-    """journal C-3, case 58."""
+    """journal C-3."""
     values = [1, True, 1.0, "1", None, 0, False, 0.0, -0.0]
     for before in values:
         for after in values:
@@ -148,7 +148,7 @@ def test_values_that_python_takes_for_equal_are_changes() -> None:
 
 
 def test_moved_siblings_are_removed_and_inserted_and_no_other_is_touched() -> None:
-    """journal C-6, case 56."""
+    """journal C-6."""
     children = ["children"]
     assert ops(siblings("abc"), siblings("acb")) in (
         [("remove", [*children, 1]), ("insert", [*children, 2])],
@@ -246,7 +246,7 @@ def test_what_changed_inside_a_moved_neighbourhood_is_found_by_its_id() -> None:
     ],
 )
 def test_a_delta_that_does_not_fit_is_refused(delta: str) -> None:
-    """journal C-8, case 59."""
+    """journal C-8."""
     with pytest.raises(InvalidValue):
         codec.apply(element("a", text("x")), codec.decode_delta(delta))
 
@@ -260,7 +260,7 @@ def test_a_delta_that_does_not_fit_is_refused(delta: str) -> None:
     ],
 )  # fmt: skip
 def test_a_change_of_a_place_that_is_not_there_is_refused_as_one(path: list[Any]) -> None:
-    """journal C-8, case 59: of an object by a number, of a list by a text, and inside what is neither."""
+    """journal C-8: of an object by a number, of a list by a text, and inside what is neither."""
     tree = element("a", text("x"), n=1, l=["one"])
     with pytest.raises(InvalidValue, match="delta: "):
         codec.apply(tree, FrameDelta(ops=({"op": "set", "path": path, "value": 1},)))

@@ -46,7 +46,7 @@ def _switched_off(raw: Raw) -> Iterator[None]:
 
 
 def test_every_fiftieth_frame_is_whole_and_all_come_back_as_they_were(store: StateStore) -> None:
-    """journal R-1, R-3, R-4, R-6, case 48: reading one walks a chain of fifty at most."""
+    """journal R-1, R-3, R-4, R-6: reading one walks a chain of fifty at most."""
     run = started(store).id
     for i in range(121):
         assert store.journal.frames.append(run, frame(i)).frame_no == i
@@ -62,7 +62,7 @@ def test_every_fiftieth_frame_is_whole_and_all_come_back_as_they_were(store: Sta
 
 
 def test_frames_are_whole_where_a_change_would_not_do(store: StateStore) -> None:
-    """journal R-3, case 49, case 50, case 51: at the beginning, across a gap, and where the change is longer."""
+    """journal R-3: at the beginning, across a gap, and where the change is longer."""
     run = started(store).id
     frames = store.journal.frames
     assert frames.append(run, frame(1), frame_no=1).encoding == "full"
@@ -81,7 +81,7 @@ def test_frames_are_whole_where_a_change_would_not_do(store: StateStore) -> None
 
 
 def test_a_stored_frame_never_changes(every_backend: StateStore, run_id: str) -> None:
-    """journal R-2, case 53: the same again is the stored one."""
+    """journal R-2: the same again is the stored one."""
     frames = every_backend.journal.frames
     first = frames.append(run_id, frame(0), note="begin", mounted_task_ids=["a"], task_index={"a": 0})
     again = frames.append(run_id, frame(0), frame_no=0, note="begin", mounted_task_ids=["a"], task_index={"a": 0})
@@ -96,7 +96,7 @@ def test_a_stored_frame_never_changes(every_backend: StateStore, run_id: str) ->
 
 
 def test_a_rolled_back_frame_is_remembered_by_nobody(database: Database) -> None:
-    """journal R-1, R-9, case 54: another tree under its number is what everybody reads."""
+    """journal R-1, R-9: another tree under its number is what everybody reads."""
     one, other = database.open(), database.open()
     run = started(one).id
     one.journal.frames.append(run, frame(0))
@@ -113,7 +113,7 @@ def codec_tree(tree: Any) -> Any:
 
 
 def test_texts_that_are_kept_are_never_mixed_up_and_never_too_many(every_backend: StateStore) -> None:
-    """journal R-9, P-4, case 55: 600 frames of two runs, read twice in any order."""
+    """journal R-9, P-4: 600 frames of two runs, read twice in any order."""
     runs = [started(every_backend).id for _ in range(2)]
     trees = {(run, i): element("t", run=run, i=i) for run in runs for i in range(300)}
     with every_backend.transaction() as tx:
@@ -128,7 +128,7 @@ def test_texts_that_are_kept_are_never_mixed_up_and_never_too_many(every_backend
 
 @pytest.mark.logs("a frame begins a new chain")
 def test_a_broken_chain_is_an_error_and_never_another_frame(database: Database, raw: Raw) -> None:
-    """journal R-5, R-8, R-10, case 52: later whole frames can be read, and a new chain can begin."""
+    """journal R-5, R-8, R-10: later whole frames can be read, and a new chain can begin."""
     with database.open() as store:
         run = started(store).id
         with store.transaction() as tx:
@@ -203,7 +203,7 @@ def test_what_is_wrong_with_a_chain_is_said_of_the_row_at_fault(database: Databa
 
 
 def test_a_replay_reads_each_row_once(database: Database) -> None:
-    """journal R-7, case 60: and lists select no contents."""
+    """journal R-7, R-6: and lists select no contents."""
     with recorded(database) as (store, sent):
         run = started(store).id
         with store.transaction() as tx:
@@ -238,7 +238,7 @@ def test_a_replay_begins_after_a_frame_and_ends_with_one(store: StateStore) -> N
 
 
 def test_a_change_is_stored_only_where_it_is_shorter(store: StateStore) -> None:
-    """journal R-3, case 51: as long as the whole is not shorter."""
+    """journal R-3: as long as the whole is not shorter."""
     run, kept = started(store).id, set()
     for i in range(90):
         tree = element("t", id="a", n=i % 2, rest="x" * (i // 2))

@@ -20,7 +20,7 @@ def record(store: StateStore, run_id: str, scorer: str, values: Sequence[float],
 
 
 def test_the_figures_of_a_scorer(store: StateStore) -> None:
-    """journal K-3, case 65."""
+    """journal K-3."""
     run = started(store).id
     record(store, run, "four", [4, 1, 3, 2])
     record(store, run, "one", [0.1])
@@ -32,7 +32,7 @@ def test_the_figures_of_a_scorer(store: StateStore) -> None:
 
 
 def test_groups_are_told_apart_and_ordered_by_name_and_id(store: StateStore) -> None:
-    """journal K-3, case 65: two names of one id are two groups, code points give the order, runs on demand."""
+    """journal K-3: two names of one id are two groups, code points give the order, runs on demand."""
     first, second = (started(store).id for _ in range(2))
     for run in (first, second):
         for scorer, name in (("b", "judge"), ("a", "judge"), ("b", "Zeta"), ("b", "Éva")):

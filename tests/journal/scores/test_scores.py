@@ -47,7 +47,7 @@ def test_a_rerun_with_equal_values_finds_the_stored_score(store: StateStore, fro
 
 
 def test_a_rerun_with_other_values_supersedes_the_score_before(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """journal K-1, case 64: one current row, and the aggregate counts it once."""
+    """journal K-1: one current row, and the aggregate counts it once."""
     run, scores = started(store).id, store.journal.scores
     first = scores.record(new(run, 0.2))
     frozen_clock.advance(timedelta(seconds=1))
@@ -83,7 +83,7 @@ def test_an_id_of_the_callers_is_stored_once(ids: tuple[str, str], store: StateS
 
 
 def test_racing_reruns_leave_one_current_score(every_backend: StateStore, run_id: str) -> None:
-    """journal K-1, case 64."""
+    """journal K-1."""
     scores = every_backend.journal.scores
     for values in (range(6), range(10, 16), [20] * 6):
         told = together([lambda value=value: scores.record(new(run_id, value)) for value in values])  # type: ignore[misc]

@@ -40,7 +40,7 @@ def test_signals_are_numbered_and_come_back_as_they_were(store: StateStore, froz
 
 
 def test_names_and_correlation_ids_are_trimmed_everywhere(store: StateStore) -> None:
-    """journal G-1, G-2, case 45: any, none and a text are three filters."""
+    """journal G-1, G-2: any, none and a text are three filters."""
     run = started(store).id
     signals = store.journal.signals
     signals.send(run, " go ", correlation_id=" k ")
@@ -68,7 +68,7 @@ def test_names_and_correlation_ids_are_trimmed_everywhere(store: StateStore) -> 
 
 
 def test_received_after_includes_the_time_itself(store: StateStore) -> None:
-    """journal G-2, case 46."""
+    """journal G-2."""
     run = started(store).id
     for i in range(3):
         store.journal.signals.send(run, "go", i, at=AT + timedelta(seconds=i))
@@ -77,7 +77,7 @@ def test_received_after_includes_the_time_itself(store: StateStore) -> None:
 
 
 def test_a_replayed_signal_is_one_row(store: StateStore) -> None:
-    """journal D-3, case 47: also with no correlation id; anything else makes it another signal."""
+    """journal D-3, G-1: also with no correlation id; anything else makes it another signal."""
     run = started(store).id
 
     def send(**given: Any) -> tuple[int, bool]:
@@ -122,7 +122,7 @@ def test_senders_at_once_never_collide(every_backend: StateStore, run_id: str) -
 
 
 def test_a_signal_sent_before_the_wait_is_taken_once(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """journal G-4, G-5, G-7, case 41: and the same consumer gets it again."""
+    """journal G-4, G-5, G-7: and the same consumer gets it again."""
     run = started(store).id
     signals = store.journal.signals
     assert signals.try_take(run, "go", consumer="step-1") is None
@@ -161,7 +161,7 @@ def test_a_take_looks_for_what_it_waits_for(store: StateStore) -> None:
 
 
 def test_every_taker_gets_a_signal_of_its_own(every_backend: StateStore, run_id: str) -> None:
-    """journal G-6, case 42: ten takers and ten signals."""
+    """journal G-6: ten takers and ten signals."""
     signals = every_backend.journal.signals
     for i in range(10):
         signals.send(run_id, "go", i)
@@ -171,7 +171,7 @@ def test_every_taker_gets_a_signal_of_its_own(every_backend: StateStore, run_id:
 
 
 def test_a_rolled_back_take_frees_the_signal(every_backend: StateStore, run_id: str) -> None:
-    """journal G-6, case 44: for the next who asks, who may ask under another name."""
+    """journal G-6: for the next who asks, who may ask under another name."""
     signals = every_backend.journal.signals
     signals.send(run_id, "go")
     with undone(every_backend) as tx:
@@ -183,7 +183,7 @@ def test_a_rolled_back_take_frees_the_signal(every_backend: StateStore, run_id: 
 
 
 def test_a_taker_that_was_killed_gets_the_same_signal(fresh_database: Database) -> None:
-    """journal G-5, case 43."""
+    """journal G-5."""
     with fresh_database.open() as store:
         run = started(store).id
         store.journal.signals.send(run, "go", "first")

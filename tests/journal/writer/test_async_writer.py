@@ -18,7 +18,7 @@ from lastlight_state.testing import Database
 
 
 def test_waiting_for_room_does_not_hold_up_the_event_loop(every_backend: StateStore, run_id: str) -> None:
-    """journal W-6, W-7, case 28: nor does a flush, which may be cancelled."""
+    """journal W-6, W-7: nor does a flush, which may be cancelled."""
     reached, go_on = threading.Event(), threading.Event()
 
     def held(events: Any) -> None:
@@ -64,7 +64,7 @@ def test_a_writer_that_refuses_when_full_does_not_wait(every_backend: StateStore
 
 
 def test_waiting_is_refused_inside_a_transaction_of_the_same_task(every_backend: StateStore, run_id: str) -> None:
-    """journal W-14, case 31."""
+    """journal W-14."""
 
     async def work() -> None:
         store = AsyncStateStore(every_backend)
@@ -87,7 +87,7 @@ def test_waiting_is_refused_inside_a_transaction_of_the_same_task(every_backend:
 
 
 def test_closing_the_store_closes_its_writers_and_ends_who_waits(database: Database) -> None:
-    """journal W-12, G-4, case 35: of events and of signals."""
+    """journal W-12, G-4: of events and of signals."""
 
     async def work() -> None:
         store = await AsyncStateStore.open(database.url, migrate=False)

@@ -34,7 +34,7 @@ def block(database: Database) -> object:
 
 
 def test_events_wait_while_the_database_is_busy_and_are_stored_in_order_afterwards(database: Database) -> None:
-    """journal W-8, W-9, case 26: a flush says so as soon as one whole attempt has failed."""
+    """journal W-8, W-9: a flush says so as soon as one whole attempt has failed."""
     store = database.open(settings=IMPATIENT)
     run_id = started(store).id
     with store.journal.writer(WriterOptions(max_batch=3)) as writer:
@@ -128,7 +128,7 @@ def test_the_pauses_between_attempts_double_up_to_the_longest(database: Database
 
 @pytest.mark.parametrize("many", [1, 5])
 def test_a_batch_whose_commit_was_not_answered_is_stored_once(postgres_database: Database, many: int) -> None:
-    """journal W-2, T-8, case 30: its events are found by their keys, and mirrored."""
+    """journal W-2, T-8: its events are found by their keys, and mirrored."""
     with dropped_answers(postgres_database.url) as (url, drop), StateStore.open(url) as far:
         run_id = started(far).id
         mirrored: list[int] = []
@@ -143,7 +143,7 @@ def test_a_batch_whose_commit_was_not_answered_is_stored_once(postgres_database:
 
 
 def test_a_killed_writer_leaves_a_beginning_of_each_run(fresh_database: Database, tmp_path: Path) -> None:
-    """journal W-13, W-17, W-18, case 29, case 71, case 72: also between the commit and the lines of its log file."""
+    """journal W-13, W-17, W-18: also between the commit and the lines of its log file."""
     with fresh_database.open() as store:
         ended, first, second = (started(store).id for _ in range(3))
     command = [sys.executable, "-W", "error", queued_writer.__file__, fresh_database.url, str(tmp_path)]
@@ -163,7 +163,7 @@ def test_a_killed_writer_leaves_a_beginning_of_each_run(fresh_database: Database
 
 
 def test_a_writer_is_its_parents_after_a_fork(fresh_database: Database) -> None:
-    """journal W-15, case 36: the child's copy refuses, and the parent's goes on."""
+    """journal W-15: the child's copy refuses, and the parent's goes on."""
     with fresh_database.open() as store:
         run_id = started(store).id
         with store.journal.writer(WriterOptions(linger=60)) as writer:

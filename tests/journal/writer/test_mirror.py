@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_read_gets_no_line_twice(
 def test_a_mirror_that_fails_undoes_and_stops_nothing(
     every_backend: StateStore, run_id: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """journal W-11, case 33: it is counted, logged once, and the others get their events."""
+    """journal W-11: it is counted, logged once, and the others get their events."""
     got: list[Event] = []
     events = every_backend.journal.events
     (tmp_path / "a file").touch()

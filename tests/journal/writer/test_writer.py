@@ -51,7 +51,7 @@ class Held:
 def test_queued_events_are_stored_in_the_order_in_which_they_were_appended(
     store: StateStore, events: int, runs: int
 ) -> None:
-    """journal W-1, W-3, W-5, W-7, case 24: of many runs, without gaps."""
+    """journal W-1, W-3, W-5, W-7: of many runs, without gaps."""
     ids = [started(store).id for _ in range(runs)]
     with store.journal.writer() as writer:
         pending = [writer.append(ids[i % runs], "a", {"i": i // runs}) for i in range(events)]
@@ -62,7 +62,7 @@ def test_queued_events_are_stored_in_the_order_in_which_they_were_appended(
 
 
 def test_an_event_is_checked_and_encoded_when_it_is_appended(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """journal W-1, W-2, J-7, case 34: bad input raises here and nothing is queued."""
+    """journal W-1, W-2, J-7: bad input raises here and nothing is queued."""
     run_id, payload = started(store).id, {"i": 1}
     with store.journal.writer() as writer:
         kept = writer.append(run_id, "a", payload, node_id="build")
@@ -103,7 +103,7 @@ def test_a_key_is_stored_once_and_another_content_is_handed_back(store: StateSto
 
 @pytest.mark.logs("cannot be stored")
 def test_an_event_that_is_refused_is_handed_back_once_and_the_others_are_stored(store: StateStore) -> None:
-    """journal W-9, W-10, W-16, case 27: it blocks nothing, and the second flush is clean."""
+    """journal W-9, W-10, W-16: it blocks nothing, and the second flush is clean."""
     run_id = started(store).id
     with store.journal.writer() as writer:
         for i in range(5):
@@ -130,7 +130,7 @@ def test_an_event_that_is_refused_is_handed_back_once_and_the_others_are_stored(
 
 @pytest.mark.logs("a listener of events failed")
 def test_listeners_hear_of_an_event_at_once_whatever_another_one_raises(store: StateStore) -> None:
-    """journal W-4, W-9, case 32: in order, by type; the error is reported by the next flush."""
+    """journal W-4, W-9: in order, by type; the error is reported by the next flush."""
     run_id, heard = started(store).id, []
 
     def failing(event: QueuedEvent) -> None:
@@ -157,7 +157,7 @@ def test_listeners_hear_of_an_event_at_once_whatever_another_one_raises(store: S
 
 
 def test_a_flush_waits_for_what_was_appended_before_it(every_backend: StateStore, run_id: str) -> None:
-    """journal W-7, case 25: and not for what others append meanwhile."""
+    """journal W-7: and not for what others append meanwhile."""
     with every_backend.journal.writer() as writer:
         stop = threading.Event()
 
@@ -177,7 +177,7 @@ def test_a_flush_waits_for_what_was_appended_before_it(every_backend: StateStore
 
 @pytest.mark.parametrize("limit", [{"max_queued": 3}, {"max_queued_bytes": 30}])
 def test_a_full_queue_makes_an_append_wait_or_refuses_it(store: StateStore, limit: Any) -> None:
-    """journal W-6, case 28: `append_nowait` at once, `append` when its time is over, or when there is room."""
+    """journal W-6: `append_nowait` at once, `append` when its time is over, or when there is room."""
     run_id, held = started(store).id, Held()
     options = WriterOptions(**limit, linger=0, full_timeout=0.05)
     with store.journal.writer(options, mirrors=[held]) as writer:
@@ -212,7 +212,7 @@ FULL_WITH_ONE = WriterOptions(max_queued=1, linger=60, full_timeout=0.01)
 
 
 def test_waiting_is_refused_where_it_would_never_end(every_backend: StateStore, run_id: str) -> None:
-    """journal W-14, case 31: inside a transaction's block; appending with room is not waiting."""
+    """journal W-14: inside a transaction's block; appending with room is not waiting."""
     store = every_backend
     with store.journal.writer(FULL_WITH_ONE) as writer:
         with store.transaction() as tx:
@@ -377,7 +377,7 @@ def test_who_closes_a_writer_is_woken_by_the_end_of_its_thread(
 
 
 def test_a_store_closes_its_writers(database: Database) -> None:
-    """journal W-12, case 35: it stores what is queued, is closed in any case, and says what could not be stored."""
+    """journal W-12: it stores what is queued, is closed in any case, and says what could not be stored."""
     store = database.open()
     run_id = started(store).id
     writer, other, third = (store.journal.writer() for _ in range(3))

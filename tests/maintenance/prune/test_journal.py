@@ -207,7 +207,7 @@ def _insert_journal(
 
 
 def test_readers_of_a_pruned_journal_are_told_and_nothing_is_made_up(pruned: StateStore, tmp_path: Path) -> None:
-    """maintenance OP-90; journal E-5, E-6, R-4, R-7, F-7, case 40: lists show what is left."""
+    """maintenance OP-90; journal E-5, E-6, R-4, R-7, F-7: lists show what is left."""
     events, frames = pruned.journal.events, pruned.journal.frames
     assert [event.seq for event in events.list("old").items] == [3]
     assert (events.count("old"), events.latest_seq("old")) == (1, 3)
@@ -231,7 +231,7 @@ def test_readers_of_a_pruned_journal_are_told_and_nothing_is_made_up(pruned: Sta
 
 
 def test_a_run_whose_journal_was_pruned_goes_on_with_numbers_that_were_never_given(pruned: StateStore) -> None:
-    """maintenance OP-90; journal Q-4, D-1, case 15: keys that went with their rows are free again."""
+    """maintenance OP-90; journal Q-4, D-1: keys that went with their rows are free again."""
     written = pruned.journal
     assert written.events.append("old", "more").seq == 4
     assert written.events.ensure_start("old", 0) == 5
