@@ -126,6 +126,7 @@ class AsyncRuns(Face[Runs]):
     """``store.run_log.runs``"""
 
     tail = reading(Runs.tail)
+    last = reading(Runs.last)
     find = reading(Runs.find)
     get = reading(Runs.get)
     list = reading(Runs.list)

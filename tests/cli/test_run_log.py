@@ -101,6 +101,13 @@ def test_what_is_there_is_printed_without_waiting_unless_more_may_come(
     assert lines(said(log, "run-log", "tail", EXAMPLE_RUN, "--follow", "--json").out)[-1]["records"] == 9
 
 
+def test_the_last_records_are_printed(log: RunLog) -> None:
+    """run-log RL-38, RL-84: and with --follow what comes behind them."""
+    assert lines(said(log, "run-log", "tail", EXAMPLE_RUN, "--last", "2", "--json").out)[-1]["records"] == 2
+    found = lines(said(log, "run-log", "tail", EXAMPLE_RUN, "--last", "1", "--follow", "--json").out)
+    assert found[0]["record"]["type"] == "run.end"
+
+
 def test_a_long_log_is_printed_to_its_end(log: RunLog) -> None:
     """run-log RL-84."""
     put(log, [head(), *(event(seq) for seq in range(1001))])

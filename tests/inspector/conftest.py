@@ -7,16 +7,29 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 from support.filled_store import scene
+from support.run_log.logs import put_example
 
 from lastlight_state import StateStore
+from lastlight_state.files.agent_log import Cwd
 from lastlight_state.inspector import inspector
 from lastlight_state.testing import Database
+
+#: A result of a tool that its agent log shows cut.
+LONG = "squeak ü\n" * 50_000
 
 
 @pytest.fixture
 def filled(fresh_database: Database) -> StateStore:
-    """Return a store with rows of every kind."""
-    return scene(fresh_database)[0]
+    """Return a store with rows of every kind, an agent log and a run log."""
+    store = scene(fresh_database)[0]
+    put_example(store.run_log)
+    with store.agent_log.writer.open(place=Cwd("/work/here"), session_id="log-0", prompt="Look.") as writer:
+        call = {"type": "toolCall", "id": "call-1", "name": "bash", "arguments": {"command": "git diff"}}
+        content = [{"type": "text", "text": "I look."}, call]
+        writer.feed({"type": "message_end", "message": {"role": "assistant", "content": content}})
+        writer.feed({"type": "tool_execution_end", "toolCallId": "call-1", "result": LONG})
+        writer.append([{"type": "breadcrumb", "where": "here"}])
+    return store
 
 
 @pytest.fixture

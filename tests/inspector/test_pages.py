@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from inspector.conftest import LONG
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
+from support.run_log.logs import EXAMPLE_RUN
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.inspector import inspector
@@ -44,6 +47,22 @@ ADDRESSES = {
     "/schedules": ["/schedules", "/schedules?enabled=on&origin=database&retired=all&days=3&limit=1"],
     "/schedules/crons/{name}": ["/schedules/crons/cron-0", "/schedules/crons/cron-1?status=running&source=manual"],
     "/schedules/fires": ["/schedules/fires", "/schedules/fires?cron=fired-0&status=running&status=ok&since=7d"],
+    "/transcripts": [
+        "/transcripts",
+        "/transcripts?scope=sandbox&project=-work-here&state=ended&since=900w&user=u&platform=chat&limit=1",
+    ],
+    "/transcripts/agents/{session_id}": [
+        "/transcripts/agents/log-0",
+        "/transcripts/agents/log-0?order=oldest&limit=1&project=-work-here",
+    ],
+    "/transcripts/agents/{session_id}/results/{sha256}": [
+        f"/transcripts/agents/log-0/results/{sha256(LONG.encode()).hexdigest()}"
+    ],
+    "/transcripts/runs/{run_id}": [
+        f"/transcripts/runs/{EXAMPLE_RUN}",
+        f"/transcripts/runs/{EXAMPLE_RUN}?order=oldest&limit=2",
+    ],
+    "/transcripts/chats/{session_id}": ["/transcripts/chats/ms-0", "/transcripts/chats/ms-0?order=oldest&limit=1"],
     "/runs/{run_id}/frames/{frame_no}": ["/runs/home/frames/0", "/runs/home/frames/1"],
 }
 #: What is tried in a file of its own: tables as CSV, and records that the scene has none of.
@@ -135,6 +154,15 @@ def test_the_first_of_the_contents_wanted_most_is_given(browser: TestClient) -> 
         ("/inbox/requests/nobody", 404, "not_found"),
         ("/inbox?order=odd", 400, "invalid_value"),
         ("/inbox?gates=x", 400, "invalid_value"),
+        ("/transcripts?scope=odd", 400, "invalid_value"),
+        ("/transcripts/agents/nobody", 404, "not_found"),
+        ("/transcripts/agents/log-0?order=odd", 400, "invalid_value"),
+        ("/transcripts/agents/log-0?page_token=x", 400, "invalid_value"),
+        (f"/transcripts/agents/log-0/results/{'0' * 64}", 404, "not_found"),
+        ("/transcripts/agents/log-0/results/x", 400, "invalid_value"),
+        ("/transcripts/runs/nobody", 404, "not_found"),
+        ("/transcripts/chats/nobody", 404, "not_found"),
+        ("/transcripts/chats/ms-0?page_token=x", 400, "invalid_value"),
     ],
 )
 def test_what_cannot_be_shown_is_a_page_of_its_own(browser: TestClient, address: str, status: int, code: str) -> None:

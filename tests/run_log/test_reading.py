@@ -196,6 +196,37 @@ def test_a_tail_has_a_limit_and_says_whether_there_is_more(log: RunLog) -> None:
             log.runs.tail(RUN, after=bad)  # type: ignore[arg-type]
 
 
+def test_the_last_records_are_read_backwards(log: RunLog) -> None:
+    """run-log RL-38: each once, as `tail` gives them; and from its end `tail` goes on."""
+    path = put(log, [head(), *map(event, range(7))])
+    chunk = log.runs.last(RUN, n=3)
+    end, parts = chunk.cursor, [chunk.records]
+    assert (chunk.at_end, chunk.reset) == (True, False)
+    while parts[0]:
+        chunk = log.runs.last(RUN, n=3, before=chunk.before)
+        assert (chunk.at_end, chunk.reset) == (False, False)
+        parts.insert(0, chunk.records)
+    assert [len(part) for part in parts] == [0, 2, 3, 3]
+    assert tuple(record for part in parts for record in part) == log.runs.tail(RUN).records
+    assert log.runs.tail(RUN, after=end).records == ()
+    with path.open("ab") as file:
+        file.write(b"no record\n" + dump_line(event(7)))
+    assert [record.to_json() for record in log.runs.tail(RUN, after=end).records] == [event(7)]
+    assert [damage.reason for damage in log.runs.last(RUN, n=2).damage] == ["bad_json"]
+    for bad in ("x", "", 5):
+        with pytest.raises(InvalidValue):
+            log.runs.last(RUN, before=bad)  # type: ignore[arg-type]
+
+
+def test_the_last_records_of_a_replaced_file_are_those_of_its_end(log: RunLog) -> None:
+    """run-log RL-38: and it says that it begins anew."""
+    path = put(log, [head(), *map(event, range(7))])
+    before = log.runs.last(RUN, n=3).before
+    path.write_bytes(b"".join(map(dump_line, [head(), event(0)])))
+    chunk = log.runs.last(RUN, n=3, before=before)
+    assert (kinds(chunk.records), chunk.reset) == (["header", "agent.event"], True)
+
+
 def test_damage_is_told_by_the_one_tail_that_passes_it(log: RunLog) -> None:
     """run-log RL-33: not by the one that ends where it begins."""
     put(log, b"".join(part + b"\n" for part in (raw(head()), raw(event(0)), b"{damaged", raw(event(1)))))

@@ -69,6 +69,7 @@ class Arguments:
 @click.option("--limit", metavar="N", default=50, help="With ls: the number of runs on a page, 1 to 500.")
 @click.option("--page-token", metavar="TOKEN", help="With ls: go on where the page before ended.")
 @click.option("--follow", is_flag=True, help="With tail: go on with what comes, until the run's writer is gone.")
+@click.option("--last", metavar="N", type=int, help="With tail: begin with the last N records, 1 to 500.")
 @click.option("--to", metavar="FILE", type=click.Path(path_type=Path), help="With salvage: the clean copy.")
 @click.option("--keep-days", metavar="N", default=30, help="With prune: days that logs are kept after their end.")
 @click.option("--dry-run", is_flag=True, help="With prune: only tell what would be removed.")
@@ -104,7 +105,10 @@ def _show(asked: Arguments) -> Answer:
 def _tail(asked: Arguments) -> Answer:
     records, cursor = 0, None
     while True:
-        chunk = asked.log.runs.tail(asked.run_id, after=cursor)
+        if cursor is None and asked.options["last"] is not None:
+            chunk = asked.log.runs.last(asked.run_id, n=asked.options["last"])
+        else:
+            chunk = asked.log.runs.tail(asked.run_id, after=cursor)
         for record in chunk.records:
             records += 1
             asked.call.output.line(logs.shown(record, asked.call))

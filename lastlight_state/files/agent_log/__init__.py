@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         TranslationOptions as TranslationOptions,
     )
     from lastlight_state.files.agent_log.face import AgentLog as AgentLog
+    from lastlight_state.files.agent_log.messages import messages_of as messages_of
     from lastlight_state.files.agent_log.paths import (
         Cwd as Cwd,
         Place as Place,
@@ -53,6 +54,7 @@ public(
     {
         "arguments": "CommandRecord Outcome Tokens TranslationOptions",
         "face": "AgentLog",
+        "messages": "messages_of",
         "paths": "Cwd Place Slug slug_for_cwd",
         "raw": "Raw",
         "reader": "Reader Reset",

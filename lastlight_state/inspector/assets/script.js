@@ -46,13 +46,15 @@ document.addEventListener("keydown", (event) => {
 });
 
 // What a person had opened, and where the focus was, stays as it was when the content is replaced.
+const keyOf = (one) => one.dataset.key || one.querySelector("summary").firstChild.textContent;
+
 function replace(main, html) {
-  const opened = new Map([...main.querySelectorAll("details")].map((one) => [one.querySelector("summary").firstChild.textContent, one.open]));
+  const opened = new Map([...main.querySelectorAll("details")].map((one) => [keyOf(one), one.open]));
   const active = main.contains(document.activeElement) ? document.activeElement : null;
   const wanted = active && (active.getAttribute("href") || active.dataset.copy);
   main.innerHTML = html;
   for (const one of main.querySelectorAll("details")) {
-    const before = opened.get(one.querySelector("summary").firstChild.textContent);
+    const before = opened.get(keyOf(one));
     if (before !== undefined) one.open = before;
   }
   localise(main);

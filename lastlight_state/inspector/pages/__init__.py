@@ -1,5 +1,25 @@
 """The pages, in the order of the navigation. They know nothing of one another."""
 
-from lastlight_state.inspector.pages import conversations, cost, health, inbox, mailboxes, now, runs, schedules
+from lastlight_state.inspector.pages import (
+    conversations,
+    cost,
+    health,
+    inbox,
+    mailboxes,
+    now,
+    runs,
+    schedules,
+    transcripts,
+)
 
-PAGES = (now.page, runs.page, conversations.page, inbox.page, cost.page, schedules.page, mailboxes.page, health.page)
+PAGES = (
+    now.page,
+    runs.page,
+    transcripts.page,
+    conversations.page,
+    inbox.page,
+    cost.page,
+    schedules.page,
+    mailboxes.page,
+    health.page,
+)

@@ -80,6 +80,7 @@ def one(ask: Ask, problem: StateError | None = None) -> View:
             "ancestors": w.lookups.list_ancestors(run_id, limit=20)[1:],
             "children": w.lookups.list_children(run_id),
             **_tables(moment, run_id),
+            "log": _has_log(ask, run_id),
         }
     more: dict[str, Any] = {"axis": _axis(ask, run, data), "problem": problem, "filled": {}}
     if problem is not None:
@@ -144,6 +145,14 @@ def frame(ask: Ask) -> View:
 def _frame_no(ask: Ask) -> int:
     text = ask.path["frame_no"]
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+
+
+def _has_log(ask: Ask, run_id: str) -> bool:
+    """True if the store has a run log under the id of the run."""
+    try:
+        return ask.store.run_log.runs.find(run_id) is not None
+    except StateError:  # it cannot name a file, or its file cannot be read
+        return False
 
 
 def _tables(moment: Moment, run_id: str) -> dict[str, Any]:

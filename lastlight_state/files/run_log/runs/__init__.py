@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -15,14 +15,14 @@ from lastlight_state.db.gate import checked
 from lastlight_state.db.valid import flag, number, page_limit, word, words as words_of
 from lastlight_state.errors import AlreadyExists, BackendUnavailable, Conflict, CorruptData, InvalidValue, LostRace
 from lastlight_state.files.jsonl import files
-from lastlight_state.files.jsonl.cursor import START, Mark, mark_at, mark_of_text
-from lastlight_state.files.jsonl.reader import Line, LineKind, LineReader, read_at
+from lastlight_state.files.jsonl.cursor import START, Mark, mark_at, mark_of_text, read_tail
+from lastlight_state.files.jsonl.reader import Issue, Line, LineKind, LineReader, read_at
 from lastlight_state.files.jsonl.recovery import Piece
 from lastlight_state.files.jsonl.writer import MAX_LINE_BYTES, LineWriter, SyncWord
 from lastlight_state.files.run_log import paths, storage
 from lastlight_state.files.run_log.paths import OnError, RunState
 from lastlight_state.files.run_log.reading import Damage, RunReading, is_supported, newer
-from lastlight_state.files.run_log.records import RunHeader, accepts, record_of_piece
+from lastlight_state.files.run_log.records import RunHeader, RunRecord, accepts, record_of_piece
 from lastlight_state.files.run_log.runs.heads import Heads, PruneReport, RunEntry, RunPage, TailChunk, end_of
 from lastlight_state.files.run_log.runs.lists import RunFilter, RunLists
 from lastlight_state.files.run_log.runs.upkeep import Upkeep
@@ -138,6 +138,23 @@ class Runs:
             os.close(descriptor)
 
     @checked
+    def last(self, run_id: str, *, n: int = 50, before: str | None = None) -> TailChunk:
+        """Return the last ``n`` (1 to 500) records, oldest first; with ``before``, the last ones before that cursor.
+
+        Give it the chunk's ``before`` to go further back, and its ``cursor`` to `tail` to go on. The cost depends on
+        these records, not on the file, unless it is packed. Errors as in `tail`.
+        """
+        n = page_limit(n)
+        given = None if before is None else mark_of_text("before", before)
+        file = self._tree.get(run_id)
+        is_live = storage.liveness(self._tree.lock_path(run_id)) != "free"
+        descriptor = open_run(file)
+        try:
+            return _last(descriptor, file, given, n, is_live=is_live)
+        finally:
+            os.close(descriptor)
+
+    @checked
     def find(self, run_id: str) -> RunEntry | None:
         """Return the run as lists show it, or None. Raises `UnsafePath` for an id that cannot name a file."""
         file = self._tree.find(run_id)
@@ -241,21 +258,44 @@ def _chunk(descriptor: int, file: RunFile, given: Mark, limit: int, *, is_live: 
     if last is not None:
         found.append(last)
     end = found[-1].end if not is_all else (last.end if last else reader.offset)
-    records = [
-        record_of_piece(Piece(line.offset, line.raw, line.value), recovered=line.recovered)
-        for line in found
-        if isinstance(line.value.get("type"), str)
-    ]
     return TailChunk(
-        records=tuple(records),
+        records=_records(found),
         cursor=mark_at(descriptor, file.path, end).to_text(),
+        before=mark_at(descriptor, file.path, found[0].offset if found else end).to_text(),
         live=is_live,
         ended=end_of(descriptor, file, size).is_ended,
         at_end=is_all,
         reset=not holds,
-        damage=tuple(
-            Damage(reason=issue.reason, line=None, offset=issue.offset, length=issue.length)
-            for issue in reader.issues
-            if issue.offset < end
-        ),
+        damage=_damage(issue for issue in reader.issues if issue.offset < end),
     )
+
+
+def _last(descriptor: int, file: RunFile, given: Mark | None, n: int, *, is_live: bool) -> TailChunk:
+    """Return the last records before a mark, or of the file."""
+    holds = given is None or given.holds(descriptor, file.path)
+    size = os.fstat(descriptor).st_size
+    before = given.offset if given is not None and holds else size
+    found = read_tail(descriptor, file.path, LineKind(Line, accepts(file.run_id)), n=n, before=before)
+    first, end = (found.lines[0].offset, found.lines[-1].end) if found.lines else (0, 0)
+    return TailChunk(
+        records=_records(found.lines),
+        cursor=mark_at(descriptor, file.path, end).to_text(),
+        before=mark_at(descriptor, file.path, first).to_text(),
+        live=is_live,
+        ended=end_of(descriptor, file, size).is_ended,
+        at_end=before == size,
+        reset=not holds,
+        damage=_damage(found.issues),
+    )
+
+
+def _records(lines: Iterable[Line]) -> tuple[RunRecord, ...]:
+    return tuple(
+        record_of_piece(Piece(line.offset, line.raw, line.value), recovered=line.recovered)
+        for line in lines
+        if isinstance(line.value.get("type"), str)
+    )
+
+
+def _damage(issues: Iterable[Issue]) -> tuple[Damage, ...]:
+    return tuple(Damage(reason=issue.reason, line=None, offset=issue.offset, length=issue.length) for issue in issues)

@@ -62,14 +62,17 @@ class PruneReport(Record):
 
 
 class TailChunk(Record):
-    """New records of a run. Pass ``cursor`` as ``after`` for the next ones.
+    """Some records of a run. Pass ``cursor`` as ``after`` to `tail` for the next ones.
+
+    Pass ``before`` as ``before`` to `last` for the ones before them.
 
     ``live`` says whether the run's writer lives, ``ended`` whether the log has its ``run.end``. ``at_end``: there was
-    nothing more. ``reset``: the cursor was of another file, or of one that was cut, so this begins at the start.
+    nothing behind it. ``reset``: the cursor was of another file, or of one that was cut, so this begins at the start.
     """
 
     records: tuple[RunRecord, ...]
     cursor: str
+    before: str
     live: bool
     ended: bool
     at_end: bool

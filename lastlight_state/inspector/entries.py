@@ -1,0 +1,128 @@
+"""Entries of transcripts: what a line of an agent log, a record of a run log, or a message of a chat says. Pure.
+
+An entry is a dict with the same fields whatever it is made of. ``key`` stays while others come, ``record`` is a whole
+line that says nothing by itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lastlight_state.files.agent_log import LogLine, LogMessage, messages_of
+from lastlight_state.files.run_log import (
+    LlmRequest,
+    LlmResponse,
+    RunEnd,
+    RunError,
+    RunHeader,
+    RunRecord,
+    RunStart,
+    ToolOutput,
+)
+from lastlight_state.messaging import MessagingMessage
+
+Entry = dict[str, Any]
+
+_EMPTY: Entry = {
+    "key": "", "at": None, "role": "", "content": None, "reasoning": None, "calls": [], "call_id": None, "tool": None,
+    "is_error": False, "raw_ref": None, "record": None,
+}  # fmt: skip
+
+
+def entry(role: Any, **fields: Any) -> Entry:
+    """Return an entry of this role. ``calls`` are those of tools, ``call_id`` is the one that a result answers."""
+    return {**_EMPTY, "role": role if isinstance(role, str) else str(role), **fields}
+
+
+def of_line(line: LogLine) -> Iterator[Entry]:
+    """Yield the entries of a line of an agent log: its messages, or the line where it has none."""
+    said, key = messages_of(line), _key(line.raw)
+    if not said:
+        yield entry(line.type or "line", key=key, at=line.timestamp, record=line.value)
+    for message in said:
+        yield _of_message(f"{key}-{message.part}", message)
+
+
+def _of_message(key: str, message: LogMessage) -> Entry:
+    calls = [_call(one) for one in message.tool_calls]
+    return entry(
+        message.role,
+        key=key,
+        at=message.timestamp,
+        content=message.content,
+        reasoning=message.reasoning,
+        calls=calls,
+        call_id=message.tool_call_id,
+        is_error=message.is_error,
+        raw_ref=message.raw_ref,
+        record=message.extra or None,
+    )
+
+
+def of_record(record: RunRecord) -> Iterator[Entry]:
+    """Yield the entries of a record of a run log. A request holds all messages before it, and so it is a record."""
+    at, key = record.started_at if isinstance(record, RunHeader) else record.ts, _key(record.raw or b"")
+    common = {"key": key, "at": at}
+    if isinstance(record, RunStart):
+        asked = record.input.parts if record.input.text is None else record.input.text
+        yield entry("user", **common, content=asked)
+    elif isinstance(record, LlmResponse):
+        for place, message in enumerate(record.output.messages):
+            yield _of_answer(message, **common | {"key": f"{key}-{place}"})
+    elif isinstance(record, ToolOutput):
+        told = {"tool": record.tool, "call_id": record.tool_call_id, "content": record.result_raw}
+        yield entry("tool", **common, **told, is_error=record.is_error is True)
+    elif isinstance(record, RunError):
+        yield entry(record.type, **common, content=f"{record.error.name}: {record.error.message}", is_error=True)
+    elif isinstance(record, RunEnd) and record.final is not None:
+        yield entry(record.type, **common, content=record.final)
+    elif isinstance(record, LlmRequest):
+        yield entry(f"{record.type} {record.seq}", **common, record=record.to_json())
+    else:
+        yield entry(record.type, **common, record=record.to_json())
+
+
+def _of_answer(message: Mapping[str, Any], **common: Any) -> Entry:
+    """Return the entry of a message of a model, in either of the usual forms."""
+    content, calls = message.get("content"), [_call(one) for one in _objects(message.get("tool_calls"))]
+    thoughts: list[str] = []
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        blocks = _objects(content)
+        calls += [_call(block) for block in blocks if block.get("type") == "tool_use"]
+        thoughts = [block["thinking"] for block in blocks if isinstance(block.get("thinking"), str)]
+        texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+        others = [block for block in content if not _is_told(block)]
+        content = "\n".join(texts) if not others else content
+    reasoning = "\n".join(thoughts) or None
+    return entry(message.get("role"), **common, content=content, reasoning=reasoning, calls=calls)
+
+
+def _is_told(block: Any) -> bool:
+    """True if a block is shown as text, thought or call."""
+    return isinstance(block, Mapping) and (
+        block.get("type") == "tool_use" or any(isinstance(block.get(name), str) for name in ("text", "thinking"))
+    )
+
+
+def _call(call: Mapping[str, Any]) -> Entry:
+    """Return a call of a tool: its id, the name of the tool, and its arguments."""
+    function = call.get("function")
+    if isinstance(function, Mapping):
+        return {"id": call.get("id"), "tool": function.get("name"), "arguments": function.get("arguments")}
+    return {"id": call.get("id"), "tool": call.get("name"), "arguments": call.get("input")}
+
+
+def _objects(values: Any) -> list[Mapping[str, Any]]:
+    found: Iterable[Any] = values if isinstance(values, list | tuple) else ()
+    return [value for value in found if isinstance(value, Mapping)]
+
+
+def of_chat(message: MessagingMessage) -> Entry:
+    """Return the entry of a message of a chat."""
+    return entry(message.role, key=str(message.id), at=message.timestamp, content=message.content)
+
+
+def _key(raw: bytes) -> str:
+    return f"{zlib.crc32(raw):08x}"

@@ -1,0 +1,211 @@
+"""Transcripts: agent logs, run logs and chats as conversations, a part at a time from either end."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from lastlight_state.errors import InvalidValue
+from lastlight_state.inspector import entries
+from lastlight_state.inspector.entries import Entry
+from lastlight_state.inspector.page import Ask, Page, View
+
+page = Page(
+    "transcripts",
+    "Transcripts",
+    "/transcripts",
+    "t",
+    personal=frozenset({"record", "platform_message_id", "channel_id", "thread_id"}),
+)
+
+#: How many lines are read at once, and after how many bytes of lines a page ends.
+STEP, MOST_BYTES = 10, 512 * 1024
+#: How many bytes of a whole result a page has.
+RAW_BYTES = 256 * 1024
+SCOPES, STATES, ORDERS = ("chat", "sandbox"), ("running", "crashed", "unknown", "ended"), ("newest", "oldest")
+
+
+@dataclass
+class Part:
+    """A part of a transcript: its entries in their order, its bytes, where the next part begins, and bad lines."""
+
+    entries: list[Entry]
+    bytes: int
+    then: str | None
+    problems: list[Any] = field(default_factory=list)
+
+
+#: Reads the lines behind a place, or before it: how many, and the place.
+Reading = Callable[[int, str | None], Part]
+
+
+@page.look(live=True)
+def listed(ask: Ask) -> View:
+    """Show a page of agent logs, of run logs and of chats each."""
+    limit, scope, state = ask.part["limit"], cast("Any", ask.text("scope")), cast("Any", ask.text("state"))
+    logs = ask.store.agent_log.sessions.list(
+        scope=scope or "all", slug=ask.text("project"), limit=limit, page_token=ask.text("page_token")
+    )
+    runs = ask.store.run_log.runs.list(
+        session_id=ask.text("session"), state=state, since=ask.moment("since"), limit=limit, page_token=ask.text("runs")
+    )
+    chats = ask.store.messaging.sessions.list(
+        platform=ask.text("platform"), user_id=ask.text("user"), limit=limit, page_token=ask.text("chats")
+    )
+    data = {"logs": _without_paths(logs), "runs": _without_paths(runs), "chats": chats}
+    return View("transcripts.html", data, "Transcripts", {"scopes": SCOPES, "states": STATES})
+
+
+def _log_mark(ask: Ask) -> Hashable:
+    """Return what changes with an agent log."""
+    found = ask.store.agent_log.sessions.get(ask.path["session_id"], slug=ask.text("project"))
+    return found.bytes, found.modified_at
+
+
+@page.look("/agents/{session_id}", live=True, mark=_log_mark)
+def agent(ask: Ask) -> View:
+    """Show the end of an agent log, what is before it, or its beginning."""
+    key, reader = ask.path["session_id"], ask.store.agent_log.reader
+    found = ask.store.agent_log.sessions.get(key, slug=ask.text("project"))
+
+    def backwards(n: int, before: str | None) -> Part:
+        part = reader.tail(key, n=n, before=before, slug=found.slug)
+        then = part.before if len(part.lines) == n else None
+        return Part(_flat(map(entries.of_line, part.lines)), _bytes(part.lines), then, list(part.issues))
+
+    def forwards(n: int, after: str | None) -> Part:
+        part = reader.read(key, after=after, limit=n, slug=found.slug)
+        then = None if part.at_end else part.cursor
+        return Part(_flat(map(entries.of_line, part.lines)), _bytes(part.lines), then, list(part.issues))
+
+    data = {
+        "kind": "agents",
+        "id": found.id,
+        "project": found.slug,
+        "file": found.model_dump(exclude={"path"}),
+        "execution": ask.store.workflows.executions.find_by_session(key),
+        "chat": ask.store.messaging.sessions.find_by_agent_session(key),
+    }
+    return _transcript(ask, data, backwards, forwards)
+
+
+@page.look("/agents/{session_id}/results/{sha256}")
+def result(ask: Ask) -> View:
+    """Show a part of a whole result that an agent log shows cut. The file is checked before."""
+    key, sha256 = ask.path["session_id"], ask.path["sha256"]
+    start = _offset(ask)
+    with ask.store.agent_log.raw.open(key, sha256, slug=ask.text("project")) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(start)
+        read = file.read(RAW_BYTES)
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    text = decoder.decode(read, final=start + len(read) >= size)
+    end = start + len(read) - len(decoder.getstate()[0])  # a character that is cut is of the next part
+    token = None if end >= size else str(end)
+    data = {"session_id": key, "sha256": sha256, "bytes": size, "from": start, "to": end, "text": text}
+    return View("result.html", {**data, "part": {"next_page_token": token, "damaged": []}}, f"Result of {key}")
+
+
+def _run_mark(ask: Ask) -> Hashable:
+    """Return what changes with a run log."""
+    found = ask.store.run_log.runs.get(ask.path["run_id"])
+    return found.size_bytes, found.state, found.last_ts
+
+
+@page.look("/runs/{run_id}", live=True, mark=_run_mark)
+def run(ask: Ask) -> View:
+    """Show the end of a run log, what is before it, or its beginning."""
+    key, runs = ask.path["run_id"], ask.store.run_log.runs
+    found = runs.get(key)
+
+    def backwards(n: int, before: str | None) -> Part:
+        part = runs.last(key, n=n, before=before)
+        then = part.before if len(part.records) == n else None
+        return Part(_flat(map(entries.of_record, part.records)), _bytes(part.records), then, list(part.damage))
+
+    def forwards(n: int, after: str | None) -> Part:
+        part = runs.tail(key, after=after, limit=n)
+        then = None if part.at_end else part.cursor
+        return Part(_flat(map(entries.of_record, part.records)), _bytes(part.records), then, list(part.damage))
+
+    data = {"kind": "runs", "id": key, "project": None, "file": found.model_dump(exclude={"path"})}
+    return _transcript(ask, data, backwards, forwards)
+
+
+def _chat_mark(ask: Ask) -> Hashable:
+    """Return what changes with a chat."""
+    found = ask.store.messaging.sessions.get(ask.path["session_id"])
+    return found.message_count, found.version
+
+
+@page.look("/chats/{session_id}", live=True, mark=_chat_mark)
+def chat(ask: Ask) -> View:
+    """Show the end of a chat, what is before it, or its beginning."""
+    key, messaging = ask.path["session_id"], ask.store.messaging
+    found = messaging.sessions.get(key)
+
+    def backwards(n: int, before: str | None) -> Part:
+        part = messaging.messages.history(key, limit=n, before=_number(before))
+        then = str(part[0].id) if len(part) == n else None
+        return Part(list(map(entries.of_chat, part)), sum(len(one.content) for one in part), then)
+
+    def forwards(n: int, after: str | None) -> Part:
+        part = messaging.messages.since(key, after=_number(after) or 0, limit=n)
+        then = str(part[-1].id) if len(part) == n else None
+        return Part(list(map(entries.of_chat, part)), sum(len(one.content) for one in part), then)
+
+    data = {"kind": "chats", "id": key, "project": None, "session": found}
+    return _transcript(ask, data, backwards, forwards)
+
+
+def _transcript(ask: Ask, data: dict[str, Any], backwards: Reading, forwards: Reading) -> View:
+    """Return a page from the end on backwards, or from the beginning on forwards, and where the next one begins."""
+    order = ask.text("order") or ORDERS[0]
+    if order not in ORDERS:
+        raise InvalidValue("order", f"expected one of {', '.join(ORDERS)}", permitted=ORDERS)
+    read, limit, then = forwards if order == "oldest" else backwards, ask.part["limit"], ask.text("page_token")
+    parts: list[Part] = []
+    left, size = limit, 0
+    while left > 0 and size < MOST_BYTES:
+        part = read(min(STEP, left), then)
+        parts.append(part)
+        left, size, then = left - STEP, size + part.bytes, part.then
+        if then is None:
+            break
+    ordered = parts if order == "oldest" else parts[::-1]
+    said = _flat(part.entries for part in ordered)
+    data |= {
+        "order": order,
+        "said": {"items": said, "next_page_token": then, "damaged": []},
+        "problems": [problem for part in ordered for problem in part.problems],
+    }
+    return View("transcript.html", data, f"Transcript {data['id']}")
+
+
+def _flat(found: Iterable[Iterable[Entry]]) -> list[Entry]:
+    return [one for part in found for one in part]
+
+
+def _bytes(lines: Iterable[Any]) -> int:
+    return sum(len(line.raw or b"") for line in lines)
+
+
+def _without_paths(found: Any) -> dict[str, Any]:
+    """Return a page of files without their places on the disk of this machine."""
+    items = [one.model_dump(exclude={"path"}) for one in found.items]
+    return {"items": items, "next_page_token": found.next_page_token, "damaged": [], "skipped": found.skipped}
+
+
+def _number(token: str | None) -> int | None:
+    if token is None:
+        return None
+    if not (token.isascii() and token.isdecimal() and len(token) < 19):
+        raise InvalidValue("page_token", "damaged, or of another page")
+    return int(token)
+
+
+def _offset(ask: Ask) -> int:
+    return _number(ask.text("page_token")) or 0
