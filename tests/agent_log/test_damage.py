@@ -74,7 +74,7 @@ class Seen:
 
 
 def test_realistic_lines_of_all_generations_are_read_from_one_file(log: AgentLog, lines: list[bytes]) -> None:
-    """agent-log L-4, L-40, case 51."""
+    """agent-log L-4, L-40."""
     put(log, b"\n".join(lines) + b"\n")
     seen = Seen(log.root)
     assert (seen.raw, seen.issues, seen.torn_tail) == (lines, (), False)
@@ -83,7 +83,7 @@ def test_realistic_lines_of_all_generations_are_read_from_one_file(log: AgentLog
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_log_cut_at_every_byte_returns_all_that_was_whole(log: AgentLog, every: int) -> None:
-    """agent-log L-2, L-5, L-36, L-38, case 2: also when another writer glues its line to the cut."""
+    """agent-log L-2, L-5, L-36, L-38: also when another writer glues its line to the cut."""
     lines = generations()
     last = lines[0]
     data = b"\n".join(lines) + b"\n"
@@ -122,7 +122,7 @@ parts = st.lists(
 def test_every_intact_record_of_a_damaged_log_is_returned_and_the_rest_is_counted(
     log: AgentLog, lines: list[bytes], chosen: list[tuple[str, Any, float]]
 ) -> None:
-    """agent-log L-5, L-37, L-38, case 5 to 7: torn, glued, NULs, broken UTF-8, halves of emoji, mixed versions."""
+    """agent-log L-5, L-37, L-38: torn, glued, NULs, broken UTF-8, halves of emoji, mixed versions."""
     data, intact, damaged = b"", [], 0
     for kind, which, cut in chosen:
         if kind == "noise":

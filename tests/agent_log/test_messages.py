@@ -42,7 +42,7 @@ def use(call: str, arguments: Any = None) -> dict[str, Any]:
 
 
 def test_a_whole_session_is_shown(log: AgentLog) -> None:
-    """agent-log L-143, case 51."""
+    """agent-log L-143."""
     put(log, (FIXTURES / "written-later.jsonl").read_bytes())
     messages = list(log.reader.messages("s-1").messages)
     roles = [message.role for message in messages]

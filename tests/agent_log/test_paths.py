@@ -31,7 +31,7 @@ UNSAFE_SLUGS = ["", ".", "..", "a/b", "a\0", "x" * 256, "é" * 128, "\ud800"]
     ],
 )
 def test_slashes_become_dashes_and_nothing_else_changes(cwd: str, slug: str) -> None:
-    """agent-log L-10, case 14."""
+    """agent-log L-10."""
     assert slug_for_cwd(cwd) == slug
 
 
@@ -44,7 +44,7 @@ def test_a_slug_never_holds_a_separator(cwd: str) -> None:
 
 @pytest.mark.parametrize("slug", UNSAFE_SLUGS)
 def test_an_unsafe_slug_is_refused_and_nothing_is_created(log: AgentLog, tmp_path: Path, slug: str) -> None:
-    """agent-log L-11, case 14."""
+    """agent-log L-11."""
     with pytest.raises(UnsafePath):
         log.writer.open(place=Slug(slug), session_id="s-1")
     with pytest.raises(UnsafePath):
@@ -69,7 +69,7 @@ def test_a_working_directory_without_a_name_is_refused(log: AgentLog, tmp_path: 
 
 @pytest.mark.parametrize("session_id", UNSAFE_IDS)
 def test_an_unsafe_id_is_refused_and_nothing_is_created(log: AgentLog, tmp_path: Path, session_id: str) -> None:
-    """agent-log L-12, L-61, L-82, case 14."""
+    """agent-log L-12, L-61, L-82."""
     with pytest.raises(UnsafePath):
         log.writer.open(place=Cwd("/app"), session_id=session_id)
     with log.writer.open(place=Cwd("/app"), prompt="x") as writer:
@@ -91,7 +91,7 @@ def test_a_safe_id_is_its_file_name(log: AgentLog, session_id: str) -> None:
 
 
 def test_names_of_sub_agents_are_kept_for_them(log: AgentLog, tmp_path: Path) -> None:
-    """agent-log L-13, case 15."""
+    """agent-log L-13."""
     with pytest.raises(ReservedName):
         log.writer.open(place=Cwd("/app"), session_id="agent-1")
     with log.writer.open(place=Cwd("/app"), prompt="x") as writer, pytest.raises(ReservedName):
@@ -100,7 +100,7 @@ def test_names_of_sub_agents_are_kept_for_them(log: AgentLog, tmp_path: Path) ->
 
 
 def test_a_slug_directory_that_leads_out_of_the_tree_is_refused(log: AgentLog, tmp_path: Path) -> None:
-    """agent-log L-15, case 15."""
+    """agent-log L-15."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (log.root / "projects").mkdir(parents=True)

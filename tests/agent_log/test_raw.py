@@ -38,7 +38,7 @@ def test_a_result_below_the_cap_has_no_reference(log: AgentLog) -> None:
 
 
 def test_the_whole_result_is_kept_byte_for_byte(log: AgentLog) -> None:
-    """agent-log L-3, L-71, L-73, case 25: 5 MB."""
+    """agent-log L-3, L-71, L-73: 5 MB."""
     whole = BIG * 25
     block = kept(log, whole)[0]
     reference = block["raw_ref"]
@@ -57,7 +57,7 @@ def test_the_whole_result_is_kept_byte_for_byte(log: AgentLog) -> None:
 
 
 def test_equal_results_share_one_file_and_it_is_written_once(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log L-72, L-74, case 25."""
+    """agent-log L-72, L-74."""
     renames = counted(monkeypatch, os, "rename")
     first, second = kept(log, BIG, BIG)
     assert first["raw_ref"] == second["raw_ref"]
@@ -92,7 +92,7 @@ def test_a_half_written_file_of_the_name_is_replaced(log: AgentLog) -> None:
     ],
 )
 def test_what_is_not_the_content_is_never_given_out(log: AgentLog, damage: Any, reason: str | None) -> None:
-    """agent-log L-15, L-73, case 27: and the log still reads."""
+    """agent-log L-15, L-73: and the log still reads."""
     reference = kept(log, BIG, "small")[0]["raw_ref"]
     damage(raw_directory(log) / f"{reference['sha256']}.txt")
     with pytest.raises(NotFound if reason else UnsafePath) as caught:
@@ -218,7 +218,7 @@ def feed_big_results_for_ever(root: Path, name: int) -> None:
 def test_a_killed_writer_leaves_no_line_that_refers_to_a_missing_file(
     log: AgentLog, tmp_path: Path, rounds: int
 ) -> None:
-    """agent-log L-71, L-72, case 26."""
+    """agent-log L-71, L-72."""
     for number in range(rounds):
         before = path_of(log).stat().st_size if number else 0
         process = child(feed_big_results_for_ever, tmp_path, number)

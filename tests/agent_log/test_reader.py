@@ -53,7 +53,7 @@ def test_pages_give_every_line_once_in_file_order(log: AgentLog) -> None:
 
 
 def test_a_cursor_stays_valid_while_the_file_grows(log: AgentLog) -> None:
-    """agent-log L-41, case 36: also one of a single line."""
+    """agent-log L-41: also one of a single line."""
     path = put(log, b"".join(entry(n) for n in range(5)))
     page = log.reader.read("s-1")
     with path.open("ab") as file:
@@ -64,7 +64,7 @@ def test_a_cursor_stays_valid_while_the_file_grows(log: AgentLog) -> None:
 
 
 def test_a_cursor_of_another_file_starts_again_and_says_so(log: AgentLog) -> None:
-    """agent-log L-41, case 36."""
+    """agent-log L-41."""
     put(log, b"".join(entry(n) for n in range(5)))
     cursor = log.reader.read("s-1", limit=3).cursor
     put(log, b"".join(entry(n, kind="other") for n in range(5)))
@@ -118,7 +118,7 @@ def test_the_cursor_behind_an_unterminated_record_goes_on_behind_it(log: AgentLo
 
 
 def test_what_the_first_writers_wrote_is_read_whole(log: AgentLog) -> None:
-    """agent-log L-4, L-32, case 9, case 51."""
+    """agent-log L-4, L-32."""
     for name in ("original-first.jsonl", "original-later.jsonl"):
         data = (FIXTURES / name).read_bytes()
         put(log, data)
@@ -229,7 +229,7 @@ def followed(log: AgentLog, *steps: Callable[[], object], after: str | None = No
 
 
 def test_following_gives_what_is_there_and_what_comes(log: AgentLog) -> None:
-    """agent-log L-43, L-44, case 34: and goes on from the cursor of any line."""
+    """agent-log L-43, L-44: and goes on from the cursor of any line."""
 
     def add() -> None:
         with path_of(log).open("ab") as file:
@@ -243,7 +243,7 @@ def test_following_gives_what_is_there_and_what_comes(log: AgentLog) -> None:
 
 
 def test_following_an_unknown_session_waits_for_it(log: AgentLog) -> None:
-    """agent-log L-44, L-95, case 35: and stays with the file it found."""
+    """agent-log L-44, L-95: and stays with the file it found."""
 
     def appear_elsewhere() -> None:
         put(log, entry(9), slug="-b")
@@ -253,7 +253,7 @@ def test_following_an_unknown_session_waits_for_it(log: AgentLog) -> None:
 
 
 def test_following_a_repaired_log_resets(log: AgentLog) -> None:
-    """agent-log L-44, L-112, case 35."""
+    """agent-log L-44, L-112."""
     path = put(log, entry(0) + b"bad\n")
 
     def repair() -> None:
@@ -301,7 +301,7 @@ def test_sub_agents_lines_are_merged_by_time_without_changing_the_order_inside_a
 
 
 def test_a_session_shows_its_own_sub_agents_alone(log: AgentLog) -> None:
-    """agent-log L-97, case 42."""
+    """agent-log L-97."""
     put(log, entry(0, 0))
     put(log, entry(1, 0), "s-2")
     path_of(log).with_name("agent-x.jsonl").write_bytes(entry(5, 5, sessionId="s-2"))

@@ -45,7 +45,7 @@ def test_a_check_names_the_untruncated_results_that_are_gone(log: AgentLog) -> N
 
 
 def test_check_and_seal_change_nothing_of_a_healthy_log(log: AgentLog) -> None:
-    """agent-log L-110, case 46."""
+    """agent-log L-110."""
     path = put(log, USER + b"\n" + RESULT + b"\n")
     before = path.read_bytes(), path.stat().st_mtime_ns
     found = log.repair.check("s-1")
@@ -55,7 +55,7 @@ def test_check_and_seal_change_nothing_of_a_healthy_log(log: AgentLog) -> None:
 
 
 def test_a_torn_tail_is_sealed_once_and_the_next_line_stands_alone(log: AgentLog) -> None:
-    """agent-log L-110, case 46; maintenance OP-66."""
+    """agent-log L-110; maintenance OP-66."""
     path = put(log, USER + b"\n" + USER[:40])
     assert (log.repair.seal("s-1"), log.repair.seal("s-1")) == (True, False)
     with log.writer.open(place=SANDBOX, session_id="s-1", sync="os") as writer:
@@ -82,7 +82,7 @@ def test_what_is_no_log_is_neither_checked_nor_sealed(log: AgentLog) -> None:
 
 
 def test_copies_rejects_and_second_names_are_no_sessions(log: AgentLog) -> None:
-    """agent-log L-113, case 45: no listing, no search and no summary shows them."""
+    """agent-log L-113: no listing, no search and no summary shows them."""
     path = put(log, USER + b"\n")
     for name in (
         "s-1.repaired.jsonl",

@@ -88,7 +88,7 @@ def test_without_a_directory_there_is_nothing_and_nothing_is_made(log: AgentLog,
 
 
 def test_what_cannot_be_looked_at_is_skipped_and_hides_nothing_else(log: AgentLog, tmp_path: Path) -> None:
-    """agent-log L-15, L-90, case 15, case 38."""
+    """agent-log L-15, L-90."""
     touch(log, "good", 1)
     projects = log.root / "projects"
     (projects / "plain-file").write_text("")
@@ -127,7 +127,7 @@ def unprivileged() -> Iterator[Path]:
 
 
 def test_an_unreadable_directory_is_skipped_and_hides_nothing_else(unprivileged: Path) -> None:
-    """agent-log L-90, case 38."""
+    """agent-log L-90."""
     log = agent_log(unprivileged)
     touch(log, "good", 1)
     touch(log, "hidden", 2, "-locked")
@@ -158,7 +158,7 @@ def test_copies_of_a_repair_are_no_sessions(log: AgentLog) -> None:
 
 
 def test_an_id_in_two_slugs_is_found_where_it_changed_last(log: AgentLog) -> None:
-    """agent-log L-91, case 39."""
+    """agent-log L-91."""
     touch(log, "s", 1, "-b")
     touch(log, "s", 1, "-a")
     touch(log, "s", 7, "-c")

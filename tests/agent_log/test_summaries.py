@@ -55,7 +55,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_session_of_the_first_writers_is_summarised(log: AgentLog) -> None:
-    """agent-log L-4, L-92, case 51."""
+    """agent-log L-4, L-92."""
     put(log, (FIXTURES / "original-first.jsonl").read_bytes(), "exec-issue-41")
     found = log.sessions.summary("exec-issue-41")
     assert (found.id, found.slug, found.scope, found.session_type) == (
@@ -100,7 +100,7 @@ def test_the_usage_of_a_log_is_that_of_all_its_runs(log: AgentLog) -> None:
 
 
 def test_a_session_of_the_later_writers_is_summarised(log: AgentLog) -> None:
-    """agent-log L-4, L-92, case 51."""
+    """agent-log L-4, L-92."""
     session_id = "0195f0aa-0000-7000-8000-000000000007"
     put(log, (FIXTURES / "original-later.jsonl").read_bytes(), session_id)
     found = log.sessions.summary(session_id)
@@ -111,7 +111,7 @@ def test_a_session_of_the_later_writers_is_summarised(log: AgentLog) -> None:
 
 @pytest.mark.parametrize("name", ["original-first.jsonl", "original-later.jsonl"])
 def test_appending_to_a_file_of_the_first_writers_leaves_its_bytes(log: AgentLog, name: str) -> None:
-    """agent-log L-1, L-4, case 51."""
+    """agent-log L-1, L-4."""
     before = (FIXTURES / name).read_bytes()
     put(log, before)
     with log.writer.open(place=SANDBOX, session_id="s-1", prompt="go on") as writer:
@@ -121,7 +121,7 @@ def test_appending_to_a_file_of_the_first_writers_leaves_its_bytes(log: AgentLog
 
 
 def test_an_empty_file_started_when_it_was_changed(log: AgentLog) -> None:
-    """agent-log L-92, case 40: never now."""
+    """agent-log L-92: never now."""
     os.utime(put(log, ""), (1_000_000_000.25, 1_000_000_000.25))
     found = log.sessions.summary("s-1")
     assert found.started_at == datetime.fromtimestamp(1_000_000_000.25, UTC)
@@ -129,7 +129,7 @@ def test_an_empty_file_started_when_it_was_changed(log: AgentLog) -> None:
 
 
 def test_times_are_least_and_greatest_over_main_and_sub_agent_files(log: AgentLog) -> None:
-    """agent-log L-92, case 41."""
+    """agent-log L-92."""
     main = put(log, line(timestamp=at(10)) + line(timestamp=at(9)) + line(timestamp="?") + line(timestamp=at(10, 30)))
     own = main.with_suffix("") / "subagents" / "agent-a.jsonl"
     own.parent.mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_times_are_least_and_greatest_over_main_and_sub_agent_files(log: AgentLo
 
 
 def test_a_sub_agents_file_beside_the_log_belongs_to_the_session_it_names(log: AgentLog) -> None:
-    """agent-log L-97, case 42: its first dated record decides."""
+    """agent-log L-97: its first dated record decides."""
     put(log, line(timestamp=at(9)), "s-1")
     other = put(log, line(timestamp=at(9)), "s-2")
     undated = dump_line({"type": "summary", "sessionId": "s-2"})
@@ -211,7 +211,7 @@ def test_without_a_match_a_chat_is_a_chat(tmp_path: Path) -> None:
 
 
 def test_of_a_grown_file_only_the_new_bytes_are_read(log: AgentLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """agent-log L-94, L-120, case 43: also behind an unterminated record, which counts once."""
+    """agent-log L-94, L-120: also behind an unterminated record, which counts once."""
     path = put(log, line(timestamp=at(9)) * 3_000 + line("assistant", timestamp=at(9))[:-1])
     assert log.sessions.summary("s-1").message_count == 3_001
     with path.open("ab") as file:

@@ -27,7 +27,7 @@ def test_an_append_stores_links_and_moves_the_session(every_backend: StateStore,
 
 
 def test_what_the_history_holds_is_skipped_unless_it_is_to_be_kept(every_backend: StateStore) -> None:
-    """conversations CV-18, case 5: the inherited part counts; the order's own append looks at its own links."""
+    """conversations CV-18: the inherited part counts; the order's own append looks at its own links."""
     c = every_backend.conversations
     begun(every_backend, "m0", "m1")
     fork = c.lineage.fork("main")
@@ -43,7 +43,7 @@ def test_what_the_history_holds_is_skipped_unless_it_is_to_be_kept(every_backend
 
 
 def test_of_a_bad_batch_nothing_is_stored(every_backend: StateStore) -> None:
-    """conversations CV-17, case 49: the bad one is named by its position."""
+    """conversations CV-17: the bad one is named by its position."""
     c = every_backend.conversations
     begun(every_backend)
     with pytest.raises(InvalidValue, match=r"messages\[2\]\.content"):
@@ -68,7 +68,7 @@ def test_the_messages_of_a_call_are_bounded_together(every_backend: StateStore) 
 
 @pytest.mark.parametrize("missing", ["branch", "session"])
 def test_what_is_missing_is_named_and_the_store_goes_on(every_backend: StateStore, missing: str) -> None:
-    """conversations CV-10, case 20."""
+    """conversations CV-10."""
     c = every_backend.conversations
     with pytest.raises(NotFound) as refused:
         c.branches.append("x", said("a")) if missing == "branch" else c.branches.create("x")

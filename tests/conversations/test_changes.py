@@ -73,7 +73,7 @@ def test_what_changes_nothing_is_not_in_a_feed(every_backend: StateStore) -> Non
 
 
 def test_a_revised_message_is_told_to_running_sessions(every_backend: StateStore) -> None:
-    """conversations CV-6, CV-29, case 15: once to each, and of the others to the one through which it is revised."""
+    """conversations CV-6, CV-29: once to each, and of the others to the one through which it is revised."""
     c = every_backend.conversations
     for name, status in (("live", "running"), ("also", "running"), ("over", "completed"), ("legacy", None)):
         c.sessions.create(NewSession(name, status=status))  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_a_revised_message_is_told_to_running_sessions(every_backend: StateStore
 
 
 def test_a_late_hook_appends_to_a_session_that_has_ended(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-20, case 56: feed and clocks move, the status stays."""
+    """conversations CV-20: feed and clocks move, the status stays."""
     c = every_backend.conversations
     branch = begun(every_backend, "a")
     c.lifecycle.transition(branch.session_id, "completed")
@@ -103,7 +103,7 @@ def test_a_late_hook_appends_to_a_session_that_has_ended(every_backend: StateSto
 
 
 def test_a_feed_that_was_trimmed_says_so(every_backend: StateStore) -> None:
-    """conversations CV-32, case 35: with the lowest number that is left."""
+    """conversations CV-32: with the lowest number that is left."""
     c = every_backend.conversations
     begun(every_backend, *"abcde", branch_id="other")  # has entries below, and further ones
     c.branches.update("other", BranchPatch(name="n"))
@@ -136,7 +136,7 @@ def test_a_trimmed_feed_whose_counter_was_behind_gives_no_number_again(store: An
 
 
 def test_those_who_subscribed_are_told_what_was_committed(every_backend: StateStore) -> None:
-    """conversations CV-31, case 36: nothing of what is rolled back, and whatever another one raises."""
+    """conversations CV-31: nothing of what is rolled back, and whatever another one raises."""
     c = every_backend.conversations
     told: list[Change] = []
 
@@ -155,7 +155,7 @@ def test_those_who_subscribed_are_told_what_was_committed(every_backend: StateSt
 
 
 def test_a_follower_sees_each_entry_once_and_in_order(every_backend: StateStore) -> None:
-    """conversations CV-29, CV-30, case 34: whoever commits, from the number on that it has."""
+    """conversations CV-29, CV-30: whoever commits, from the number on that it has."""
     c = every_backend.conversations
     branch = begun(every_backend)
 
@@ -234,7 +234,7 @@ def test_who_follows_is_told_that_the_session_was_gone_although_another_has_its_
 
 
 def test_waiting_ends_with_news_or_with_its_time(every_backend: StateStore, database: Database) -> None:
-    """conversations CV-30, case 37: news that another store commits, too."""
+    """conversations CV-30: news that another store commits, too."""
     c = every_backend.conversations
     branch = begun(every_backend)
     assert c.changes.wait(branch.session_id, 2, timeout=0.01, poll_interval=0.01).items == ()

@@ -115,7 +115,7 @@ def test_what_a_fork_shares_stays(every_backend: StateStore) -> None:
 
 
 def test_the_end_of_a_long_order_costs_what_is_taken(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-44, case 17: past the 10,000 that `collection` gives, and in as many statements."""
+    """conversations CV-44: past the 10,000 that `collection` gives, and in as many statements."""
     talks = every_backend.conversations
     order = begun(every_backend, *numbered(0, 10)).progression_id
 

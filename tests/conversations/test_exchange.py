@@ -29,7 +29,7 @@ def places(found: Any) -> list[tuple[int, str]]:
 
 
 def test_a_message_for_several_is_stored_once(every_backend: StateStore) -> None:
-    """conversations CV-33, case 38: and delivered to each, at the next position of its inbox."""
+    """conversations CV-33: and delivered to each, at the next position of its inbox."""
     c = every_backend.conversations
     c.exchange.send(letter("first"), to="bo")
     sent = c.exchange.send(letter("plan"), to=["cy", "bo", "cy"])
@@ -41,7 +41,7 @@ def test_a_message_for_several_is_stored_once(every_backend: StateStore) -> None
 
 
 def test_a_message_that_is_sent_again_is_delivered_to_those_who_lack_it(every_backend: StateStore) -> None:
-    """conversations CV-33, case 42: another one of its id is refused, and nothing is delivered."""
+    """conversations CV-33: another one of its id is refused, and nothing is delivered."""
     c = every_backend.conversations
     c.exchange.send(letter("plan"), to="bo")
     again = c.exchange.send(letter("plan"), to=["bo", "cy"])
@@ -107,7 +107,7 @@ def test_an_inbox_is_read_by_its_cursor_and_filters(every_backend: StateStore) -
 
 
 def test_a_channel_delivers_to_its_members_of_the_moment(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-33, CV-35, case 41: not to the sender, and nothing from before and between."""
+    """conversations CV-33, CV-35: not to the sender, and nothing from before and between."""
     c = every_backend.conversations
     assert c.exchange.publish(letter("early"), channel="news").delivered == ()
     assert c.messages.get("early").channel == "news"
@@ -127,7 +127,7 @@ def test_a_channel_delivers_to_its_members_of_the_moment(every_backend: StateSto
 def test_a_delivery_is_with_one_reader_until_its_lease_ends(
     every_backend: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """conversations CV-34, case 39: then it is handed out again, and the first reader's late word is refused."""
+    """conversations CV-34: then it is handed out again, and the first reader's late word is refused."""
     exchange = every_backend.conversations.exchange
     for name in ("a", "b", "c"):
         exchange.send(letter(name, "cy" if name == "c" else "ana"), to="bo")
@@ -186,7 +186,7 @@ def test_what_is_not_given_back_stays_as_it_is(every_backend: StateStore) -> Non
 
 
 def test_readers_that_take_at_once_get_different_deliveries(every_backend: StateStore, database: Database) -> None:
-    """conversations CV-34, case 39."""
+    """conversations CV-34."""
     exchange = every_backend.conversations.exchange
     for n in range(20):
         exchange.send(letter(f"m{n}"), to="bo")
@@ -206,7 +206,7 @@ def test_readers_that_take_at_once_get_different_deliveries(every_backend: State
 
 
 def test_sends_in_opposite_order_of_owners_both_arrive(every_backend: StateStore, database: Database) -> None:
-    """conversations CV-16, case 40: to inboxes that are there, and to those that are not."""
+    """conversations CV-16: to inboxes that are there, and to those that are not."""
     other = database.open()
     stores = [every_backend, other]
 

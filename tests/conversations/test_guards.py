@@ -20,14 +20,14 @@ WORDS = ("message_types", "invocation_kinds", "source_kinds")
 
 @pytest.mark.parametrize("table", [*ORDERS, *EXCHANGE, *WORDS])
 def test_nothing_can_be_deleted(every_backend: StateStore, raw: Raw, table: str) -> None:
-    """conversations CV-15, CV-25, case 28, case 52."""
+    """conversations CV-15, CV-25."""
     _ended(every_backend)
     with pytest.raises(Exception, match="append-only"):
         raw(f"DELETE FROM {table}")
 
 
 def test_a_history_never_changes(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-15, case 28."""
+    """conversations CV-15."""
     _ended(every_backend)
     with pytest.raises(Exception, match="never change"):
         raw("UPDATE session_transitions SET status = 'completed'")
@@ -37,7 +37,7 @@ def test_a_history_never_changes(every_backend: StateStore, raw: Raw) -> None:
 def test_of_a_history_what_was_said_of_a_change_can_be_emptied_with_a_permit(
     every_backend: StateStore, raw: Raw, emptied: str
 ) -> None:
-    """conversations CV-15, case 28: nothing else of it, and to nothing else than NULL."""
+    """conversations CV-15: nothing else of it, and to nothing else than NULL."""
     _ended(every_backend)
     with pytest.raises(Exception, match="never change"):
         raw(f"UPDATE session_transitions SET {emptied} = NULL")
@@ -71,7 +71,7 @@ def test_where_a_branch_comes_from_never_changes(every_backend: StateStore, raw:
 
 
 def test_a_session_whose_fork_is_needed_elsewhere_cannot_go(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-25, case 52: not even with a permit."""
+    """conversations CV-25: not even with a permit."""
     c = every_backend.conversations
     branch = begun(every_backend, "a")
     c.lineage.fork("main", session_id=c.sessions.create().id)
@@ -84,7 +84,7 @@ def test_a_session_whose_fork_is_needed_elsewhere_cannot_go(every_backend: State
 
 
 def test_a_word_that_a_later_version_brings_is_read(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-1, case 21: and an unknown one is refused."""
+    """conversations CV-1: and an unknown one is refused."""
     sessions = every_backend.conversations.sessions
     sessions.create(NewSession("s", provenance=Provenance(invocation_kind="agent")))
     with pytest.raises(Exception, match=r"(?i)foreign key|unknown invocation_kind"):
@@ -95,7 +95,7 @@ def test_a_word_that_a_later_version_brings_is_read(every_backend: StateStore, r
 
 
 def test_a_client_without_foreign_keys_is_refused_as_well(sqlite_database: Database) -> None:
-    """conversations CV-1, case 57: NULL passes, and a word that the tables have."""
+    """conversations CV-1: NULL passes, and a word that the tables have."""
     session = sqlite_database.open().conversations.sessions.create()
     plain = sqlite3.connect(sqlite_database.url.removeprefix("sqlite:///"))
     insert = "INSERT INTO sessions (id, created_at, progression_id, updated_at, {0}) SELECT ?, created_at, progression_id, updated_at, ? FROM sessions LIMIT 1"  # noqa: E501

@@ -64,7 +64,7 @@ def test_a_status_goes_from_pending_to_running_to_its_end(every_backend: StateSt
 
 
 def test_a_session_made_with_a_status_has_a_history(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-12, CV-14, case 55: the end of one that ended unseen is what is known of it."""
+    """conversations CV-12, CV-14: the end of one that ended unseen is what is known of it."""
     c = every_backend.conversations
     last = frozen_clock.now() - timedelta(hours=1)
     ended = c.sessions.create(NewSession("s", status="completed", times=SessionTimes(last_message_at=last)))
@@ -120,7 +120,7 @@ def test_a_status_is_explained_by_the_own_last_transition(every_backend: StateSt
 
 
 def test_the_same_status_again_writes_nothing(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-14, case 23: whatever was expected; another end is refused with the present status."""
+    """conversations CV-14: whatever was expected; another end is refused with the present status."""
     c = every_backend.conversations
     running(every_backend)
     done = c.lifecycle.transition("s", "completed")
@@ -148,7 +148,7 @@ def test_the_same_status_again_is_the_own_change_of_the_session_or_branch(every_
 
 
 def test_of_many_who_end_a_session_one_wins(every_backend: StateStore) -> None:
-    """conversations CV-14, CV-15, case 22: the others find the same end, or lose."""
+    """conversations CV-14, CV-15: the others find the same end, or lose."""
     lifecycle = every_backend.conversations.lifecycle
     running(every_backend)
     with ThreadPoolExecutor(4) as pool:
@@ -164,7 +164,7 @@ def test_of_many_who_end_a_session_one_wins(every_backend: StateStore) -> None:
     ("expect", "wins"), [({None}, True), (None, True), ({"running"}, False), ((), False), ({"pending", None}, True)]
 )
 def test_a_change_expects_statuses(every_backend: StateStore, expect: Any, wins: bool) -> None:
-    """conversations CV-14, case 25: None among them is a session without one, and an empty set is met by none."""
+    """conversations CV-14: None among them is a session without one, and an empty set is met by none."""
     lifecycle = every_backend.conversations.lifecycle
     every_backend.conversations.sessions.create(NewSession("s"))
     assert (lifecycle.try_transition("s", "running", expect=expect) is not None) is wins
@@ -172,7 +172,7 @@ def test_a_change_expects_statuses(every_backend: StateStore, expect: Any, wins:
 
 
 def test_unknown_words_are_refused_before_anything_is_written(every_backend: StateStore) -> None:
-    """conversations CV-1, CV-2, case 25, case 53."""
+    """conversations CV-1, CV-2."""
     lifecycle: Any = every_backend.conversations.lifecycle
     running(every_backend)
     for call in (
@@ -201,7 +201,7 @@ def test_unknown_words_are_refused_before_anything_is_written(every_backend: Sta
 
 
 def test_a_status_of_a_later_version_is_read(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-1, case 53: and leads nowhere that this version knows."""
+    """conversations CV-1: and leads nowhere that this version knows."""
     c = every_backend.conversations
     running(every_backend)
     raw("UPDATE sessions SET status = 'frozen'")
@@ -210,7 +210,7 @@ def test_a_status_of_a_later_version_is_read(every_backend: StateStore, raw: Raw
 
 
 def test_a_session_that_ended_is_opened_again_by_somebody(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-14, case 24: its end is cleared, and it has been active just now."""
+    """conversations CV-14: its end is cleared, and it has been active just now."""
     c = every_backend.conversations
     running(every_backend)
     assert refused(lambda: c.lifecycle.reopen("s", actor="ana")) == "running"
@@ -241,7 +241,7 @@ def test_a_branch_has_a_status_of_its_own(every_backend: StateStore, frozen_cloc
 
 
 def test_a_change_that_is_cut_off_leaves_nothing(every_backend: StateStore) -> None:
-    """conversations CV-15, case 26: between the status and its history."""
+    """conversations CV-15: between the status and its history."""
     c = every_backend.conversations
     session = running(every_backend)
 
@@ -259,7 +259,7 @@ def test_a_change_that_is_cut_off_leaves_nothing(every_backend: StateStore) -> N
 def test_a_change_whose_task_is_cancelled_is_known_before_the_cancellation_is_raised(
     every_backend: StateStore,
 ) -> None:
-    """conversations CV-15, case 27: and the store works on."""
+    """conversations CV-15: and the store works on."""
     session = running(every_backend)
 
     async def work() -> Any:

@@ -19,7 +19,7 @@ _LIKE = (
 
 
 def test_a_fork_sees_what_it_inherited_and_its_own_at_every_depth(every_backend: StateStore) -> None:
-    """conversations CV-21, CV-22, CV-23, case 1: nothing of what its parents get later."""
+    """conversations CV-21, CV-22, CV-23: nothing of what its parents get later."""
     c = every_backend.conversations
     begun(every_backend, *numbered(0, 10))
     parent, depth = "main", 20
@@ -117,7 +117,7 @@ def test_what_contradicts_a_fork_is_refused(every_backend: StateStore) -> None:
 
 
 def test_a_fork_of_a_thousand_ancestors_is_the_last(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-4, case 51."""
+    """conversations CV-4."""
     c = every_backend.conversations
     begun(every_backend, "m0")
     fork = c.lineage.fork("main")
@@ -127,7 +127,7 @@ def test_a_fork_of_a_thousand_ancestors_is_the_last(every_backend: StateStore, r
 
 
 def test_a_circle_of_ancestors_is_named_and_ends(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-23, case 51: only foreign data can have one, or a depth that is too small by one."""
+    """conversations CV-23: only foreign data can have one, or a depth that is too small by one."""
     c = every_backend.conversations
     branch = begun(every_backend, "m0")
     raw(_LIKE, "round", "round", 9, branch.id)
@@ -171,7 +171,7 @@ def test_forks_are_listed_once_each(every_backend: StateStore) -> None:
 
 @pytest.mark.soak
 def test_a_history_of_900_forks(every_backend: StateStore) -> None:
-    """conversations CV-23, case 1."""
+    """conversations CV-23."""
     c = every_backend.conversations
     begun(every_backend, "m0")
     parent = "main"

@@ -173,14 +173,14 @@ def test_an_append_that_waited_finds_what_the_other_has_stored(shared_postgres: 
 
 
 def test_a_replacement_that_waited_for_a_fork_sees_it(shared_postgres: Database) -> None:
-    """conversations CV-11, CV-22, case 4: Progressions.replace never shifts what a fork has inherited."""
+    """conversations CV-11, CV-22: Progressions.replace never shifts what a fork has inherited."""
     refused = after_waiting(shared_postgres, Wait(_talk, _fork, _replace))
     assert isinstance(refused, Conflict)
     assert history(shared_postgres.open(), "fork") == ["m0", "m1"]
 
 
 def test_a_fork_that_waited_for_a_replacement_sees_it(shared_postgres: Database) -> None:
-    """conversations CV-22, case 4: Lineage.fork."""
+    """conversations CV-22: Lineage.fork."""
     fork = after_waiting(shared_postgres, Wait(_talk, lambda tx, b: _replace(tx, b, ["m1"]), _fork))
     assert (fork.length, history(shared_postgres.open(), "fork")) == (1, ["m1"])
 
@@ -303,7 +303,7 @@ def test_chunks_that_another_puts_at_the_same_time_are_replaced(
 
 
 def test_a_message_that_two_send_at_once_is_delivered_once_to_each_owner(shared_postgres: Database) -> None:
-    """conversations CV-33, case 42: Exchange.send and Exchange.publish begin again, and find what the other stored."""
+    """conversations CV-33: Exchange.send and Exchange.publish begin again, and find what the other stored."""
     again = after_waiting(shared_postgres, Wait(lambda _store: None, _send, lambda s, _: _send(s, _, "bo", "cy")))
     assert (again.delivered, again.skipped) == (("cy",), ("bo",))
     exchange = shared_postgres.open().conversations.exchange
@@ -315,7 +315,7 @@ def test_a_message_that_two_send_at_once_is_delivered_once_to_each_owner(shared_
 
 
 def test_a_class_that_two_bring_at_once_has_one_number(shared_postgres: Database) -> None:
-    """conversations CV-8, case 7: MessageTypes.resolve waits, and finds what the other has stored."""
+    """conversations CV-8: MessageTypes.resolve waits, and finds what the other has stored."""
 
     def resolve(store: Any, _: Any) -> int:
         found: int = store.conversations.message_types.resolve("my.Class")
@@ -325,7 +325,7 @@ def test_a_class_that_two_bring_at_once_has_one_number(shared_postgres: Database
 
 
 def test_threads_that_bring_new_classes_and_messages_at_once(database: Database) -> None:
-    """conversations CV-8, CV-17, CV-19, case 6, case 7: each message once, without gaps, in branch and pool."""
+    """conversations CV-8, CV-17, CV-19: each message once, without gaps, in branch and pool."""
     stores = [database.open(migrate=True) for _ in range(2)]
     branch = _talk(stores[0])
 

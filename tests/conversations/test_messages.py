@@ -18,14 +18,14 @@ SYSTEM = "lionagi.protocols.messages.system.System"
 
 @pytest.mark.parametrize("content", ['{"a":1}', "null", "5", "", False, 0, [], {}, 1.5, {"deep": [{"x": "✓"}]}])
 def test_a_content_keeps_its_value_and_type(every_backend: StateStore, content: Any) -> None:
-    """conversations CV-7, case 14: text that looks like JSON stays text."""
+    """conversations CV-7: text that looks like JSON stays text."""
     stored = every_backend.conversations.messages.create(NewMessage("user", content))
     assert (stored.content, type(stored.content)) == (content, type(content))
     assert every_backend.conversations.messages.get(stored.id) == stored
 
 
 def test_a_message_has_content_a_role_and_an_id_of_its_own(every_backend: StateStore) -> None:
-    """conversations CV-7, case 14: made without a store."""
+    """conversations CV-7: made without a store."""
     create = every_backend.conversations.messages.create
     for content, role in ((None, "user"), ("x", " "), ("x", 7), ({1: 2}, "user"), (float("nan"), "user")):
         with pytest.raises(InvalidValue):
@@ -37,7 +37,7 @@ def test_a_message_has_content_a_role_and_an_id_of_its_own(every_backend: StateS
 
 
 def test_an_equal_message_is_ensured_and_an_unequal_one_refused(every_backend: StateStore) -> None:
-    """conversations CV-6, case 16: the fields that differ are named."""
+    """conversations CV-6: the fields that differ are named."""
     messages = every_backend.conversations.messages
     new = NewMessage("user", {"n": 1}, id="a", sender="ana", node_metadata={"lion_class": SYSTEM}, embedding=[1.0])
     stored = messages.ensure(new)
@@ -49,7 +49,7 @@ def test_an_equal_message_is_ensured_and_an_unequal_one_refused(every_backend: S
 
 
 def test_a_put_replaces_all_but_the_time_of_creation(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-6, case 15: an equal one writes nothing."""
+    """conversations CV-6: an equal one writes nothing."""
     messages = every_backend.conversations.messages
     first = messages.put(NewMessage("user", "a", id="a", sender="ana", extra={"x": 1}))
     messages.set_embedding("a", [0.5, 1], model="small")
@@ -62,7 +62,7 @@ def test_a_put_replaces_all_but_the_time_of_creation(every_backend: StateStore, 
 
 
 def test_embeddings_are_numbers_of_32_bits_in_one_order_of_bytes(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-36, case 43: and no revision."""
+    """conversations CV-36: and no revision."""
     messages = every_backend.conversations.messages
     messages.create(NewMessage("user", "a", id="a"))
     messages.set_embedding("a", [1, 0.1, -2.5], model="small")
@@ -87,13 +87,13 @@ def test_embeddings_are_numbers_of_32_bits_in_one_order_of_bytes(every_backend: 
      [0.0] * 16_385, struct.pack("<f", float("inf"))],
 )  # fmt: skip
 def test_what_is_no_embedding_is_refused(store: StateStore, vector: Any) -> None:
-    """conversations CV-4, CV-36, case 43."""
+    """conversations CV-4, CV-36."""
     with pytest.raises(InvalidValue):
         store.conversations.messages.create(NewMessage("user", "a", embedding=vector))
 
 
 def test_classes_are_numbered_when_they_are_first_seen(every_backend: StateStore) -> None:
-    """conversations CV-8, case 9: a message without one is of the class 0."""
+    """conversations CV-8: a message without one is of the class 0."""
     c = every_backend.conversations
     assert [one.type_id for one in c.message_types.list()] == [0, 1, 2, 3, 4, 5]
     assert c.message_types.find(SYSTEM) == c.message_types.resolve(SYSTEM) == 1
@@ -113,7 +113,7 @@ def test_classes_are_numbered_when_they_are_first_seen(every_backend: StateStore
 
 
 def test_a_class_that_was_rolled_back_is_not_remembered(every_backend: StateStore) -> None:
-    """conversations CV-9, case 8."""
+    """conversations CV-9."""
     c = every_backend.conversations
     with pytest.raises(AlreadyExists), every_backend.transaction() as tx:
         _create_twice(tx)
@@ -159,7 +159,7 @@ def test_many_messages_are_found_by_their_ids(every_backend: StateStore) -> None
 
 
 def test_everything_that_holds_a_message_is_named(every_backend: StateStore) -> None:
-    """conversations CV-10, case 19: links and pointers."""
+    """conversations CV-10: links and pointers."""
     c = every_backend.conversations
     branch = begun(every_backend, "a", "b")
     c.branches.replace_system("main", "a")
@@ -186,7 +186,7 @@ def test_everything_that_holds_a_message_is_named(every_backend: StateStore) -> 
 def test_a_limit_is_met_exactly_and_counts_bytes(
     every_backend: StateStore, field: str, limit: int, error: type[Exception]
 ) -> None:
-    """conversations CV-4, case 54."""
+    """conversations CV-4."""
     messages = every_backend.conversations.messages
     plain = NewMessage("user", "x")
     text = "é" * (limit // 2)
@@ -197,7 +197,7 @@ def test_a_limit_is_met_exactly_and_counts_bytes(
 
 
 def test_metadata_are_objects_within_their_limit(every_backend: StateStore) -> None:
-    """conversations CV-4, case 54."""
+    """conversations CV-4."""
     create = every_backend.conversations.messages.create
     with pytest.raises(PayloadTooLarge):
         create(NewMessage("user", "x", node_metadata={"x": "y" * 256 * 1024}))
@@ -227,7 +227,7 @@ def test_a_number_outside_the_calendar_is_no_time(store: StateStore, moment: flo
 
 
 def test_what_a_caller_changes_changes_nothing_that_is_stored(every_backend: StateStore) -> None:
-    """conversations CV-3, case 53."""
+    """conversations CV-3."""
     messages = every_backend.conversations.messages
     stored = messages.create(NewMessage("user", {"a": [1]}, id="a"))
     stored.content["a"].append(2)

@@ -28,7 +28,7 @@ def _told(value: Any) -> Any:
 def test_a_session_of_a_released_version_comes_back_in_each_mode_as_it_was(
     every_backend: StateStore, file: Path, mode: Mode
 ) -> None:
-    """conversations CV-28, CV-42, case 60: what is in a session has ``metadata`` in mode ``db``, too."""
+    """conversations CV-28, CV-42: what is in a session has ``metadata`` in mode ``db``, too."""
     given = json.loads(file.read_text())
     trees = every_backend.conversations.trees
     trees.save(SessionTree.from_runtime(given["json"]))

@@ -29,7 +29,7 @@ def _run(database: Database, *given: object) -> str:
 def test_processes_that_append_at_once_leave_each_message_once(
     fresh_database: Database, processes: int, appends: int, shared: int
 ) -> None:
-    """conversations CV-17, CV-19, case 6: by positions without gaps, equal in branch and pool."""
+    """conversations CV-17, CV-19: by positions without gaps, equal in branch and pool."""
     store = fresh_database.open(migrate=True)
     branch = begun(store)
     _run(fresh_database, "append", processes, appends, shared)
@@ -61,7 +61,7 @@ def test_what_is_sent_is_acknowledged_once_though_a_reader_is_killed(
 
 
 def test_a_killed_call_leaves_all_or_nothing(fresh_database: Database) -> None:
-    """conversations CV-15, CV-17, CV-33, CV-40, case 26, case 58: with ``kill -9``, before any of its statements."""
+    """conversations CV-15, CV-17, CV-33, CV-40: with ``kill -9``, before any of its statements."""
     store = fresh_database.open(migrate=True)
     c = store.conversations
     c.sessions.create(NewSession("s"))

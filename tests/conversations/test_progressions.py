@@ -60,7 +60,7 @@ def test_what_is_added_to_an_order_is_told_to_the_session_that_has_it_alone(ever
 
 
 def test_what_is_missing_is_refused(every_backend: StateStore) -> None:
-    """conversations CV-10, case 20: an order that is not there, and a message."""
+    """conversations CV-10: an order that is not there, and a message."""
     progressions = every_backend.conversations.progressions
     progressions.create("p")
     for missing in (
@@ -117,7 +117,7 @@ def test_an_order_is_replaced_where_it_differs(every_backend: StateStore) -> Non
 
 
 def test_the_view_gives_each_order_as_one_array(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-10, case 18: in the order of positions, empty where there is nothing."""
+    """conversations CV-10: in the order of positions, empty where there is nothing."""
     progressions = every_backend.conversations.progressions
     stored(every_backend, 6)
     shuffled = ["m3", "m0", "m5", "m1", "m3"]
@@ -129,7 +129,7 @@ def test_the_view_gives_each_order_as_one_array(every_backend: StateStore, raw: 
 
 
 def test_a_long_order_is_read_page_by_page(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-4, case 17."""
+    """conversations CV-4."""
     progressions = every_backend.conversations.progressions
     stored(every_backend, 1)
     progressions.create("p")

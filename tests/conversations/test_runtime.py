@@ -22,7 +22,7 @@ GIVEN: dict[str, Any] = {
 
 
 def test_a_message_of_a_runtime_comes_back_equal(every_backend: StateStore) -> None:
-    """conversations CV-27, case 10, case 11: the number of its time, unknown keys, an empty content."""
+    """conversations CV-27: the number of its time, unknown keys, an empty content."""
     c = every_backend.conversations
     begun(every_backend)
     c.branches.append("main", [NewMessage.from_runtime(GIVEN)])
@@ -35,7 +35,7 @@ def test_a_message_of_a_runtime_comes_back_equal(every_backend: StateStore) -> N
 
 @pytest.mark.parametrize("mode", ["db", "json", "python"])
 def test_the_three_modes_make_one_message(every_backend: StateStore, mode: Literal["db", "json", "python"]) -> None:
-    """conversations CV-42, case 60: only the name of the metadata differs."""
+    """conversations CV-42: only the name of the metadata differs."""
     messages = every_backend.conversations.messages
     key = "node_metadata" if mode == "db" else "metadata"
     given = {"role": "user", "content": [1], key: {"a": 1}, "created_at": "2026-02-03T12:34:56.789+00:00", "id": "a"}

@@ -23,7 +23,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
 
 
 def test_a_session_has_defaults_and_a_pool(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-12, case 55."""
+    """conversations CV-12."""
     c = every_backend.conversations
     session = c.sessions.create()
     assert (session.created_at, session.updated_at) == (frozen_clock.now(), frozen_clock.now())
@@ -55,7 +55,7 @@ def test_an_equal_session_is_ensured_and_an_unequal_one_refused(every_backend: S
 
 @pytest.mark.parametrize("given", [{"invocation_kind": "x"}, {"source_kind": "x"}, {"artifacts_path": "x" * 4_097}])
 def test_words_of_a_session_are_known(every_backend: StateStore, given: dict[str, Any]) -> None:
-    """conversations CV-1, CV-4, case 53."""
+    """conversations CV-1, CV-4."""
     with pytest.raises(InvalidValue):
         every_backend.conversations.sessions.create(NewSession(provenance=Provenance(**given)))
 
@@ -87,7 +87,7 @@ def test_fields_are_set_all_or_none(every_backend: StateStore, frozen_clock: Fro
 
 
 def test_clocks_never_move_back(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-12, case 29."""
+    """conversations CV-12."""
     sessions = every_backend.conversations.sessions
     session = sessions.create()
     later = frozen_clock.now() + timedelta(seconds=10)
@@ -97,7 +97,7 @@ def test_clocks_never_move_back(every_backend: StateStore, frozen_clock: FrozenC
 
 
 def test_merges_of_different_keys_at_once_all_stay(every_backend: StateStore) -> None:
-    """conversations CV-13, case 30: under the lock of the row."""
+    """conversations CV-13: under the lock of the row."""
     sessions = every_backend.conversations.sessions
     sessions.create(NewSession("s", node_metadata={"gone": 1, "deep": {"a": 1}}))
     with ThreadPoolExecutor(4) as pool:
@@ -117,7 +117,7 @@ def test_metadata_that_are_no_object_are_damage(every_backend: StateStore, raw: 
 
 
 def test_sessions_are_found_by_their_provenance(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-5, CV-46, case 31: the last updated first, each once, also of one instant."""
+    """conversations CV-5, CV-46: the last updated first, each once, also of one instant."""
     sessions = every_backend.conversations.sessions
     for n in range(3):
         provenance = Provenance(playbook_name=f"p{n}", invocation_kind="flow", show_topic="t", agent_name="a")

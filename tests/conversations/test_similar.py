@@ -54,7 +54,7 @@ def test_the_nearest_of_all_messages_are_found(c: Any) -> None:
 
 
 def test_a_branch_means_its_whole_history(c: Any) -> None:
-    """conversations CV-38, case 47: inherited messages, and none that the parent got later."""
+    """conversations CV-38: inherited messages, and none that the parent got later."""
     assert ids(c.messages.similar([1, 0], within=Within(branch_id="fork"))) == ["a", "b", "own"]
     assert ids(c.messages.similar([1, 0], within=Within(branch_id="main"))) == ["a", "b", "c"]
     branch = c.branches.get("main")
@@ -63,7 +63,7 @@ def test_a_branch_means_its_whole_history(c: Any) -> None:
 
 
 def test_messages_of_another_role_or_model_are_left_out(c: Any) -> None:
-    """conversations CV-38, case 47."""
+    """conversations CV-38."""
     assert ids(c.messages.similar([1, 0], model="small")) == ["b"]
     assert ids(c.messages.similar([1, 0], role="assistant", within=Within(branch_id="fork"))) == ["own"]
 
@@ -81,7 +81,7 @@ def test_a_place_that_is_not_there_is_refused(every_backend: StateStore, within:
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_search_reads_by_an_index(database: Database, linked: bool) -> None:
-    """conversations CV-39, case 50: embeddings and no bodies."""
+    """conversations CV-39: embeddings and no bodies."""
     store = database.open(migrate=True)
     values = {"after_ord": -1, "progression_id": "p", "until": 9} if linked else {"after_id": ""}
     statement = similar.scan(frozenset(), linked=linked)

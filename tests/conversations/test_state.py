@@ -65,7 +65,7 @@ FRESH = timedelta(seconds=90)
     ],
 )
 def test_health_follows_signs_of_life(facts: dict[str, Any], health: str) -> None:
-    """conversations CV-26, case 32: a limit that is met exactly is not passed."""
+    """conversations CV-26: a limit that is met exactly is not passed."""
     assert state(**facts)["health"] == health
 
 
@@ -83,7 +83,7 @@ def test_health_follows_signs_of_life(facts: dict[str, Any], health: str) -> Non
     ],
 )
 def test_severity_is_that_of_the_worst(facts: dict[str, Any], expected: tuple[str, str]) -> None:
-    """conversations CV-26, case 33."""
+    """conversations CV-26."""
     found = state(**facts)
     assert (found["severity"], found["tone"]) == expected
 
@@ -100,7 +100,7 @@ def test_severity_is_that_of_the_worst(facts: dict[str, Any], expected: tuple[st
     ],
 )
 def test_a_failed_session_may_have_delivered(result: Any, delivery: str, severity: str) -> None:
-    """conversations CV-26, case 33: no axis contradicts another."""
+    """conversations CV-26: no axis contradicts another."""
     found = state(status="failed", artifact_contract={"files": []}, artifact_verification=result)
     assert (found["lifecycle"], found["health"], found["delivery"], found["severity"]) == (
         "failed", "ok", delivery, severity

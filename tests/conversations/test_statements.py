@@ -33,7 +33,7 @@ def statements(store: StateStore, call: Any) -> int:
 
 @pytest.mark.parametrize("rows", [1_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_an_append_and_a_fork_cost_the_same_for_any_history(every_backend: StateStore, raw: Raw, rows: int) -> None:
-    """conversations CV-17, CV-22, case 17."""
+    """conversations CV-17, CV-22."""
     c = every_backend.conversations
     branch = begun(every_backend, *numbered(0, 10))
 
@@ -95,7 +95,7 @@ LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_reads_no_large_column_and_scans_nothing(database: Database, name: str) -> None:
-    """conversations CV-5, case 50."""
+    """conversations CV-5."""
     store = database.open(migrate=True)
     listing, chosen = LISTS[name]
     statement, values = listing._statement(chosen, None, 51)
@@ -106,7 +106,7 @@ def test_a_list_reads_no_large_column_and_scans_nothing(database: Database, name
 
 
 def test_what_holds_a_message_is_found_by_indexes(database: Database) -> None:
-    """conversations CV-10, case 19: and positions of a history by the key."""
+    """conversations CV-10: and positions of a history by the key."""
     store = database.open(migrate=True)
     used = {"message_id": "m", "after_kind": "", "after_id": "", "after_ord": -2, "limit": 51}
     plan = plan_of(database, store, messages.USES, used, in_order=True)

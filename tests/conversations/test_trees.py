@@ -60,7 +60,7 @@ def rows(raw: Raw) -> list[Any]:
 
 
 def test_a_session_of_a_runtime_comes_back_equal_and_is_saved_once(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-28, case 12."""
+    """conversations CV-28."""
     trees = every_backend.conversations.trees
     report = trees.save(SessionTree.from_runtime(runtime()))
     counts = (report.session_created, report.branches_created, report.messages_created, report.links_added)
@@ -80,7 +80,7 @@ def test_a_session_of_a_runtime_comes_back_equal_and_is_saved_once(every_backend
 
 
 def test_a_system_message_that_the_order_holds_stands_where_it_stood() -> None:
-    """conversations CV-28, case 12."""
+    """conversations CV-28."""
     pile = {"collections": [message("sys", "system"), message("a")], "progression": ["sys", "a"]}
     branch = {"id": "one", "created_at": 3.25, "messages": pile, "system": message("sys", "system")}
     given = {**runtime(), "branches": [branch]}
@@ -89,7 +89,7 @@ def test_a_system_message_that_the_order_holds_stands_where_it_stood() -> None:
 
 @pytest.mark.parametrize("mode", ["db", "json", "python"])
 def test_the_three_modes_make_one_tree(mode: Literal["db", "json", "python"]) -> None:
-    """conversations CV-42, case 60: they differ in the outermost dictionary alone."""
+    """conversations CV-42: they differ in the outermost dictionary alone."""
     tree = SessionTree.from_runtime(runtime())
     given = tree.to_runtime(mode)
     assert ("metadata" in given, "node_metadata" in given) == (mode != "db", mode == "db")
@@ -109,7 +109,7 @@ def talk(*texts: str, system: str | None = None, branch_id: str = "main", **fiel
 
 
 def test_a_tree_that_has_grown_adds_what_is_new(every_backend: StateStore) -> None:
-    """conversations CV-28, case 13: links, changed messages, and fields that are given."""
+    """conversations CV-28: links, changed messages, and fields that are given."""
     trees = every_backend.conversations.trees
     trees.save(talk("a", "b", name="n", node_metadata={"model": "x"}))
     grown = trees.save(talk("a", "b", "c", "a"))
@@ -134,7 +134,7 @@ def test_a_tree_that_has_grown_adds_what_is_new(every_backend: StateStore) -> No
 def test_an_order_that_shrank_or_moved_is_refused_or_replaced(
     every_backend: StateStore, raw: Raw, other: tuple[str, ...]
 ) -> None:
-    """conversations CV-28, case 13: refused, nothing has changed."""
+    """conversations CV-28: refused, nothing has changed."""
     trees = every_backend.conversations.trees
     trees.save(talk("a", "b"))
     stored = rows(raw)
@@ -148,7 +148,7 @@ def test_an_order_that_shrank_or_moved_is_refused_or_replaced(
 
 
 def test_another_system_message_takes_the_place_of_the_former_one(every_backend: StateStore) -> None:
-    """conversations CV-28, CV-41, case 59."""
+    """conversations CV-28, CV-41."""
     c = every_backend.conversations
     c.trees.save(talk("sys", "a", system="sys"))
     report = c.trees.save(talk("new", "a", "b", "c", system="new"))

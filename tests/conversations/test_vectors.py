@@ -33,7 +33,7 @@ def found(hits: Any) -> list[tuple[str, Any]]:
 
 
 def test_a_chunk_comes_back_with_the_nearest_numbers(every_backend: StateStore, raw: Raw) -> None:
-    """conversations CV-36, CV-37, case 43: twelve bytes, little-endian."""
+    """conversations CV-36, CV-37: twelve bytes, little-endian."""
     vectors = every_backend.conversations.vectors
     new = NewChunk("a", "✓", [0.1, -2, 3.5], {"lang": "en"}, "doc", 4)
     assert vectors.put("ns", [new], model="small") == 1
@@ -56,7 +56,7 @@ def test_a_chunk_comes_back_with_the_nearest_numbers(every_backend: StateStore, 
 
 
 def test_a_second_put_replaces_in_its_own_namespace(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-37, case 44: the time of the creation stays."""
+    """conversations CV-37: the time of the creation stays."""
     vectors = every_backend.conversations.vectors
     for namespace in ("x", "y"):
         vectors.put(namespace, [chunk("a", 1, 0), chunk("b", 0, 1)])
@@ -77,7 +77,7 @@ def test_a_second_put_replaces_in_its_own_namespace(every_backend: StateStore, f
      NewChunk("b", "x" * (1024 * 1024 + 1), [1, 2]), NewChunk("b", None, [1, 2]), "b"],  # type: ignore[arg-type]
 )  # fmt: skip
 def test_one_bad_chunk_rejects_all(store: StateStore, bad: Any) -> None:
-    """conversations CV-36, CV-37, case 43."""
+    """conversations CV-36, CV-37."""
     with pytest.raises(InvalidValue):
         store.conversations.vectors.put("ns", [chunk("a", 1, 2), bad])
     assert list(store.conversations.vectors.namespaces()) == []
@@ -94,7 +94,7 @@ def test_a_call_takes_a_thousand_chunks_of_32_mebibytes(store: StateStore) -> No
 
 
 def test_a_namespace_has_one_length_and_one_model(every_backend: StateStore) -> None:
-    """conversations CV-37, CV-38, case 46: both lengths are named; an unknown namespace has no chunks."""
+    """conversations CV-37, CV-38: both lengths are named; an unknown namespace has no chunks."""
     vectors = every_backend.conversations.vectors
     vectors.put("ns", [chunk("a", *range(1, 9))], model="small")
     for call in (lambda: vectors.put("ns", [chunk("b", *range(1, 10))]), lambda: vectors.search("ns", range(1, 10))):
@@ -130,7 +130,7 @@ def test_chunks_are_listed_in_the_order_of_their_document(every_backend: StateSt
 
 
 def test_the_nearest_are_found_by_each_metric(every_backend: StateStore, library: str) -> None:
-    """conversations CV-38, CV-39, case 45: greater is nearer; stored zero vectors are left out under cosine."""
+    """conversations CV-38, CV-39: greater is nearer; stored zero vectors are left out under cosine."""
     vectors = every_backend.conversations.vectors
     vectors.put(
         "ns", [chunk("zero", 0, 0), chunk("far", -1, 0), chunk("long", 4, 0), chunk("up", 0, 1), chunk("a", 1, 0)]
@@ -189,7 +189,7 @@ def test_a_search_that_makes_no_sense_is_refused(store: StateStore, given: dict[
 def test_both_ways_find_the_same_in_the_same_order(
     every_backend: StateStore, monkeypatch: pytest.MonkeyPatch, metric: Any, rows: int
 ) -> None:
-    """conversations CV-39, case 45: over several batches, with equal vectors, and with many that are close together."""
+    """conversations CV-39: over several batches, with equal vectors, and with many that are close together."""
     chance = random.Random(7)
     some = [[chance.gauss(0, 1) for _ in range(24)] for _ in range(rows // 3)]
     close = [[one + chance.gauss(0, 1e-6) for one in some[0]] for _ in range(rows // 3)]

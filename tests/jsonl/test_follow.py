@@ -71,7 +71,7 @@ def test_what_is_there_comes_first_and_then_what_is_added(path: Path) -> None:
 
 
 def test_a_half_line_is_delivered_once_when_it_is_complete(path: Path) -> None:
-    """agent-log L-43, case 34: a character split over two looks stays whole."""
+    """agent-log L-43: a character split over two looks stays whole."""
     data = line(1, "é😀")
     path.write_bytes(line(0) + data[:57])
     parts = [adding(path, data[at : at + 1]) for at in range(57, len(data))]
@@ -102,7 +102,7 @@ def test_a_growing_line_is_not_read_from_its_start_at_each_look(path: Path, monk
 
 
 def test_a_missing_file_is_waited_for(path: Path) -> None:
-    """agent-log L-44, case 35."""
+    """agent-log L-44."""
     assert followed(path, lambda: None, lambda: path.write_bytes(line(0)), adding(path, line(1))) == [0, 1]
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_followed_while_no_path_is_known(path: Path) -> None:
 
 
 def test_a_replaced_file_comes_again_after_a_reset(path: Path) -> None:
-    """agent-log L-44, case 35: what was written before the replacement is still delivered."""
+    """agent-log L-44: what was written before the replacement is still delivered."""
     path.write_bytes(line(0))
     clean = path.with_name("clean")
 
@@ -139,7 +139,7 @@ def test_a_replaced_file_comes_again_after_a_reset(path: Path) -> None:
 
 
 def test_a_shrunk_file_comes_again_after_a_reset(path: Path) -> None:
-    """agent-log L-44, case 35: also when it has grown past the old end before the next look."""
+    """agent-log L-44: also when it has grown past the old end before the next look."""
     path.write_bytes(line(0) + line(1))
 
     def rewrite() -> None:
@@ -149,7 +149,7 @@ def test_a_shrunk_file_comes_again_after_a_reset(path: Path) -> None:
 
 
 def test_a_removed_file_is_waited_for_and_comes_again_after_a_reset(path: Path) -> None:
-    """agent-log L-44, case 35."""
+    """agent-log L-44."""
     path.write_bytes(line(0))
     steps = (path.unlink, lambda: None, lambda: path.write_bytes(line(0) + line(1)))
     assert followed(path, *steps) == [0, "replaced", 0, 1]

@@ -64,7 +64,7 @@ def test_records_are_read_in_order_with_their_bytes_and_places(path: Path) -> No
 def test_a_line_that_is_no_record_is_counted_and_its_neighbours_are_read(
     path: Path, middle: bytes, reason: str
 ) -> None:
-    """agent-log L-5, L-37, case 7."""
+    """agent-log L-5, L-37."""
     path.write_bytes(b"%b\n%b\n%b\n" % (whole(0), middle, whole(1)))
     seen = read(path)
     assert (seen.numbers, seen.reasons, seen.torn_tail) == ([0, 1], [reason], False)
@@ -72,14 +72,14 @@ def test_a_line_that_is_no_record_is_counted_and_its_neighbours_are_read(
 
 
 def test_blank_lines_and_carriage_returns_are_nothing(path: Path) -> None:
-    """agent-log L-35, case 7."""
+    """agent-log L-35."""
     path.write_bytes(b"\n\r\n%b\r\n  \n\n%b\r\n \t" % (whole(0), whole(1)))
     seen = read(path)
     assert (seen.numbers, seen.issues, seen.torn_tail) == ([0, 1], [], False)
 
 
 def test_only_a_newline_ends_a_line(path: Path) -> None:
-    """agent-log L-35, case 8."""
+    """agent-log L-35."""
     path.write_bytes(whole(0, "a\u2028b\u2029c\x85d\x0be\x0cf") + b"\n")
     seen = read(path)
     assert seen.lines[0].value["message"]["content"] == "a\u2028b\u2029c\x85d\x0be\x0cf"
@@ -87,7 +87,7 @@ def test_only_a_newline_ends_a_line(path: Path) -> None:
 
 
 def test_half_an_emoji_is_read_and_its_bytes_stay(path: Path) -> None:
-    """agent-log L-32, case 9."""
+    """agent-log L-32."""
     raw = whole(0).replace(b'"content":""', rb'"content":"cut \ud83d"')
     path.write_bytes(raw + b"\n")
     line = read(path).lines[0]
@@ -131,7 +131,7 @@ def test_a_tail_of_two_records_waits_for_its_newline(path: Path) -> None:
 def test_every_whole_record_of_a_damaged_line_is_returned(
     path: Path, line: bytes, numbers: list[int], reason: str
 ) -> None:
-    """agent-log L-38, case 5."""
+    """agent-log L-38."""
     path.write_bytes(b"%b\n%b\n%b\n" % (whole(0), line, whole(9)))
     seen = read(path)
     assert (seen.numbers, seen.reasons) == ([0, *numbers, 9], [reason])
@@ -150,7 +150,7 @@ def test_every_whole_record_of_a_damaged_line_is_returned(
     ],
 )
 def test_no_record_is_made_out_of_a_nested_object(path: Path, line: bytes) -> None:
-    """agent-log L-38, case 6."""
+    """agent-log L-38."""
     path.write_bytes(line + b"\n" + whole(1) + b"\n")
     assert read(path).numbers == [1]
 
@@ -300,7 +300,7 @@ def test_a_whole_record_between_a_torn_one_and_noise_is_found(noise: bytes) -> N
 
 
 def test_what_may_be_a_part_of_the_torn_record_is_none_of_its_own() -> None:
-    """agent-log L-38, case 6."""
+    """agent-log L-38."""
     assert judge(b'{"type":"x","inner":' + whole(1) + b',"more":', is_record).pieces == ()
 
 

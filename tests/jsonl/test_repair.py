@@ -80,7 +80,7 @@ def put_together(source: bytes, found: Salvage) -> bytes:
 
 
 def test_a_copy_and_its_rejects_account_for_every_byte_and_the_source_is_untouched(path: Path, tmp_path: Path) -> None:
-    """agent-log L-111, case 45."""
+    """agent-log L-111."""
     path.write_bytes(DAMAGED)
     found = repair.salvage(path, is_record, to=tmp_path / "clean.jsonl")
     assert read(tmp_path / "clean.jsonl").numbers == [0, 2, 3, 4, 5, 6]
@@ -149,7 +149,7 @@ def test_a_line_past_the_limit_goes_to_the_rejects_in_parts(
 
 @pytest.mark.parametrize("data", [b"", whole(0) + b"\n", b"\n" + whole(0) + b"\r\n\n" + whole(1)])
 def test_a_file_without_damage_is_left_alone(path: Path, tmp_path: Path, data: bytes) -> None:
-    """agent-log L-111, case 46: also one whose last record has no newline yet."""
+    """agent-log L-111: also one whose last record has no newline yet."""
     path.write_bytes(data)
     assert repair.salvage(path, is_record, to=tmp_path / "clean.jsonl").copy is None
     assert repair.replace(path, is_record, suffix=".damaged").copy is None
@@ -233,7 +233,7 @@ def test_a_link_in_place_of_the_folder_leads_a_repair_nowhere_else(deed: str, fi
 
 
 def test_a_replaced_file_keeps_its_damage_under_a_second_name(path: Path, tmp_path: Path) -> None:
-    """agent-log L-112, case 45."""
+    """agent-log L-112."""
     path.write_bytes(DAMAGED)
     path.chmod(0o640)
     inode = path.stat().st_ino
@@ -249,7 +249,7 @@ def test_a_replaced_file_keeps_its_damage_under_a_second_name(path: Path, tmp_pa
 
 
 def test_sealing_adds_one_newline_once(path: Path) -> None:
-    """agent-log L-110, case 46; maintenance OP-66."""
+    """agent-log L-110; maintenance OP-66."""
     path.write_bytes(DAMAGED)
     assert (repair.seal(path), repair.seal(path)) == (True, False)
     assert path.read_bytes() == DAMAGED + b"\n"
@@ -269,7 +269,7 @@ def test_only_an_end_without_a_newline_is_sealed(path: Path, data: bytes, expect
 
 
 def test_a_live_writer_goes_on_in_the_clean_file(path: Path) -> None:
-    """agent-log L-112, case 45; maintenance OP-66."""
+    """agent-log L-112; maintenance OP-66."""
     path.write_bytes(DAMAGED)
     with LineWriter(path) as writer:
         writer.append([whole(8) + b"\n"])
@@ -334,7 +334,7 @@ def test_whoever_copies_runs_after_writers_only_as_long_as_there_is_ever_less_to
 
 
 def test_no_line_is_lost_while_files_are_replaced_under_their_writers(path: Path, tmp_path: Path) -> None:
-    """agent-log L-112, case 45; maintenance OP-66: and a follower of the clean file finds every returned append."""
+    """agent-log L-112; maintenance OP-66: and a follower of the clean file finds every returned append."""
     path.write_bytes(DAMAGED)
     notes = [tmp_path / f"notes-{name}" for name in "ab"]
     writers = [child(append_until_killed, path, note, note.name, 500) for note in notes]
@@ -378,7 +378,7 @@ def repair_for_ever(path: Path) -> None:
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(100, marks=pytest.mark.soak)])
 def test_a_repair_that_is_killed_leaves_one_of_the_two_files(path: Path, rounds: int) -> None:
-    """agent-log L-112, case 45: kill -9 at any moment of the replacement."""
+    """agent-log L-112: kill -9 at any moment of the replacement."""
     path.write_bytes(DAMAGED + b"\n" + b"".join(whole(n) + b"\n" for n in range(10, 60)))
     expected = [0, 2, 3, 4, 5, 6, *range(10, 60)]
     chance = random.Random(3)
@@ -403,7 +403,7 @@ pieces = st.one_of(
 @FILES
 @given(st.lists(pieces, max_size=14).map(b"".join))
 def test_whatever_the_bytes_the_two_files_hold_them_all(path: Path, data: bytes) -> None:
-    """agent-log L-111, case 45."""
+    """agent-log L-111."""
     path.write_bytes(data)
     clean = path.with_name("clean")
     found = repair.salvage(path, is_record, to=clean)

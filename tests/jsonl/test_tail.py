@@ -74,7 +74,7 @@ def test_a_line_past_the_limit_is_passed_over(path: Path) -> None:
 def test_the_cost_depends_on_the_records_and_not_on_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int, is_full: bool
 ) -> None:
-    """agent-log L-42, L-120, case 37: the last hundred of a large file are a few blocks, counted in bytes.
+    """agent-log L-42, L-120: the last hundred of a large file are a few blocks, counted in bytes.
 
     What lies before them is a hole in the file unless it is filled, which takes seconds.
     """

@@ -62,7 +62,7 @@ def one(n: int, **parts: Any) -> list[bytes]:
 
 
 def test_a_file_torn_at_any_byte_of_its_last_record_loses_that_record_alone(path: Path) -> None:
-    """agent-log L-2, L-22, case 2."""
+    """agent-log L-2, L-22."""
     first, last = dump_line(record(0)), dump_line(record(1, text="é"))
     for kept in range(1, len(last) - 1):
         path.write_bytes(first + last[:kept])
@@ -73,7 +73,7 @@ def test_a_file_torn_at_any_byte_of_its_last_record_loses_that_record_alone(path
 
 
 def test_a_torn_tail_gets_exactly_one_newline_and_no_earlier_byte_changes(path: Path) -> None:
-    """agent-log L-22, case 4."""
+    """agent-log L-22."""
     path.write_bytes(b'{"a":1}\n{"b"')
     with LineWriter(path) as writer:
         writer.append(one(1))
@@ -82,7 +82,7 @@ def test_a_torn_tail_gets_exactly_one_newline_and_no_earlier_byte_changes(path: 
 
 
 def test_a_whole_record_without_its_newline_is_one_record_before_and_after_the_next_append(path: Path) -> None:
-    """agent-log L-22, L-36, case 3."""
+    """agent-log L-22, L-36."""
     path.write_bytes(dump_line(record(0))[:-1])
     assert read(path).numbers == [0]
     with LineWriter(path) as writer:
@@ -119,7 +119,7 @@ def test_an_append_costs_one_lock_one_look_one_write_and_one_unlock(
 
 @pytest.mark.parametrize("count", [60, pytest.param(300, marks=SOAK)])
 def test_six_processes_append_whole_lines_each_in_its_order(path: Path, count: int) -> None:
-    """agent-log L-21, L-26, case 10."""
+    """agent-log L-21, L-26."""
     writers = [child(append_many, path, str(seed), count, seed) for seed in range(6)]
     for process in writers:
         process.join(200)
@@ -134,7 +134,7 @@ def test_six_processes_append_whole_lines_each_in_its_order(path: Path, count: i
 
 @pytest.mark.parametrize("count", [12, pytest.param(500, marks=SOAK)])
 def test_eight_processes_append_lines_of_70_kb_each_in_its_order(path: Path, count: int) -> None:
-    """agent-log L-2, L-21, L-22, case 10: larger than what a pipe or a page of the cache takes at once."""
+    """agent-log L-2, L-21, L-22: larger than what a pipe or a page of the cache takes at once."""
     writers = [child(append_large, path, str(name), count) for name in range(8)]
     for process in writers:
         process.join(200)
@@ -197,7 +197,7 @@ def test_threads_share_one_writer(path: Path) -> None:
 
 
 def test_parent_and_forked_child_write_whole_lines_through_one_inherited_writer(path: Path) -> None:
-    """agent-log L-25, L-26, case 12: also when another thread held the writer at the moment of the fork."""
+    """agent-log L-25, L-26: also when another thread held the writer at the moment of the fork."""
     script = """
 import os, sys, threading, warnings
 from pathlib import Path
@@ -357,7 +357,7 @@ def fill_the_disk(path: Path, results: Connection) -> None:
 
 
 def test_a_full_disk_in_the_middle_of_a_write_is_reported_and_sealed_when_space_is_back(path: Path) -> None:
-    """agent-log L-24, case 13."""
+    """agent-log L-24."""
     mine, theirs = SPAWN.Pipe(duplex=False)
     process = child(fill_the_disk, path, theirs)
     process.join(60)

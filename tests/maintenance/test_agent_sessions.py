@@ -22,7 +22,7 @@ from lastlight_state.workflows import Trigger
 def test_each_file_comes_with_the_newest_execution_of_its_session(
     store: Any, state_dir: Path, frozen_clock: FrozenClock
 ) -> None:
-    """agent-log L-100, case 47."""
+    """agent-log L-100."""
     run = store.workflows.runs.create("wf", trigger=Trigger("t", owner="acme", repo="widget"), phase="p")
     old = store.workflows.executions.start("wf:plan", run_id=run.id, session_id="s-1")
     store.workflows.executions.finish(old.id, "failed")
@@ -40,7 +40,7 @@ def test_each_file_comes_with_the_newest_execution_of_its_session(
 
 
 def test_the_repository_of_a_session_is_named_whole_or_not_at_all(every_backend: Any, database: Database) -> None:
-    """agent-log L-100, case 47: bare, qualified, none, one text of both, and the newest execution wins."""
+    """agent-log L-100: bare, qualified, none, one text of both, and the newest execution wins."""
     store, raw = every_backend, Raw(database)
     turn(store, "t", "bare", repo="widget")
     turn(store, "t", "whole", owner="acme", repo="widget")

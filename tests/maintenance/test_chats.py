@@ -35,7 +35,7 @@ def pruned(raw: Raw, session_id: str) -> None:
 
 
 def test_the_turns_of_a_conversation_are_one_thread(store: Any, frozen_clock: FrozenClock) -> None:
-    """agent-log L-101, case 48."""
+    """agent-log L-101."""
     session = conversation(store, ("user", "Hi"), ("assistant", "é" * 5_000), ("user", "And?"), log="chat-1")
     first = frozen_clock.now()
     turn(store, session.id, "chat-1", usage=USAGE)
@@ -68,7 +68,7 @@ def test_threads_beside_each_other_show_each_their_own(store: Any) -> None:
 
 
 def test_a_thread_without_a_log_shows_what_messaging_stored(store: Any) -> None:
-    """agent-log L-102, case 48."""
+    """agent-log L-102."""
     session = conversation(store, ("user", "Hi"), ("assistant", "Hello"), ("user", "Bye"), log="chat-1")
     turn(store, session.id, "chat-1")
     chats = store.maintenance.chats
@@ -100,7 +100,7 @@ def test_a_thread_with_a_log_shows_it_page_by_page(store: Any, state_dir: Path) 
 
 
 def test_no_other_file_shows_in_a_chat(every_backend: Any, state_dir: Path) -> None:
-    """agent-log L-102, case 49: not of the directory, not of sub-agents, not the same id where other agents work."""
+    """agent-log L-102: not of the directory, not of sub-agents, not the same id where other agents work."""
     session = conversation(every_backend, log="chat-1")
     turn(every_backend, session.id, "chat-1")
     mine = logged(state_dir, "chat-1", "mine")
@@ -118,7 +118,7 @@ def test_no_other_file_shows_in_a_chat(every_backend: Any, state_dir: Path) -> N
 def test_a_thread_whose_messaging_session_is_gone_is_still_listed(
     every_backend: Any, database: Database, state_dir: Path
 ) -> None:
-    """agent-log L-103, case 50: and its log is read through the execution's session id."""
+    """agent-log L-103: and its log is read through the execution's session id."""
     session = conversation(every_backend, ("assistant", "Hello"), log="chat-1")
     turn(every_backend, session.id, "chat-1")
     database.clock.advance(seconds=1)

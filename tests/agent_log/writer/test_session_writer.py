@@ -155,7 +155,7 @@ def test_a_place_that_comes_late_in_the_same_call_is_in_time(log: AgentLog) -> N
 
 
 def test_events_without_an_id_belong_to_the_pinned_session(log: AgentLog) -> None:
-    """agent-log L-61, case 29: an event's own id is what its envelope says."""
+    """agent-log L-61: an event's own id is what its envelope says."""
     with log.writer.open(prompt="go") as writer:
         writer.feed_many([SESSION, said(text("a")), {**said(text("b")), "sessionId": "s-2"}])
         assert [line["sessionId"] for line in written(writer)] == ["s-1", "s-1", "s-2"]
@@ -172,7 +172,7 @@ def test_the_first_event_that_tells_its_session_pins_it(log: AgentLog) -> None:
 
 
 def test_an_unsafe_session_event_changes_nothing(log: AgentLog) -> None:
-    """agent-log L-61, case 29."""
+    """agent-log L-61."""
     with log.writer.open(prompt="go") as writer:
         writer.feed(SESSION)
         before = path_of(log).read_bytes()
@@ -184,7 +184,7 @@ def test_an_unsafe_session_event_changes_nothing(log: AgentLog) -> None:
 
 
 def test_a_second_session_has_its_lines_and_its_prompt_in_its_own_file(log: AgentLog) -> None:
-    """agent-log L-62, case 30: with totals of its own; and back again without a second prompt."""
+    """agent-log L-62: with totals of its own; and back again without a second prompt."""
     other = {**SESSION, "id": "s-2", "cwd": None}
     with log.writer.open(prompt="go") as writer:
         stream = [SESSION, said(text("a"), usage={"input": 5}), other, said(text("b")), snapshot(tokens={"input": 1})]
@@ -246,7 +246,7 @@ def test_finish_without_a_session_writes_nothing(log: AgentLog, tmp_path: Path) 
 
 
 def test_a_run_that_died_before_its_session_is_logged_under_the_fallback(log: AgentLog) -> None:
-    """agent-log L-82, case 31."""
+    """agent-log L-82."""
     with log.writer.open(prompt="go", place=SANDBOX) as writer:
         assert writer.finish_failed("exec-task-1", Outcome("error_start"), error="no sandbox") == "exec-task-1"
         lines = written(writer)
@@ -260,7 +260,7 @@ def test_a_run_that_died_before_its_session_is_logged_under_the_fallback(log: Ag
 
 
 def test_a_run_that_died_behind_its_session_is_logged_there_and_its_error_once(log: AgentLog) -> None:
-    """agent-log L-82, case 31."""
+    """agent-log L-82."""
     with log.writer.open(prompt="go") as writer:
         writer.feed_many([SESSION, {"type": "fatal_error", "error": {"message": "boom"}}])
         assert writer.finish_failed("exec-task-1", Outcome("error_x", error="boom"), error="boom") == "s-1"
@@ -411,7 +411,7 @@ def feed_on_a_full_disk(root: Path, results: Connection) -> None:
 
 
 def test_a_full_disk_is_told_and_the_repeated_call_seals_what_it_left(log: AgentLog, tmp_path: Path) -> None:
-    """agent-log L-24, L-80, case 13."""
+    """agent-log L-24, L-80."""
     mine, theirs = SPAWN.Pipe(duplex=False)
     process = child(feed_on_a_full_disk, tmp_path, theirs)
     process.join(60)
@@ -473,7 +473,7 @@ def feed_in_parent_and_child(root: Path) -> None:
 
 
 def test_a_forked_child_can_go_on_feeding(log: AgentLog, tmp_path: Path) -> None:
-    """agent-log L-25, case 12."""
+    """agent-log L-25."""
     process = child(feed_in_parent_and_child, tmp_path)
     process.join(60)
     assert process.exitcode == 0

@@ -98,7 +98,7 @@ def test_options_are_words_of_their_vocabulary() -> None:
 
 
 def test_thinking_is_dropped_unless_it_is_to_be_kept(log: AgentLog) -> None:
-    """agent-log L-132, case 18."""
+    """agent-log L-132."""
     message = said({"type": "thinking", "thinking": "hm"}, text("yes"), {"type": "thinking", "thinking": ""})
     dropped = translated(log, message)[-1]["message"]["content"]
     kept = translated(log, message, thinking="keep")[-1]["message"]["content"]
@@ -145,7 +145,7 @@ def test_usage_is_written_when_wanted_and_never_when_it_is_zero(log: AgentLog) -
 
 
 def test_long_text_of_the_assistant_is_never_cut(log: AgentLog) -> None:
-    """agent-log L-70, case 28."""
+    """agent-log L-70."""
     words = "é" * 200_000
     line = translated(log, said(text(words), call("c", command=words)))[-1]
     assert line["message"]["content"] == [text(words), {**_use("c"), "input": {"command": words}}]
@@ -187,7 +187,7 @@ def test_only_an_exact_true_is_an_error(log: AgentLog, told: object, is_error: b
 
 
 def test_a_result_whose_call_was_not_seen_is_kept_unless_it_is_to_be_dropped(log: AgentLog) -> None:
-    """agent-log L-65, case 22."""
+    """agent-log L-65."""
     stream = (said(call("seen")), ended("seen", "a"), ended("unseen", "b"))
     assert len(translated(log, *stream)) == 3
     path_of(log).unlink()
@@ -250,7 +250,7 @@ def test_an_error_of_the_stream_is_not_written_again_by_finish(log: AgentLog) ->
 
 
 def test_totals_are_the_sums_of_the_messages_when_they_told_tokens(log: AgentLog) -> None:
-    """agent-log L-63, case 20: a compaction leaves the snapshot at zero."""
+    """agent-log L-63: a compaction leaves the snapshot at zero."""
     usage = {"input": 10, "output": 1, "cacheRead": 5, "cacheWrite": 2, "cost": {"total": 0.25}}
     messages = [said(text("a"), usage=usage), said(text("b"), usage={**usage, "cost": 0.25})]
     line = translated(log, *messages, snapshot(assistantMessages=0, cost=0.0))[-1]
@@ -265,7 +265,7 @@ def test_a_number_of_more_than_64_bits_is_none(log: AgentLog, told: int, turns: 
 
 
 def test_without_usage_in_the_messages_the_snapshot_counts(log: AgentLog) -> None:
-    """agent-log L-63, case 20: nested and flat."""
+    """agent-log L-63: nested and flat."""
     tokens = {"input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4}
     flat = {"type": "usage_snapshot", "turns": 7.0, "costUsd": 0.13, "inputTokens": 1, "outputTokens": 2}
     flat |= {"cacheReadInputTokens": 3, "cacheCreationInputTokens": 4}
@@ -421,7 +421,7 @@ def test_states_of_extensions_and_skills_are_told_when_wanted(log: AgentLog) -> 
     ],
 )
 def test_times_are_milliseconds_or_iso_texts_and_all_else_is_now(log: AgentLog, told: object, moment: str) -> None:
-    """agent-log L-66, case 32."""
+    """agent-log L-66."""
     assert translated(log, {**said(text("x")), "timestamp": told})[-1]["timestamp"] == moment
 
 

@@ -180,7 +180,7 @@ def test_a_dry_run_tells_the_truth_about_any_inboxes(
 
 
 def test_entries_of_feeds_go_from_the_beginning_and_the_last_one_stays(store: Any, database: Database) -> None:
-    """maintenance OP-26, OP-79; conversations CV-32, case 35: who is behind is told where the feed begins."""
+    """maintenance OP-26, OP-79; conversations CV-32: who is behind is told where the feed begins."""
     talks = database.open()
     branch = begun(talks, "a", "b")
     database.clock.advance(seconds=31 * DAY)

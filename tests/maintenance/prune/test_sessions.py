@@ -55,7 +55,7 @@ def test_a_session_goes_whole_and_what_it_shares_with_a_survivor_stays(store: An
 
 
 def test_a_message_stays_while_a_delivery_of_it_is_open(store: Any, database: Database) -> None:
-    """conversations CV-33, case 38: and goes with its deliveries."""
+    """conversations CV-33: and goes with its deliveries."""
     talks = database.open()
     begun(talks, "a", "b", branch_id="old")
     exchange = talks.conversations.exchange
