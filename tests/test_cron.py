@@ -131,7 +131,7 @@ def test_shorthands_are_what_they_stand_for() -> None:
     ("pattern", "first"), [("0 12 * * *", "2026-02-04T12:00Z"), ("* * * * * *", "2026-02-03T12:00:01Z")]
 )
 def test_the_next_instant_is_strictly_after(pattern: str, first: str) -> None:
-    """schedules X-5, case 31: an instant itself is over, a millisecond before it is not."""
+    """schedules X-5: an instant itself is over, a millisecond before it is not."""
     noon = at("2026-02-03T12:00Z")
     assert cron.next_after(pattern, "UTC", noon) == at(first)
     assert cron.next_after(pattern, "UTC", noon - timedelta(milliseconds=1)) == noon
@@ -198,7 +198,7 @@ def test_at_the_end_of_the_calendar_there_is_no_next() -> None:
 
 
 def test_without_the_extra_patterns_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """schedules X-1, case 32."""
+    """schedules X-1."""
     assert cron.available()
     monkeypatch.setitem(__import__("sys").modules, "cronsim", None)
     assert not cron.available()

@@ -26,7 +26,7 @@ def other(database: Database) -> StateStore:
 def test_a_fire_renewed_after_the_look_is_neither_taken_nor_given_up(
     store: StateStore, other: StateStore, frozen_clock: FrozenClock, max_attempts: int
 ) -> None:
-    """schedules F-7, case 45."""
+    """schedules F-7."""
     fires = store.schedules.fires
     claim = fires.create("tidy", owner="worker-1")
     frozen_clock.set(claim.lease_expires_at + MILLISECOND)

@@ -23,7 +23,7 @@ def bare(state_store: StateStore, monkeypatch: pytest.MonkeyPatch) -> StateStore
 
 
 def test_what_needs_arithmetic_names_the_extra_before_the_database(bare: StateStore) -> None:
-    """schedules X-1, C-12, case 32."""
+    """schedules X-1, C-12."""
     bare.close()
     for call in (lambda: put(bare), lambda: bare.schedules.crons.sync({"tidy": HOURLY})):
         with pytest.raises(MisuseError, match=EXTRA):
@@ -31,7 +31,7 @@ def test_what_needs_arithmetic_names_the_extra_before_the_database(bare: StateSt
 
 
 def test_a_cron_whose_next_time_is_given_needs_no_parser(bare: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules X-1, C-12, C-17, case 32: its pattern is measured, not read."""
+    """schedules X-1, C-12, C-17: its pattern is measured, not read."""
     cron = put(bare, pattern=" every full moon ", next_run_at="2026-02-03T13:00Z")
     assert cron.pattern == "every full moon"
     with pytest.raises(InvalidValue, match="pattern"):
@@ -60,7 +60,7 @@ def test_polling_works_until_something_is_due(bare: StateStore, frozen_clock: Fr
 def test_overrides_work_and_leave_plans_to_others(
     state_store: StateStore, frozen_clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """schedules X-1, O-6, O-7, C-24, case 32: whoever has the extra makes no use of a plan that does not fit."""
+    """schedules X-1, O-6, O-7, C-24: whoever has the extra makes no use of a plan that does not fit."""
     put(state_store)
     overrides: Any = state_store.schedules.overrides
     with monkeypatch.context() as bare:

@@ -220,7 +220,7 @@ def test_chats_go_with_their_messages_unless_they_are_active(store: Any, databas
 
 
 def test_fires_go_but_for_the_last_of_each_cron(database: Database) -> None:
-    """maintenance OP-26, schedules A-2, case 52."""
+    """maintenance OP-26, schedules A-2."""
     raw, now = database.raw(), database.clock.now()
     for n in range(4):
         at = now - timedelta(days=60 - n)

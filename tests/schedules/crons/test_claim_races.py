@@ -45,7 +45,7 @@ def claimed_by_all(database: Database, crew: Crew, now: datetime, processes: int
 
 
 def test_of_eight_processes_one_claims_a_due_cron(fresh_database: Database, crew: Crew, now: datetime) -> None:
-    """schedules C-1, C-21, case 1."""
+    """schedules C-1, C-21."""
     with fresh_database.open() as store:
         put(store, next_run_at="2026-02-03T12:00Z")
     [[fire_id, _]] = claimed_by_all(fresh_database, crew, now)
@@ -56,7 +56,7 @@ def test_of_eight_processes_one_claims_a_due_cron(fresh_database: Database, crew
 def test_eight_schedulers_fire_each_due_instant_exactly_once(
     fresh_database: Database, crew: Crew, now: datetime, crons: int
 ) -> None:
-    """schedules C-1, C-21, case 1: however many are due."""
+    """schedules C-1, C-21: however many are due."""
     with fresh_database.open() as store, store.transaction() as tx:
         for number in range(crons):
             put(tx, f"c{number}", pattern="0 0 1 1 *", next_run_at="2026-02-03T12:00Z")
@@ -68,7 +68,7 @@ def test_eight_schedulers_fire_each_due_instant_exactly_once(
 
 @pytest.mark.parametrize("minutes", [40, pytest.param(200, marks=pytest.mark.soak)])
 def test_loops_with_jittering_clocks_fire_each_minute_once(database: Database, raw: Raw, minutes: int) -> None:
-    """schedules C-1, C-29, case 4."""
+    """schedules C-1, C-29."""
     start = at("2026-02-03T12:00Z")
     clocks = [FrozenClock(start) for _ in range(4)]
     stores = [database.open(clock=clock) for clock in clocks]

@@ -150,7 +150,7 @@ def test_a_window_of_nothing_makes_up_for_nothing(store: StateStore, raw: Raw, f
 def test_up_to_the_grace_an_instant_is_on_time(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock, late: str, statuses: list[str]
 ) -> None:
-    """schedules C-25, case 12."""
+    """schedules C-25."""
     put(store, catch_up="none", grace_seconds=60)
     frozen_clock.set(at(f"2026-02-03T{late}Z"))
     claimed(store)
@@ -161,7 +161,7 @@ def test_up_to_the_grace_an_instant_is_on_time(
 def test_a_clock_that_steps_back_repeats_nothing(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock, catch_up: str
 ) -> None:
-    """schedules C-26, case 13."""
+    """schedules C-26."""
     put(store, pattern="* * * * *", catch_up=catch_up)
     frozen_clock.set(at("2026-02-03T12:35Z"))
     assert instants(claimed(store)) == ["tidy 03T12:35"]
@@ -233,7 +233,7 @@ def test_a_cron_that_cannot_be_planned_any_more_fires_this_last_time(
 
 
 def test_fires_that_must_not_overlap_are_skipped(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """schedules C-27, case 34: as long as the lease of the one that runs is not over."""
+    """schedules C-27: as long as the lease of the one that runs is not over."""
     put(store, overlap="skip", pattern="* * * * *")
     put(store, "other", overlap="skip", pattern="0 0 * * *")
     frozen_clock.set(at("2026-02-03T12:35Z"))

@@ -19,7 +19,7 @@ from lastlight_state.testing import Database, FrozenClock
 
 
 def test_a_new_cron_is_first_due_at_its_first_instant(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules C-10, case 6."""
+    """schedules C-10."""
     cron = put(store, payload={"deep": [1, None]})
     assert cron.next_run_at == at("2026-02-03T13:00Z")
     assert (cron.created_at, cron.updated_at, cron.last_run_at) == (frozen_clock.now(), frozen_clock.now(), None)
@@ -63,7 +63,7 @@ def test_an_override_that_was_there_before_plans_a_new_cron(store: StateStore) -
 
 
 def test_a_cron_that_was_switched_off_stays_off_when_it_is_put_again(store: StateStore) -> None:
-    """schedules C-11, case 7: unless the caller says otherwise."""
+    """schedules C-11: unless the caller says otherwise."""
     put(store)
     store.schedules.crons.put("tidy", HOURLY, enabled=False)
     again = put(store)
@@ -73,7 +73,7 @@ def test_a_cron_that_was_switched_off_stays_off_when_it_is_put_again(store: Stat
 
 
 def test_putting_the_same_pattern_again_skips_no_due_instant(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules C-11, case 8."""
+    """schedules C-11."""
     put(store)
     frozen_clock.set(at("2026-02-03T13:05Z"))
     again = put(store, target="other", catch_up="all", payload=[1])
@@ -86,7 +86,7 @@ def test_putting_the_same_pattern_again_skips_no_due_instant(store: StateStore, 
 def test_putting_keeps_when_a_cron_was_made_and_what_happened_to_it(
     store: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """schedules C-11, case 9."""
+    """schedules C-11."""
     created = put(store)
     frozen_clock.set(at("2026-02-03T13:00Z"))
     store.schedules.crons.update_run(
@@ -130,7 +130,7 @@ def test_instants_of_a_pause_are_not_made_up_for(store: StateStore, raw: Raw, fr
 
 
 def test_a_configured_cron_is_not_changed_at_run_time(store: StateStore) -> None:
-    """schedules C-14, case 26."""
+    """schedules C-14."""
     store.schedules.crons.sync({"tidy": HOURLY})
     with pytest.raises(ReservedName, match="override"):
         put(store, pattern="1 1 1 1 1")
@@ -138,7 +138,7 @@ def test_a_configured_cron_is_not_changed_at_run_time(store: StateStore) -> None
 
 
 def test_a_retired_cron_is_gone_but_not_lost(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules C-5, C-16, case 27: and may come back, with its history."""
+    """schedules C-5, C-16: and may come back, with its history."""
     created = put(store)
     frozen_clock.set(at("2026-02-03T13:00Z"))
     [claim] = claimed(store)
@@ -167,7 +167,7 @@ def test_a_retired_name_may_come_back_from_elsewhere(store: StateStore) -> None:
 
 
 def test_a_loop_of_ones_own_moves_the_next_time_first(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules C-17, case 28."""
+    """schedules C-17."""
     cron, crons, other = put(store), store.schedules.crons, put(store, "other")
     said: dict[str, Any] = {"last_run_at": frozen_clock.now(), "next_run_at": at("2026-02-03T14:00Z")}
     with pytest.raises(LostRace) as caught:
@@ -191,7 +191,7 @@ def test_a_loop_of_ones_own_moves_the_next_time_first(store: StateStore, frozen_
 
 
 def test_of_two_loops_one_wins_each_instant(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules C-17, case 29."""
+    """schedules C-17."""
     crons, instant = every_backend.schedules.crons, at("2026-02-03T13:00Z")
     put(every_backend)
     for _ in range(10):
@@ -483,14 +483,14 @@ BAD_SPECS = [
 
 @pytest.mark.parametrize(("changed", "named"), BAD_SPECS)
 def test_a_cron_is_defined_in_sound_words(state_store: StateStore, changed: dict[str, Any], named: str) -> None:
-    """schedules C-34, case 51."""
+    """schedules C-34."""
     with pytest.raises(InvalidValue, match=f"^{named}"):
         put(state_store, **changed)
     assert state_store.schedules.crons.list(retired=None).items == ()
 
 
 def test_what_is_asked_about_crons_is_in_bounds(state_store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules C-34, case 51."""
+    """schedules C-34."""
     crons, naive = state_store.schedules.crons, frozen_clock.now().replace(tzinfo=None)
     put(state_store, "x" * 200, target="x" * 1024, payload="x" * 65_534, grace_seconds=604_800)
     calls: list[tuple[str, Any]] = [

@@ -44,7 +44,7 @@ def test_a_configuration_is_taken_over_as_a_whole(store: StateStore, frozen_cloc
 
 
 def test_a_configuration_that_is_there_writes_nothing(database: Database) -> None:
-    """schedules C-15, case 23: one statement that reads, equal by value."""
+    """schedules C-15: one statement that reads, equal by value."""
     with recorded(database) as (store, sent):
         store.schedules.crons.sync(SPECS)
         sent.clear()
@@ -86,7 +86,7 @@ def test_every_field_of_a_configuration_counts(state_store: StateStore, changed:
 def test_a_cron_that_leaves_the_configuration_comes_back_with_its_history(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """schedules C-5, C-15, case 24."""
+    """schedules C-5, C-15."""
     sync, get = store.schedules.crons.sync, store.schedules.crons.get
     sync(SPECS)
     frozen_clock.set(at("2026-02-03T13:00Z"))
@@ -114,7 +114,7 @@ def test_the_configured_switch_always_holds(store: StateStore) -> None:
 
 
 def test_one_bad_cron_keeps_all_from_being_taken_over(store: StateStore) -> None:
-    """schedules C-15, case 25: all bad ones are named, nothing is changed."""
+    """schedules C-15: all bad ones are named, nothing is changed."""
     store.schedules.crons.sync(SPECS)
     bad = {
         "e": HOURLY,
@@ -132,7 +132,7 @@ def test_one_bad_cron_keeps_all_from_being_taken_over(store: StateStore) -> None
 
 
 def test_a_cron_made_at_run_time_is_not_taken_over(store: StateStore) -> None:
-    """schedules C-14, case 25: all that clash are named, nothing is written."""
+    """schedules C-14: all that clash are named, nothing is written."""
     for name in ("z", "y"):
         put(store, name)
     with pytest.raises(Conflict, match="y, z") as caught:
@@ -193,7 +193,7 @@ result = [len(first.added), len(first.changed), len(again.unchanged)]
 def test_processes_that_start_together_write_a_configuration_once(
     fresh_database: Database, crew: Crew, raw: Raw
 ) -> None:
-    """schedules C-15, case 23."""
+    """schedules C-15."""
     told = crew.race(SYNC, *[[fresh_database.url]] * 4)
     assert sorted(told) == [*[[0, 0, 20]] * 3, [20, 0, 20]]
     with fresh_database.open() as store:

@@ -62,7 +62,7 @@ def test_retired_and_disabled_crons_may_be_fired_by_hand(store: StateStore) -> N
 
 
 def test_an_instant_has_one_fire(store: StateStore) -> None:
-    """schedules F-1, case 36."""
+    """schedules F-1."""
     instant = at("2026-02-03T12:00Z")
     begun(store, "before", source="schedule", scheduled_for=instant)
     begun(store, source="backfill", scheduled_for=instant - timedelta(hours=1))
@@ -75,7 +75,7 @@ def test_an_instant_has_one_fire(store: StateStore) -> None:
 
 
 def test_ten_loops_that_begin_one_instant_get_one_fire(every_backend: StateStore) -> None:
-    """schedules C-1, F-1, case 36."""
+    """schedules C-1, F-1."""
     instant = at("2026-02-03T12:00Z")
     put(every_backend)
     told = together([lambda: begun(every_backend, source="schedule", scheduled_for=instant)] * 10)
@@ -106,7 +106,7 @@ def test_fires_that_must_not_overlap_wait_for_a_live_one_only(store: StateStore,
 
 
 def test_of_a_fire_by_hand_and_a_claim_that_must_not_overlap_one_runs(every_backend: StateStore, raw: Raw) -> None:
-    """schedules C-27, case 35."""
+    """schedules C-27."""
     for round_ in range(5):
         name = f"cron {round_}"
         put(every_backend, name, overlap="skip", next_run_at="2026-02-03T12:00Z", grace_seconds=3600)
@@ -116,7 +116,7 @@ def test_of_a_fire_by_hand_and_a_claim_that_must_not_overlap_one_runs(every_back
 
 
 def test_counts_that_are_left_out_are_unknown_and_zero_is_zero(store: StateStore) -> None:
-    """schedules C-3, F-11, case 40."""
+    """schedules C-3, F-11."""
     fires = store.schedules.fires
     nothing = fires.finish(begun(store), FireOutcome(discovered=0, dispatched=0, note="nothing new"))
     assert (nothing.status, nothing.dispatched, nothing.discovered, nothing.scanned) == ("ok", 0, 0, None)
@@ -126,7 +126,7 @@ def test_counts_that_are_left_out_are_unknown_and_zero_is_zero(store: StateStore
 
 
 def test_the_same_end_again_is_found_and_another_is_refused(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules F-4, case 37."""
+    """schedules F-4."""
     fires = store.schedules.fires
     claim = begun(store)
     outcome = FireOutcome("partial", failures=2, error=FireError("two of five", "Partly", {"ids": [1.0, "x"]}))
@@ -156,7 +156,7 @@ def test_a_claim_on_a_fire_that_is_not_there_is_refused(store: StateStore) -> No
 
 
 def test_a_schedule_tells_how_its_last_fire_ended(store: StateStore) -> None:
-    """schedules F-5, case 39."""
+    """schedules F-5."""
     fires = store.schedules.fires
     put(store)
     ends = [
@@ -171,7 +171,7 @@ def test_a_schedule_tells_how_its_last_fire_ended(store: StateStore) -> None:
 
 
 def test_a_late_end_of_an_older_fire_tells_the_schedule_nothing(store: StateStore) -> None:
-    """schedules F-5, case 38."""
+    """schedules F-5."""
     fires = store.schedules.fires
     put(store)
     older, newer = begun(store), begun(store)
@@ -190,7 +190,7 @@ def test_a_fire_outlives_its_schedule(store: StateStore) -> None:
 
 
 def test_a_run_and_its_fires_end_are_kept_together_or_not_at_all(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules C-23, case 5."""
+    """schedules C-23."""
     put(store)
     claim = begun(store)
     with undone(store) as tx:

@@ -67,7 +67,7 @@ def health_of(store: Any, name: str = "tidy") -> CronHealth:
 def test_a_streak_is_of_finished_fires_since_the_last_ok(
     store: StateStore, history: History, ends: list[str], streak: int
 ) -> None:
-    """schedules F-8, case 41."""
+    """schedules F-8."""
     history("another", "failed")
     history("tidy", *ends)
     assert health_of(store).failure_streak == streak
@@ -109,7 +109,7 @@ def test_a_cron_that_never_fired_is_healthy_and_has_no_latest_fire(store: StateS
 
 
 def test_of_two_fires_in_one_millisecond_the_later_made_is_the_latest(store: StateStore) -> None:
-    """schedules F-9, case 42."""
+    """schedules F-9."""
     fires = store.schedules.fires
     ids = [fires.create("tidy", owner="worker-1").fire_id for _ in range(3)]
     assert fires.latest(["tidy"])["tidy"].id == ids[-1] == max(ids)
@@ -157,7 +157,7 @@ def test_fires_beyond_the_walk_are_not_looked_at(
 def test_the_ledgers_size_is_nobodys_cost(
     database: Database, every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock, many: int
 ) -> None:
-    """schedules P-2, P-4, case 48: with statistics and without."""
+    """schedules P-2, P-4: with statistics and without."""
     now = frozen_clock.now()
     raw(FILL, many, "failed", now - timedelta(days=30))
     raw(FILL_FEW, now, now)

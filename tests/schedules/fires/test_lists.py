@@ -91,7 +91,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_what_may_not_be_said_is_refused_and_nothing_is_written(state_store: StateStore) -> None:
-    """schedules C-34, F-1, case 51."""
+    """schedules C-34, F-1."""
     fires = state_store.schedules.fires
     for method, said in REFUSED:
         defaults = {"cron_name": "tidy", "owner": "worker-1"} if method == "create" else {}
@@ -128,7 +128,7 @@ def test_a_claim_with_an_epoch_that_cannot_be_is_refused(state_store: StateStore
 
 
 def test_an_outcome_that_may_not_be_said_leaves_the_fire_running(state_store: StateStore) -> None:
-    """schedules F-6, C-34, case 49, case 51."""
+    """schedules F-6, C-34."""
     fires = state_store.schedules.fires
     claim = fires.create("tidy", owner="worker-1")
     refused: list[Any] = [
@@ -172,7 +172,7 @@ class Mute(Exception):
     ids=["control", "wide", "surrogate", "escaped", "long name", "mute"],
 )
 def test_whatever_an_exception_says_can_be_stored(state_store: StateStore, error: Exception) -> None:
-    """schedules F-6, case 49."""
+    """schedules F-6."""
     fires = state_store.schedules.fires
     claim = fires.create("tidy", owner="worker-1")
     told = FireError.of(error, detail={"run": "r1"})

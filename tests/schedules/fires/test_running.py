@@ -58,7 +58,7 @@ def test_a_block_that_says_nothing_ends_ok_and_one_that_does_as_it_says(store: S
 
 
 def test_a_block_that_raises_fails_the_fire_and_raises_the_same(store: StateStore) -> None:
-    """schedules F-10, case 46."""
+    """schedules F-10."""
     claim, raised = begun(store), Broken("no route to host")
 
     def job() -> None:
@@ -76,7 +76,7 @@ def test_a_block_that_raises_fails_the_fire_and_raises_the_same(store: StateStor
 
 
 def test_a_database_that_breaks_hides_no_error_of_the_job(store: StateStore, raw: Raw) -> None:
-    """schedules F-10, case 46."""
+    """schedules F-10."""
     claim, raised = begun(store), Broken("no route to host")
 
     def job() -> None:
@@ -94,7 +94,7 @@ def test_a_database_that_breaks_hides_no_error_of_the_job(store: StateStore, raw
 
 
 def test_an_exception_of_a_megabyte_is_clipped_and_stored(store: StateStore) -> None:
-    """schedules F-6, case 49."""
+    """schedules F-6."""
     claim = begun(store)
     with pytest.raises(Broken), store.schedules.fires.running(claim):
         raise Broken("\N{GRINNING FACE}" * 250_000)

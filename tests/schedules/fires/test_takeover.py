@@ -30,7 +30,7 @@ def begun(store: Any, name: str = "tidy", **given: Any) -> FireClaim:
 def test_a_lease_holds_at_its_very_end_and_is_over_a_millisecond_later(
     store: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """schedules F-7, case 44."""
+    """schedules F-7."""
     claim = begun(store)
     frozen_clock.set(claim.lease_expires_at)
     assert store.schedules.fires.take_stale(owner="worker-2") == ()
@@ -46,7 +46,7 @@ def test_a_lease_holds_at_its_very_end_and_is_over_a_millisecond_later(
 def test_a_renewed_lease_is_nobody_elses_and_a_lost_one_is_not_renewed(
     store: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """schedules F-3, case 45."""
+    """schedules F-3."""
     fires = store.schedules.fires
     claim = begun(store)
     frozen_clock.set(claim.lease_expires_at)

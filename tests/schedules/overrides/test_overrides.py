@@ -17,7 +17,7 @@ from lastlight_state.testing import Database, FrozenClock
 
 
 def test_an_override_changes_what_it_says_and_nothing_else(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules O-1, O-3, case 19: None goes back to the default of a field, not given keeps it."""
+    """schedules O-1, O-3: None goes back to the default of a field, not given keeps it."""
     overrides = store.schedules.overrides
     first = overrides.put("tidy", enabled=False, schedule=" 30  * * * *", timezone="Europe/Berlin", by="ana")
     assert (first.name, first.enabled, first.schedule, first.timezone) == ("tidy", False, "30 * * * *", "Europe/Berlin")
@@ -46,7 +46,7 @@ def test_saying_nothing_needs_an_override_to_keep(store: StateStore, frozen_cloc
 
 
 def test_two_operators_who_change_different_fields_lose_nothing(every_backend: StateStore) -> None:
-    """schedules O-2, case 18."""
+    """schedules O-2."""
     put_override = every_backend.schedules.overrides.put
     for n in range(15):
         name = f"c{n}"
@@ -61,7 +61,7 @@ def test_two_operators_who_change_different_fields_lose_nothing(every_backend: S
 
 
 def test_clearing_goes_back_to_the_default(store: StateStore) -> None:
-    """schedules O-3, case 20: an unknown name is no error."""
+    """schedules O-3: an unknown name is no error."""
     overrides = store.schedules.overrides
     overrides.put("tidy", enabled=False)
     assert [overrides.clear("tidy"), overrides.clear("tidy"), overrides.clear("nothing")] == [True, False, False]
@@ -70,7 +70,7 @@ def test_clearing_goes_back_to_the_default(store: StateStore) -> None:
 
 
 def test_an_override_and_the_plan_that_follows_from_it_are_one(every_backend: StateStore) -> None:
-    """schedules O-7, case 16."""
+    """schedules O-7."""
     put(every_backend)
     crons = every_backend.schedules.crons
     with undone(every_backend) as tx:
@@ -80,7 +80,7 @@ def test_an_override_and_the_plan_that_follows_from_it_are_one(every_backend: St
 
 
 def test_changing_an_override_plans_the_cron_anew_from_now(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules O-7, C-13, case 16."""
+    """schedules O-7, C-13."""
     put(store, catch_up="all")
     crons, overrides = store.schedules.crons, store.schedules.overrides
     overrides.put("tidy", schedule="45 * * * *")
@@ -144,7 +144,7 @@ def test_the_row_of_another_program_means_what_it_says(store: StateStore, raw: R
 
 
 def test_a_pattern_without_a_zone_is_read_in_the_zone_of_the_cron(store: StateStore) -> None:
-    """schedules O-5, O-6, case 22: and a zone alone moves the cron's own pattern."""
+    """schedules O-5, O-6: and a zone alone moves the cron's own pattern."""
     put(store, timezone="Europe/Berlin", pattern="0 3 * * *")
     store.schedules.overrides.put("tidy", schedule="30 4 * * *")
     assert store.schedules.crons.get("tidy").next_run_at == at("2026-02-04T03:30Z")
@@ -154,7 +154,7 @@ def test_a_pattern_without_a_zone_is_read_in_the_zone_of_the_cron(store: StateSt
 
 
 def test_defaults_are_resolved_field_by_field(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """schedules C-4, O-5, O-8, case 21: without any schedule in the database."""
+    """schedules C-4, O-5, O-8: without any schedule in the database."""
     store.schedules.overrides.put("a", schedule="30 * * * *", by="ana")
     store.schedules.overrides.put("b", enabled=False, timezone="Asia/Tokyo")
     store.schedules.overrides.put("unknown", enabled=False)
@@ -211,7 +211,7 @@ def test_overrides_are_listed_newest_change_first(store: StateStore, frozen_cloc
 
 
 def test_an_override_is_said_in_sound_words(state_store: StateStore) -> None:
-    """schedules C-34, O-6, case 51: the old override stays."""
+    """schedules C-34, O-6: the old override stays."""
     overrides, put_override = state_store.schedules.overrides, state_store.schedules.overrides.put
     kept = put_override("x" * 200, schedule="@daily", by="y" * 256)
     bad: list[tuple[str, dict[str, Any]]] = [
