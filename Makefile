@@ -73,7 +73,7 @@ interchange: $(VENV)/.test
 
 # On the server whose programs are in this folder: make server POSTGRES=/usr/lib/postgresql/15/bin
 server: $(VENV)/.test
-	LASTLIGHT_TEST_POSTGRES=$(POSTGRES) $(BIN)/python $(pytest) -k "postgres or not sqlite" $(ON_A_SERVER)
+	LASTLIGHT_TEST_POSTGRES=$(POSTGRES) $(BIN)/python $(pytest) --on-a-server $(ON_A_SERVER)
 
 servers: $(VENV)/.test
 	set -e; folder=$$(mktemp -d); chmod 755 $$folder; trap 'rm -rf $$folder' EXIT; \

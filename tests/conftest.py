@@ -1,6 +1,7 @@
 """The library's own tests use the plugin that it ships, and pytest's own for tests of that plugin."""
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from support.opened import name_openers
 from support.workflows.crew import Crew
 
 from lastlight_state.testing import Database, FrozenClock, PostgresTemplate, SqliteTemplate
+from lastlight_state.testing.server import PLACES, fastest_place
 
 pytest_plugins = ["pytester"]
 
@@ -36,28 +38,61 @@ settings.load_profile("lastlight")
 #: Coverage's trace function, where coverage is measured.
 TRACER = sys.gettrace()
 
+#: The parameters of fixtures that mean Postgres.
+POSTGRES = {"postgres", "postgresql"}
+
 #: The variants of a test that ``make quick`` leaves out.
-SLOWER = {"postgres", "postgresql", "async"}
+SLOWER = {*POSTGRES, "async"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--quick``, which ``make quick`` says."""
+    """Add what chooses among the variants of a test; docs/contributing.md says which of them run."""
     parser.addoption("--quick", action="store_true", help="run no variant of a test on Postgres or from coroutines")
+    parser.addoption("--on-a-server", action="store_true", help="run only the variants that have a Postgres server")
+    parser.addoption("--every-face", action="store_true", help="run every variant of a test from coroutines, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--quick``, only what runs on SQLite and without coroutines, and tests that have one variant alone.
+    """Leave out the variants of a test that prove what another one proves, and those that an option leaves out.
 
     A test is called the same in each process, which an address is not.
     """
     odd = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if odd:
         raise pytest.UsageError(f"give these variants ids that stay the same: {odd}")
-    if not config.getoption("quick"):
-        return
-    left_out = [item for item in items if _is_slower(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    left_out = set[pytest.Item]()
+    if not config.getoption("every_face") and not any("[" in name for name in config.args):
+        left_out.update(_proved_by_the_sync_face(items))
+    if config.getoption("quick"):
+        left_out.update(item for item in items if _words(item) & SLOWER)
+    if config.getoption("on_a_server"):
+        left_out.update(item for item in items if "async" in _words(item) or not _has_a_server(item))
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _proved_by_the_sync_face(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Return the async variants but the first of each test on SQLite: an async call is the sync one on a thread."""
+    seen = set[str]()
+    for item in items:
+        if "async" in (words := _words(item)):
+            test = item.nodeid.partition("[")[0]
+            if words & POSTGRES or test in seen:
+                yield item
+            else:
+                seen.add(test)
+
+
+def _words(item: pytest.Item) -> set[str]:
+    """Return the parameters of a variant that are words."""
+    variant = getattr(item, "callspec", None)
+    return {value for value in variant.params.values() if isinstance(value, str)} if variant else set()
+
+
+def _has_a_server(item: pytest.Item) -> bool:
+    names = [item.nodeid, *getattr(item, "fixturenames", []), *_words(item)]
+    return any("postgres" in name for name in names)
 
 
 @pytest.fixture(autouse=True)
@@ -93,17 +128,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _is_slower(item: pytest.Item) -> bool:
-    variant = getattr(item, "callspec", None)
-    return variant is not None and any(value in SLOWER for value in variant.params.values() if isinstance(value, str))
-
-
 def pytest_configure() -> None:
     """Hear Ctrl-C: a shell's background job starts with SIGINT ignored, and its children would ignore it, too.
 
-    And have it told which test leaves a connection open.
+    And have it told which test leaves a connection open. Files of tests are in memory where there is room: what a call
+    has brought to the disk is seen by the calls of ``fsync``, and waiting for a disk proves nothing.
     """
     name_openers()
+    if (place := fastest_place(runs_programs=True)) != PLACES[-1]:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", place)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

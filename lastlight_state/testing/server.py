@@ -167,7 +167,7 @@ class LocalServer:
         self.version = _version(binaries)
         user = _server_user()
         moves = user is not None and not _can_run(binaries, user[0])
-        self.folder = Path(tempfile.mkdtemp(prefix="ll-pg-", dir=_place(runs_programs=moves)))
+        self.folder = Path(tempfile.mkdtemp(prefix="ll-pg-", dir=fastest_place(runs_programs=moves)))
         self.url = f"postgresql+psycopg://postgres@/postgres?host={self.folder}/s&port=5432"
         place = self.folder / "pg"
         plan = {
@@ -229,8 +229,8 @@ def _can_run(binaries: Binaries, uid: int) -> bool:
     return True
 
 
-def _place(*, runs_programs: bool) -> str:
-    """The first of `PLACES` that will do; containers, for example, give little memory and run no program from it."""
+def fastest_place(*, runs_programs: bool) -> str:
+    """Return the first of `PLACES` that will do: containers often have little memory and run no program there."""
     *others, last = PLACES
     return next((place for place in others if _will_do(place, runs_programs=runs_programs)), last)
 

@@ -69,6 +69,34 @@ def test_every_forward_stands_under_the_name_of_its_method(faces: list[tuple[Any
                 assert inspect.isfunction(getattr(type(target), name))
 
 
+def test_every_forward_hands_its_arguments_to_the_method_of_its_name_in_its_lane(faces: list[tuple[Any, Any]]) -> None:
+    """house H-131: so that one variant of a test proves the face, and the sync ones prove the method."""
+    lanes: list[str] = []
+
+    class Recording:
+        def __getattr__(self, lane: str) -> Any:
+            async def run(call: Any) -> Any:
+                lanes.append(lane)
+                return call()
+
+            return run
+
+    class Target:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **kwargs: (name, args, kwargs)
+
+    async def work() -> None:
+        for kind in {type(face) for face, _ in faces if isinstance(face, Face)}:
+            face = object.__new__(kind)
+            face._target, face._runner = Target(), Recording()
+            for name, member in inspect.getmembers(kind):
+                if isinstance(member, Forward):
+                    assert await getattr(face, name)(1, two=2) == (name, (1,), {"two": 2})
+                    assert lanes.pop() == ("write" if member.writes else "read")
+
+    asyncio.run(work())
+
+
 def test_every_face_is_looked_at(faces: list[tuple[Any, Any]]) -> None:
     seen = {type(face).__name__ for face, _ in faces}
     assert {"AsyncRuns", "AsyncClaims", "AsyncFires", "AsyncMessages", "AsyncAgentLog", "AsyncMaintenance"} <= seen
