@@ -214,7 +214,7 @@ class _Inspector:
 
     def _beside(self, view: View) -> dict[str, Any]:
         """Return what a template is given beside the data; pictures without secrets."""
-        kinds = pictures.Axis | pictures.Columns
+        kinds = pictures.Axis | pictures.Columns | pictures.Order
         hidden = self._secrets.hidden
         more = view.more.items()
         return {name: pictures.with_texts(one, hidden) if isinstance(one, kinds) else one for name, one in more}

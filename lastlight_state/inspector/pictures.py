@@ -128,12 +128,73 @@ def columns(amounts: Sequence[tuple[str, float, str]]) -> Columns:
     )
 
 
+@dataclass(frozen=True)
+class Step:
+    """A node of a run: its state, and when it ran first and last. ``start`` is None for one that did not run."""
+
+    name: str
+    state: str
+    start: datetime | None
+    end: datetime | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Box:
+    """A step with its place."""
+
+    x: int
+    y: int
+    kind: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """A picture of steps in the order in which they ran. Those of one column ran beside one another."""
+
+    width: int
+    height: int
+    boxes: list[Box]
+    left_out: int = 0
+
+
+#: How wide and how high a box is, with the space behind it; and the most boxes of a picture.
+BOX, ROW, MOST_BOXES = 170, 44, 120
+
+
+def order(steps: Sequence[Step]) -> Order | None:
+    """Return the picture of steps. Those that did not run are in the last column. None without any."""
+    if not steps:
+        return None
+    ran = sorted(((one.start, one) for one in steps if one.start is not None), key=lambda pair: pair[0])
+    columns: list[list[Step]] = []
+    until: datetime | None = None
+    for start, one in ran:
+        if not columns or (until is not None and start >= until):
+            columns.append([])
+            until = None
+        columns[-1].append(one)
+        until = min((end for end in (until, one.end) if end is not None), default=None)
+    if waiting := [one for one in steps if one.start is None]:
+        columns.append(waiting)
+    boxes = [
+        Box(place * BOX, row * ROW, one.state, one.name, one.text)
+        for place, column in enumerate(columns)
+        for row, one in enumerate(column)
+    ]
+    shown = boxes[:MOST_BOXES]
+    width, height = (max(getattr(box, side) for box in shown) for side in ("x", "y"))
+    return Order(width + BOX, height + ROW, shown, len(boxes) - len(shown))
+
+
 def with_texts(part: Any, changed: Callable[[str], str]) -> Any:
     """Return a picture with each of its texts changed."""
     if isinstance(part, str):
         return changed(part)
     if isinstance(part, list | tuple):
         return type(part)([with_texts(one, changed) for one in part])
-    if isinstance(part, Axis | Columns | Drawn):
+    if isinstance(part, Axis | Box | Columns | Drawn | Order):
         return replace(part, **{one.name: with_texts(getattr(part, one.name), changed) for one in fields(part)})
     return part

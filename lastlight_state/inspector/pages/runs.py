@@ -11,7 +11,7 @@ from lastlight_state import Page as Found, View as Moment
 from lastlight_state.errors import NotFound, StateError
 from lastlight_state.inspector import pictures
 from lastlight_state.inspector.page import Ask, Moved, Page, View, status_of
-from lastlight_state.inspector.pictures import Axis, Bar, Mark
+from lastlight_state.inspector.pictures import Axis, Bar, Mark, Step
 from lastlight_state.inspector.rendering import segment
 from lastlight_state.workflows import RunFilter, WorkflowRun
 from lastlight_state.workflows.words import RUN_STATUSES, RunStatus
@@ -82,7 +82,12 @@ def one(ask: Ask, problem: StateError | None = None) -> View:
             **_tables(moment, run_id),
             "log": _has_log(ask, run_id),
         }
-    more: dict[str, Any] = {"axis": _axis(ask, run, data), "problem": problem, "filled": {}}
+    more: dict[str, Any] = {
+        "axis": _axis(ask, run, data),
+        "order": pictures.order(list(_steps(data))),
+        "problem": problem,
+        "filled": {},
+    }
     if problem is not None:
         data["problem"] = {"code": problem.code, "text": str(problem)}
     return View("run.html", data, f"Run {run_id}", more, 200 if problem is None else status_of(problem))
@@ -180,6 +185,21 @@ def _bars(data: dict[str, Any]) -> Iterator[Bar]:
     for request in data["requests"].items:
         text = f"{request.node_id}: {request.status}"
         yield Bar("requests", request.asked_at, request.answered_at, request.status, text)
+
+
+def _steps(data: dict[str, Any]) -> Iterator[Step]:
+    """Yield the nodes of a run with when their executions began and ended. The store knows no edges between them."""
+    ran: dict[tuple[str, int], list[Any]] = {}
+    for done in data["executions"].items:
+        if done.node_id is not None:
+            ran.setdefault((done.node_id, done.iteration), []).append(done)
+    for node in data["nodes"].items:
+        found = ran.get((node.node_id, node.iteration), [])
+        ends = [done.finished_at for done in found]
+        start = min((done.started_at for done in found), default=None)
+        end = max((at for at in ends if at is not None), default=None) if None not in ends else None
+        name = node.node_id if node.iteration == 0 else f"{node.node_id} ({node.iteration})"
+        yield Step(name, node.state, start, end, f"{name}: {node.state}, {node.last_attempt} attempts")
 
 
 def _marks(run: WorkflowRun, data: dict[str, Any]) -> Iterator[Mark]:
