@@ -19,7 +19,7 @@ def _header(run_id: str) -> RunHeader:
 
 
 def test_calls_that_are_not_awaited_one_by_one_keep_their_order(state_store: StateStore) -> None:
-    """run-log RL-23, case 12."""
+    """run-log RL-23."""
 
     async def work() -> list[object]:
         log = AsyncStateStore(state_store).run_log

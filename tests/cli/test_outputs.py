@@ -27,7 +27,7 @@ def models(folder: Path, name: str, more: str = "") -> str:
 
 
 def test_a_plan_is_sql_and_applying_it_leaves_nothing_to_do(fresh_database: Database, tmp_path: Path) -> None:
-    """outputs M-7, case 13: exit code 1 while anything is missing."""
+    """outputs M-7: exit code 1 while anything is missing."""
     named = models(tmp_path, f"cli_models_{fresh_database.name}")
     url = ("--url", fresh_database.url)
     planned = lastlight_state("outputs", "plan", named, *url)

@@ -42,7 +42,7 @@ def test_a_result_is_found_again_as_it_was(store: StateStore) -> None:
 
 
 def test_a_hit_becomes_an_output_of_another_run_and_iteration(store: StateStore, run_id: str) -> None:
-    """outputs H-4, case 51: nothing of the source is in it."""
+    """outputs H-4: nothing of the source is in it."""
     made = store.outputs.define("analysis", Analysis)
     hit = store.outputs.cache.ensure(KEY, made, {"summary": "x"}, source_run_id="another")
     found = store.outputs.results.put(made, run_id, "elsewhere", hit.value, iteration=4)
@@ -60,7 +60,7 @@ def test_a_hit_becomes_an_output_of_another_run_and_iteration(store: StateStore,
     ids=["agent", "basis", "node", "workflow"],
 )
 def test_another_key_is_no_hit(store: StateStore, other: CacheKey) -> None:
-    """outputs H-1, case 49."""
+    """outputs H-1."""
     made = store.outputs.define("analysis", Analysis)
     store.outputs.cache.ensure(KEY, made, {"summary": "x"})
     assert store.outputs.cache.find(other, made) is None
@@ -68,7 +68,7 @@ def test_another_key_is_no_hit(store: StateStore, other: CacheKey) -> None:
 
 @pytest.mark.parametrize("agent", [None, "agent-1"])
 def test_versions_side_by_side_hit_their_own(database: Database, agent: str | None) -> None:
-    """outputs H-2, H-6, case 49, case 52: a field more, and an enum with fewer words."""
+    """outputs H-2, H-6: a field more, and an enum with fewer words."""
     key = CacheKey("audit", "review", 1, agent_signature=agent)
     shapes: list[Any] = [Analysis, Grown, Fewer]
     stores = [database.open(migrate=True) for _ in shapes]
@@ -84,7 +84,7 @@ def test_versions_side_by_side_hit_their_own(database: Database, agent: str | No
 
 @pytest.mark.parametrize("garbage", ["{}", "[1]", '{"summary": 3}', '"x"', "null"])
 def test_what_does_not_validate_is_no_hit(database: Database, garbage: str) -> None:
-    """outputs H-2, case 49: edited by hand."""
+    """outputs H-2: edited by hand."""
     store = database.open(migrate=True)
     made = store.outputs.define("analysis", Analysis)
     store.outputs.cache.ensure(KEY, made, {"summary": "x"})
@@ -94,7 +94,7 @@ def test_what_does_not_validate_is_no_hit(database: Database, garbage: str) -> N
 
 @pytest.mark.parametrize("price", ["{}", '"dear"', "[1, 2]"])
 def test_a_value_that_its_column_cannot_read_is_no_hit(database: Database, price: str) -> None:
-    """outputs H-2, case 49: of another type, or of the right one and no number."""
+    """outputs H-2: of another type, or of the right one and no number."""
     store = database.open(migrate=True)
     made = store.outputs.define("typed", Typed)
     store.outputs.cache.ensure(KEY, made, {"price": "1.10", "done": True})
@@ -122,7 +122,7 @@ def test_an_entry_of_another_signature_is_no_hit(database: Database) -> None:
 
 
 def test_an_entry_expires_and_is_replaced(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """outputs H-3, case 49."""
+    """outputs H-3."""
     made = store.outputs.define("analysis", Analysis)
     store.outputs.cache.ensure(KEY, made, {"summary": "old"}, ttl=timedelta(minutes=1))
     frozen_clock.advance(timedelta(minutes=1))
@@ -133,7 +133,7 @@ def test_an_entry_expires_and_is_replaced(store: StateStore, frozen_clock: Froze
 
 
 def test_racing_writers_get_the_first_ones_result(every_backend: StateStore) -> None:
-    """outputs H-3, case 50."""
+    """outputs H-3."""
     made = every_backend.outputs.define("analysis", Analysis)
     for node in ("a", "z"):
         every_backend.outputs.cache.ensure(CacheKey("audit", node, node), made, {"summary": "another's"})

@@ -45,7 +45,7 @@ def test_a_definition_makes_a_table_of_its_fields(store: StateStore) -> None:
 
 
 def test_the_same_definition_again_is_the_same_handle(every_backend: StateStore) -> None:
-    """outputs D-8, case 5: another description changes nothing."""
+    """outputs D-8: another description changes nothing."""
     first = every_backend.outputs.define("analysis", Analysis)
 
     class Documented(BaseModel):
@@ -71,7 +71,7 @@ def test_the_same_definition_again_is_the_same_handle(every_backend: StateStore)
     ids=["added", "removed", "retyped", "smaller enum", "new bound"],
 )
 def test_a_definition_is_final_while_the_process_runs(store: StateStore, fields: Any) -> None:
-    """outputs M-6, case 4: the old handle keeps working."""
+    """outputs M-6: the old handle keeps working."""
     run_id = a_run(store)
     first = store.outputs.define("analysis", Analysis)
     with pytest.raises(SchemaMismatch, match="restart") as refusal:
@@ -130,7 +130,7 @@ def test_any_other_name_is_a_column(store: StateStore, run_id: str, names: tuple
 
 
 def test_a_field_more_is_a_column_more_and_old_rows_read_null(database: Database) -> None:
-    """outputs M-1, M-5, case 6, case 7."""
+    """outputs M-1, M-5."""
     before, after = database.open(migrate=True), database.open(migrate=True)
     run_id = a_run(before)
     before.outputs.results.put(before.outputs.define("analysis", Analysis), run_id, "n", {"summary": "old"})
@@ -166,7 +166,7 @@ def test_an_added_field_that_may_be_none_reads_none_everywhere(database: Databas
 
 
 def test_a_required_field_more_leaves_old_rows_with_data_alone(database: Database) -> None:
-    """outputs M-5, R-8, case 8."""
+    """outputs M-5, R-8."""
     before, after = database.open(migrate=True), database.open(migrate=True)
     run_id = a_run(before)
     made = before.outputs.define("analysis", Analysis)
@@ -193,7 +193,7 @@ def test_a_value_that_is_no_model_does_not_fit_the_columns_of_one(database: Data
 
 
 def test_a_field_less_leaves_its_column_and_its_values(database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    """outputs M-4, case 10: rows written now are NULL there; the log says so once."""
+    """outputs M-4: rows written now are NULL there; the log says so once."""
     caplog.set_level("INFO", "lastlight_state.outputs")
     before, after = database.open(migrate=True), database.open(migrate=True)
     run_id = a_run(before)
@@ -216,7 +216,7 @@ def test_a_field_less_leaves_its_column_and_its_values(database: Database, caplo
     ids=["text to integer", "text to json", "columns to payload"],
 )
 def test_what_is_no_addition_is_refused_and_listed(database: Database, fields: Any) -> None:
-    """outputs M-3, P-3, case 9: the registry stays as it is."""
+    """outputs M-3, P-3: the registry stays as it is."""
     before, after = database.open(migrate=True), database.open(migrate=True)
     before.outputs.define("analysis", Analysis)
     listed = before.outputs.catalog.list()
@@ -227,7 +227,7 @@ def test_what_is_no_addition_is_refused_and_listed(database: Database, fields: A
 
 
 def test_an_old_process_and_a_new_one_write_in_turn(database: Database) -> None:
-    """outputs M-10, R-2, case 11: the old one's row is no mixture, and the history has the value."""
+    """outputs M-10, R-2: the old one's row is no mixture, and the history has the value."""
     old, new = database.open(migrate=True), database.open(migrate=True)
     run_id = a_run(old)
     narrow = old.outputs.define("analysis", Analysis)
@@ -240,7 +240,7 @@ def test_an_old_process_and_a_new_one_write_in_turn(database: Database) -> None:
 
 
 def test_a_table_made_by_hand_is_adopted(fresh_database: Database) -> None:
-    """outputs M-9, T-3, case 61: 0 and 1 in a column of integers come back as truth values; a column may be theirs."""
+    """outputs M-9, T-3: 0 and 1 in a column of integers come back as truth values; a column may be theirs."""
     truth = "INTEGER" if fresh_database.name == "sqlite" else "BOOLEAN"
     store, raw = fresh_database.open(migrate=True), fresh_database.raw()
     run_id = a_run(store)
@@ -307,7 +307,7 @@ def test_a_store_that_may_not_migrate_says_what_is_missing(database: Database) -
 
 @pytest.mark.parametrize("grown", [False, True])
 def test_the_planned_statements_do_it_by_hand(fresh_database: Database, grown: bool) -> None:
-    """outputs M-7, case 13."""
+    """outputs M-7."""
     store, raw = fresh_database.open(migrate=False), fresh_database.raw()
     if grown:
         fresh_database.open(migrate=True).outputs.define("analysis", Analysis)
@@ -320,7 +320,7 @@ def test_the_planned_statements_do_it_by_hand(fresh_database: Database, grown: b
 
 
 def test_two_keys_never_share_a_table(database: Database) -> None:
-    """outputs D-6, case 14: in this process, and of another."""
+    """outputs D-6: in this process, and of another."""
     here, there = database.open(migrate=True), database.open(migrate=True)
     here.outputs.define("fooBar", Analysis)
     for store in (here, there):
@@ -333,7 +333,7 @@ def test_two_keys_never_share_a_table(database: Database) -> None:
 
 @pytest.mark.parametrize("key", ["scores", "messages", "run_notes", "workflowSummary"])
 def test_a_reserved_table_name_comes_with_the_call_that_works(database: Database, key: str) -> None:
-    """outputs D-5, case 15, case 60: also while the first suggestion is taken."""
+    """outputs D-5, case 60: also while the first suggestion is taken."""
     store = database.open(migrate=True)
     for _ in range(2):
         with pytest.raises(ReservedName) as refusal:
@@ -359,7 +359,7 @@ def test_many_are_defined_under_one_lock_or_none_of_them(store: StateStore) -> N
 
 
 def test_nothing_is_defined_inside_a_transaction(every_backend: StateStore) -> None:
-    """outputs D-7, case 56."""
+    """outputs D-7."""
     with every_backend.transaction() as tx, pytest.raises(MisuseError):
         tx.outputs.define("analysis", Analysis)
     with every_backend.view() as view, pytest.raises(MisuseError):
@@ -367,7 +367,7 @@ def test_nothing_is_defined_inside_a_transaction(every_backend: StateStore) -> N
 
 
 def test_a_key_of_another_process_reads_and_does_not_write(database: Database) -> None:
-    """outputs D-9, D-2, case 44."""
+    """outputs D-9, D-2."""
     theirs, ours = database.open(migrate=True), database.open()
     run_id = a_run(theirs)
     theirs.outputs.results.put(theirs.outputs.define("codeReview", Grown), run_id, "n", {"summary": "x", "score": 2})

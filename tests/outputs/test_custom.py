@@ -56,7 +56,7 @@ def named(name: str, *parts: Any) -> sa.Table:
 
 
 def test_a_table_of_ones_own_holds_outputs(fresh_database: Database) -> None:
-    """outputs X-1, X-2, X-3, X-4, T-3, case 39: nothing is created; key and table differ."""
+    """outputs X-1, X-2, X-3, X-4, T-3: nothing is created; key and table differ."""
     store = made(fresh_database, REPORTS)
     run_id = a_run(store)
     reports: OutputTable[Any] = store.outputs.catalog.attach("report", REPORTS)
@@ -133,7 +133,7 @@ def test_without_a_model_the_columns_decide(fresh_database: Database) -> None:
 
 
 def test_with_a_model_the_model_decides_first(fresh_database: Database) -> None:
-    """outputs X-2, case 38."""
+    """outputs X-2."""
     store = made(fresh_database, REPORTS)
     run_id = a_run(store)
     reports = store.outputs.catalog.attach("report", REPORTS, model=Report)
@@ -170,7 +170,7 @@ def test_with_a_model_the_model_decides_first(fresh_database: Database) -> None:
     ids=["no node", "no key", "a key without its iteration", "an index that takes rows twice", "an index of some rows"],
 )
 def test_a_table_that_would_double_rows_is_refused(fresh_database: Database, table: sa.Table, said: str) -> None:
-    """outputs X-1, case 37."""
+    """outputs X-1."""
     store = made(fresh_database, table)
     with pytest.raises(SchemaMismatch, match=said):
         store.outputs.catalog.attach("report", table)
@@ -178,7 +178,7 @@ def test_a_table_that_would_double_rows_is_refused(fresh_database: Database, tab
 
 
 def test_a_table_without_iterations_takes_the_first_alone(fresh_database: Database) -> None:
-    """outputs X-1, case 37: a loop is InvalidValue. One column named payload takes the whole value."""
+    """outputs X-1: a loop is InvalidValue. One column named payload takes the whole value."""
     table = named(
         "t",
         sa.Column("run_id", sa.Text, nullable=False),

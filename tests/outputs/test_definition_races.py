@@ -34,7 +34,7 @@ def columns(database: Database) -> set[str]:
 
 
 def test_eight_processes_that_define_one_new_key_get_equal_handles(fresh_database: Database, crew: Crew) -> None:
-    """outputs M-1, case 1."""
+    """outputs M-1."""
     told = defined(crew, fresh_database, members=8)
     assert len(set(told)) == 1, told
     assert columns(fresh_database) == {"summary"}
@@ -43,7 +43,7 @@ def test_eight_processes_that_define_one_new_key_get_equal_handles(fresh_databas
 def test_eight_processes_that_define_the_same_grown_key_add_the_column_once(
     fresh_database: Database, crew: Crew
 ) -> None:
-    """outputs M-1, M-2, case 1."""
+    """outputs M-1, M-2."""
     defined(crew, fresh_database, members=1)
     told = defined(crew, fresh_database, members=8, shapes="score")
     assert len(set(told)) == 1, told
@@ -51,7 +51,7 @@ def test_eight_processes_that_define_the_same_grown_key_add_the_column_once(
 
 
 def test_two_additive_shapes_at_once_leave_their_union(fresh_database: Database, crew: Crew) -> None:
-    """outputs M-1, case 2."""
+    """outputs M-1."""
     told = defined(crew, fresh_database, members=8, shapes="score,weight")
     assert not [one for one in told if one is None or "Error" in one or "Mismatch" in one], told
     assert columns(fresh_database) == {"summary", "score", "weight"}

@@ -31,7 +31,7 @@ class Told(BaseModel):
 
 
 def test_the_input_is_stored_once_and_found_again(store: StateStore, run_id: str) -> None:
-    """outputs I-1, case 46: numbers by value, keys in any order."""
+    """outputs I-1: numbers by value, keys in any order."""
     first = store.outputs.inputs.ensure(run_id, {"a": 1, "b": [2]}, created_by="ana")
     assert store.outputs.inputs.ensure(run_id, {"b": [2.0], "a": 1.0}) == first
     assert (first.revision, first.payload, first.created_by) == (0, {"a": 1, "b": [2]}, "ana")
@@ -39,7 +39,7 @@ def test_the_input_is_stored_once_and_found_again(store: StateStore, run_id: str
 
 
 def test_another_input_must_be_said(store: StateStore, run_id: str) -> None:
-    """outputs I-1, case 46: a truth value is no number."""
+    """outputs I-1: a truth value is no number."""
     store.outputs.inputs.ensure(run_id, {"a": 1})
     with pytest.raises(AlreadyExists, match="override") as refusal:
         store.outputs.inputs.ensure(run_id, {"a": True})
@@ -51,7 +51,7 @@ def test_another_input_must_be_said(store: StateStore, run_id: str) -> None:
 
 
 def test_an_override_stands_when_the_resume_passes_the_original(store: StateStore, run_id: str) -> None:
-    """outputs I-2, I-3, case 47: the earlier payload stays readable."""
+    """outputs I-2, I-3: the earlier payload stays readable."""
     store.outputs.inputs.ensure(run_id, {"a": 1})
     override = store.outputs.inputs.override(run_id, {"a": 2}, expected_revision=0, reason="typo")
     assert store.outputs.inputs.ensure(run_id, {"a": 1}) == override
@@ -76,7 +76,7 @@ def test_each_revision_is_found_by_its_number(store: StateStore, run_id: str) ->
 
 
 def test_of_two_racing_overrides_one_is_stale(every_backend: StateStore) -> None:
-    """outputs I-2, case 47."""
+    """outputs I-2."""
     run_id, inputs = a_run(every_backend), every_backend.outputs.inputs
     inputs.ensure(run_id, {"a": 0})
     done = together(
@@ -96,7 +96,7 @@ def test_an_override_needs_an_input_and_a_reason(store: StateStore, run_id: str)
 
 
 def test_a_run_keeps_the_defaults_of_its_start(store: StateStore, run_id: str) -> None:
-    """outputs I-4, case 48: a resume with the same arguments and newer code is no conflict."""
+    """outputs I-4: a resume with the same arguments and newer code is no conflict."""
     later: Any = create_model("Start", description=(str, ...), depth=(int, 9))
     first = store.outputs.inputs.ensure(run_id, {"description": "x"}, model=Start)
     assert store.outputs.inputs.ensure(run_id, {"description": "x"}, model=later) == first

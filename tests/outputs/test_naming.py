@@ -22,13 +22,13 @@ from lastlight_state.outputs import column_types
     ],
 )
 def test_keys_become_table_names_in_snake_case(key: str, table: str) -> None:
-    """outputs D-4, case 17."""
+    """outputs D-4."""
     assert column_types.snake_case(key) == table
 
 
 @pytest.mark.parametrize("key", ["", "9a", "É", "a" * 49, "a-b", "a b", None, 3])
 def test_a_key_is_a_short_ascii_name(key: Any) -> None:
-    """outputs D-3, case 16."""
+    """outputs D-3."""
     with pytest.raises(InvalidValue):
         column_types.key(key)
     assert column_types.key("a" * 48)
@@ -43,7 +43,7 @@ def test_the_input_is_no_output(key: str) -> None:
 
 @pytest.mark.parametrize("field", ["runId", "node_id", "iteration", "row_x", "rowCreatedAt", "lastlight_x", "xmin"])
 def test_fields_of_the_names_of_bookkeeping_are_refused(field: str) -> None:
-    """outputs D-5, case 15."""
+    """outputs D-5."""
     with pytest.raises(ReservedName) as refusal:
         column_types.column(field)
     assert refusal.value.where == field
@@ -51,7 +51,7 @@ def test_fields_of_the_names_of_bookkeeping_are_refused(field: str) -> None:
 
 @pytest.mark.parametrize("table", ["scores", "messages", "run_notes", "pg_x", "sqlite_x", "alembic_version"])
 def test_names_of_the_library_and_of_tools_are_reserved(table: str) -> None:
-    """outputs D-5, case 15."""
+    """outputs D-5."""
     assert column_types.is_reserved(table)
 
 

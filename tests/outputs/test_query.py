@@ -55,7 +55,7 @@ def test_times_are_utc_at_rest(database: Database, frozen_clock: FrozenClock) ->
     ],
 )
 def test_words_of_a_harmless_query_do_not_matter(store: StateStore, sql: str) -> None:
-    """outputs A-2, case 53."""
+    """outputs A-2."""
     assert store.outputs.query.rows(sql).columns
 
 
@@ -78,7 +78,7 @@ def test_words_of_a_harmless_query_do_not_matter(store: StateStore, sql: str) ->
     ],
 )
 def test_the_database_refuses_whatever_writes(database: Database, sql: str) -> None:
-    """outputs A-2, case 53: nothing is written."""
+    """outputs A-2: nothing is written."""
     store = database.open(migrate=True)
     made = store.outputs.define("notes", list[int])
     store.outputs.results.put(made, a_run(store), "n", [1])
@@ -90,7 +90,7 @@ def test_the_database_refuses_whatever_writes(database: Database, sql: str) -> N
 
 @pytest.mark.parametrize("sql", ["WITH q AS (SELECT 1) REPLACE INTO notes (run_id) SELECT 'x'", "ATTACH 'e.db' AS e"])
 def test_sqlite_says_that_a_query_may_only_read(sqlite_database: Database, sql: str) -> None:
-    """outputs A-2, case 53."""
+    """outputs A-2."""
     store = sqlite_database.open()
     store.outputs.define("notes", list[int])
     with pytest.raises(ReadOnlyTransaction):
@@ -101,7 +101,7 @@ def test_sqlite_says_that_a_query_may_only_read(sqlite_database: Database, sql: 
     "sql", ["", "  ", "-- nothing", "SELECT 1; SELECT 2", "SELECT 1; COMMIT; DROP TABLE notes", "SELECT x FROM nowhere"]
 )
 def test_one_statement_that_can_be_read_is_expected(store: StateStore, sql: str) -> None:
-    """outputs A-2, case 53."""
+    """outputs A-2."""
     with pytest.raises(InvalidValue) as refused:
         store.outputs.query.rows(sql)
     assert refused.value.details["where"] == "sql"
@@ -154,7 +154,7 @@ def test_of_a_million_rows_only_those_of_the_limit_are_held(store: StateStore) -
 
 
 def test_rows_and_seconds_are_limited(store: StateStore) -> None:
-    """outputs A-2, case 53: the row after the last says that there are more."""
+    """outputs A-2: the row after the last says that there are more."""
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT i FROM n"
     endless = numbers.format("i + 1").replace("SELECT i FROM", "SELECT max(i) FROM")
     found = store.outputs.query.rows(numbers.format(501))
@@ -196,7 +196,7 @@ def test_a_query_leaves_the_connection_without_its_limits(sqlite_database: Datab
 
 @pytest.mark.parametrize("pragma", ["user_version", "journal_mode", "encoding", "page_size"])
 def test_what_a_query_may_look_at_it_may_not_set(sqlite_database: Database, pragma: str) -> None:
-    """outputs A-2, case 52."""
+    """outputs A-2."""
     query = sqlite_database.open().outputs.query
     [(found,)] = query.rows(f"PRAGMA {pragma}").rows
     with pytest.raises(ReadOnlyTransaction):

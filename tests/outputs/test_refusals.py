@@ -147,7 +147,7 @@ def test_a_table_of_ones_own_may_keep_the_times(fresh_database: Database) -> Non
 def test_a_value_that_its_column_does_not_hold_is_refused(
     fresh_database: Database, kind: Any, wrong: list[Any]
 ) -> None:
-    """outputs X-2, X-3, case 22: by name; nothing is written."""
+    """outputs X-2, X-3: by name; nothing is written."""
     sqlite = fresh_database.name == "sqlite"
     type_of = kind.compile(sa.create_engine("sqlite://" if sqlite else "postgresql+psycopg://").dialect)
     store = made(fresh_database, OWN.format(f"it {type_of}"))

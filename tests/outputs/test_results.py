@@ -48,7 +48,7 @@ EACH_TYPE = [
 
 @pytest.mark.parametrize(("token", "annotation", "value"), EACH_TYPE)
 def test_each_type_comes_back_as_it_was_stored(store: StateStore, token: str, annotation: Any, value: Any) -> None:
-    """outputs T-2, T-6, case 20: None too."""
+    """outputs T-2, T-6: None too."""
     run_id = a_run(store)
     model: Any = create_model("M", it=(annotation | None, None))
     made = store.outputs.define("each", model)
@@ -65,7 +65,7 @@ def test_each_type_comes_back_as_it_was_stored(store: StateStore, token: str, an
 
 
 def test_a_json_text_that_looks_like_a_number_stays_as_it_is(store: StateStore, run_id: str) -> None:
-    """outputs T-1, case 21."""
+    """outputs T-1."""
     made = store.outputs.define("notes", ANYTHING)
     store.outputs.results.put(made, run_id, "n", 12.0)
     assert isinstance(store.outputs.results.get(made, run_id, "n").data, float)
@@ -88,7 +88,7 @@ def test_a_json_text_that_looks_like_a_number_stays_as_it_is(store: StateStore, 
 def test_what_no_database_can_hold_is_refused_by_path(
     store: StateStore, run_id: str, annotation: Any, value: Any
 ) -> None:
-    """outputs T-2, case 22: no row."""
+    """outputs T-2: no row."""
     made = store.outputs.define("each", create_model("M", it=(annotation, ...)))
     with pytest.raises(InvalidValue) as refusal:
         store.outputs.results.put(made, run_id, "n", {"it": value})
@@ -97,7 +97,7 @@ def test_what_no_database_can_hold_is_refused_by_path(
 
 
 def test_truth_values_are_truth_values_and_null_is_none(database: Database) -> None:
-    """outputs T-3, case 24: an integer that is 1 stays 1."""
+    """outputs T-3: an integer that is 1 stays 1."""
     typed, untyped = database.open(migrate=True), database.open()
     run_id = a_run(typed)
     made = typed.outputs.define("flags", Flags)
@@ -112,7 +112,7 @@ def test_truth_values_are_truth_values_and_null_is_none(database: Database) -> N
 
 
 def test_what_the_model_refuses_is_listed_and_not_written(store: StateStore, run_id: str) -> None:
-    """outputs R-1, O-5, case 25: paths and codes, and no values."""
+    """outputs R-1, O-5: paths and codes, and no values."""
 
     class Strict(BaseModel):
         model_config = ConfigDict(extra="forbid")
@@ -135,7 +135,7 @@ def test_what_the_model_refuses_is_listed_and_not_written(store: StateStore, run
 
 
 def test_an_instance_is_not_trusted(store: StateStore, run_id: str) -> None:
-    """outputs R-1, case 26: made without validation, or changed afterwards, also inside."""
+    """outputs R-1: made without validation, or changed afterwards, also inside."""
 
     class Outer(BaseModel):
         inner: Inner
@@ -151,7 +151,7 @@ def test_an_instance_is_not_trusted(store: StateStore, run_id: str) -> None:
 
 
 def test_dataclasses_and_other_collections_are_not_trusted_either(store: StateStore, run_id: str) -> None:
-    """outputs R-1, case 26: nothing that a value holds is."""
+    """outputs R-1: nothing that a value holds is."""
 
     @dataclass
     class Note:
@@ -198,7 +198,7 @@ def test_an_instance_whose_aliases_are_other_fields_names_keeps_its_values(store
 
 
 def test_equal_sets_are_equal_whatever_order_they_have(store: StateStore, run_id: str) -> None:
-    """outputs R-2, T-2, case 29."""
+    """outputs R-2, T-2."""
     made = store.outputs.define("sets", create_model("Sets", it=(dict[str, set[int]], ...)))
     first = store.outputs.results.put(made, run_id, "n", {"it": {"a": {0, 8}}})
     assert store.outputs.results.put(made, run_id, "n", {"it": {"a": {8, 0}}}) == first
@@ -234,7 +234,7 @@ def test_a_serializer_that_leaves_a_field_out_is_refused(store: StateStore, run_
 
 
 def test_a_column_added_while_a_row_is_replaced_is_kept_and_replaced_too(database: Database) -> None:
-    """outputs R-2, M-10, case 11: the older process looks at the registry while it holds the row."""
+    """outputs R-2, M-10: the older process looks at the registry while it holds the row."""
     old, new = database.open(migrate=True), database.open(migrate=True)
     run_id, narrow = a_run(old), old.outputs.define("analysis", Analysis)
     old.outputs.results.put(narrow, run_id, "n", {"summary": "first"})
@@ -271,7 +271,7 @@ def test_a_row_that_comes_and_goes_beside_every_try_is_a_lost_race(database: Dat
 
 
 def test_bookkeeping_in_a_value_changes_nothing(store: StateStore, run_id: str) -> None:
-    """outputs R-1, case 27."""
+    """outputs R-1."""
     made = store.outputs.define("analysis", Analysis)
     found = store.outputs.results.put(made, run_id, "n", {"summary": "x", "run_id": "evil", "iteration": 7})
     assert (found.run_id, found.iteration, set(found.data)) == (run_id, 0, {"summary", "severity"})
@@ -289,7 +289,7 @@ def test_an_unknown_run_is_not_found_and_nothing_is_written(store: StateStore) -
 def test_a_rewritten_row_is_whole_and_the_old_one_is_history(
     store: StateStore, run_id: str, frozen_clock: FrozenClock
 ) -> None:
-    """outputs R-2, R-6, case 28: a field left out takes its default."""
+    """outputs R-2, R-6: a field left out takes its default."""
     made = store.outputs.define("analysis", Analysis)
     first = store.outputs.results.put(made, run_id, "n", {"summary": "a", "severity": "high"})
     frozen_clock.advance(timedelta(seconds=1))
@@ -302,7 +302,7 @@ def test_a_rewritten_row_is_whole_and_the_old_one_is_history(
 
 
 def test_the_same_value_again_changes_nothing(store: StateStore, run_id: str, frozen_clock: FrozenClock) -> None:
-    """outputs R-2, case 29."""
+    """outputs R-2."""
     made = store.outputs.define("analysis", Analysis)
     first = store.outputs.results.put(made, run_id, "n", {"summary": "a"})
     frozen_clock.advance(timedelta(seconds=1))
@@ -311,7 +311,7 @@ def test_the_same_value_again_changes_nothing(store: StateStore, run_id: str, fr
 
 
 def test_iterations_and_nodes_have_rows_of_their_own(store: StateStore, run_id: str) -> None:
-    """outputs D-11, R-3, case 30, case 34: the latest is the highest number."""
+    """outputs D-11, R-3: the latest is the highest number."""
     made = store.outputs.define("analysis", Analysis)
     for iteration in (0, 2, 10):
         store.outputs.results.put(made, run_id, "loop", {"summary": str(iteration)}, iteration=iteration)
@@ -325,7 +325,7 @@ def test_iterations_and_nodes_have_rows_of_their_own(store: StateStore, run_id: 
 
 
 def test_racing_writers_leave_one_row_and_the_others_as_history(every_backend: StateStore) -> None:
-    """outputs R-2, R-7, case 31: numbered without a gap."""
+    """outputs R-2, R-7: numbered without a gap."""
     run_id, results = a_run(every_backend), every_backend.outputs.results
     made = every_backend.outputs.define("analysis", Analysis)
     done = together([lambda i=i: results.put(made, run_id, "n", {"summary": str(i)}) for i in range(20)])  # type: ignore[misc]
@@ -337,7 +337,7 @@ def test_racing_writers_leave_one_row_and_the_others_as_history(every_backend: S
 
 
 def test_what_is_rolled_back_was_never_written(every_backend: StateStore) -> None:
-    """outputs case 32."""
+    """outputs R-7."""
     run_id, results = a_run(every_backend), every_backend.outputs.results
     made = every_backend.outputs.define("analysis", Analysis)
     results.put(made, run_id, "n", {"summary": "kept"})
@@ -363,7 +363,7 @@ def test_a_holder_that_lost_its_claim_writes_no_output(every_backend: StateStore
 
 
 def test_a_withdrawn_row_is_gone_and_kept(store: StateStore, run_id: str) -> None:
-    """outputs R-5, case 33: the next one is fresh."""
+    """outputs R-5: the next one is fresh."""
     made = store.outputs.define("analysis", Analysis)
     store.outputs.results.put(made, run_id, "n", {"summary": "first"})
     assert store.outputs.results.withdraw(made, run_id, "n", reason="reset").data["summary"] == "first"
@@ -381,7 +381,7 @@ def test_a_withdrawn_row_is_gone_and_kept(store: StateStore, run_id: str) -> Non
 
 
 def test_ids_come_in_the_order_of_code_points_on_both_databases(store: StateStore, run_id: str) -> None:
-    """outputs R-4, case 35: page after page."""
+    """outputs R-4: page after page."""
     made = store.outputs.define("analysis", Analysis)
     nodes = ["a", "B", "ä", "Z", "é", "a-b", "a_b", "ab", "\uffff", "\U0001f600"]
     for node in nodes:
@@ -405,7 +405,7 @@ def test_lists_are_newest_first_and_have_filters(store: StateStore, run_id: str,
 
 @pytest.mark.parametrize("value", [{"a": 1}, [1, [2]], "text", {"payload": 1}, None, True, 7])
 def test_a_payload_is_stored_whole(store: StateStore, run_id: str, value: Any) -> None:
-    """outputs P-2, case 36."""
+    """outputs P-2."""
     made = store.outputs.define("notes", ANYTHING)
     assert store.outputs.results.put(made, run_id, "n", value).data == value
     assert store.outputs.results.get(made, run_id, "n").data == value
@@ -413,7 +413,7 @@ def test_a_payload_is_stored_whole(store: StateStore, run_id: str, value: Any) -
 
 
 def test_an_instance_of_a_payload_model_is_unwrapped(store: StateStore, run_id: str) -> None:
-    """outputs P-2, case 36: a mapping is taken whole, and validated by the payload's own type."""
+    """outputs P-2: a mapping is taken whole, and validated by the payload's own type."""
 
     class Free(BaseModel):
         payload: dict[str, int]
@@ -440,7 +440,7 @@ def test_aliases_are_for_callers_and_never_stored(store: StateStore, run_id: str
 
 
 def test_a_row_has_a_limit_that_names_the_largest_field(store: StateStore, run_id: str) -> None:
-    """outputs O-3, case 54."""
+    """outputs O-3."""
 
     class Two(BaseModel):
         small: str = ""

@@ -115,14 +115,14 @@ def test_each_type_has_its_token(annotation: Any, token: str) -> None:
     ids=str,
 )
 def test_what_cannot_be_stored_is_refused_by_field(annotation: Any) -> None:
-    """outputs T-4, case 23."""
+    """outputs T-4."""
     with pytest.raises(InvalidValue) as refusal:
         shape_of(create_model("M", fine=(int, ...), wrong=(annotation, ...)))
     assert refusal.value.where == "wrong"
 
 
 def test_models_without_fixed_columns_are_refused() -> None:
-    """outputs T-4, case 23."""
+    """outputs T-4."""
 
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")
@@ -160,7 +160,7 @@ class Odd:
     ids=["payload of a stranger", "payload without a schema", "field of a stranger", "field without a schema"],
 )
 def test_a_type_without_a_json_schema_is_refused_by_name(model: Any) -> None:
-    """outputs T-4, case 23."""
+    """outputs T-4."""
     with pytest.raises(InvalidValue, match="no JSON Schema") as refusal:
         shape_of(model)
     assert refusal.value.where == ("it" if isinstance(model, type) and issubclass(model, BaseModel) else model.__name__)
@@ -174,7 +174,7 @@ def test_what_is_no_type_is_refused(model: Any) -> None:
 
 
 def test_two_fields_with_one_column_are_refused() -> None:
-    """outputs D-6, case 14."""
+    """outputs D-6."""
     with pytest.raises(InvalidValue, match="fooBar") as refusal:
         shape_of(create_model("M", fooBar=(int, ...), foo_bar=(int, ...)))
     assert refusal.value.where == "foo_bar"
@@ -270,7 +270,7 @@ print(schema_text(shape_of(Analysis).json_schema), end="")
 
 
 def test_the_prompt_schema_is_one_text_in_every_process() -> None:
-    """outputs D-12, case 57: the caller's fields and no bookkeeping."""
+    """outputs D-12: the caller's fields and no bookkeeping."""
     from support.outputs.shapes import Analysis
 
     here = schema_text(shape_of(Analysis).json_schema)

@@ -23,7 +23,7 @@ def digest(model: Any) -> str:
 
 
 def test_the_signature_is_the_hash_of_every_column_in_order() -> None:
-    """outputs S-1, S-2, case 18."""
+    """outputs S-1, S-2."""
     assert signed_text("analysis", (*BOOKKEEPING, *shape_of(Analysis).columns)) == (
         "analysis|iteration:integer:1:1|node_id:text:1:1|row_created_at:timestamp:1:0|row_updated_at:timestamp:1:0"
         "|run_id:text:1:1|severity:text:0:0|summary:text:0:0"
@@ -32,12 +32,12 @@ def test_the_signature_is_the_hash_of_every_column_in_order() -> None:
 
 
 def test_a_payload_table_has_one_column_of_json() -> None:
-    """outputs S-2, P-1, case 18."""
+    """outputs S-2, P-1."""
     assert signed(list[str], "free_form") == "d5f61e7699ff1e29573662817e5d57ca16b37e47ac9694222bdcf715c9e30c60"
 
 
 def test_what_no_column_shows_leaves_the_signature() -> None:
-    """outputs S-3, case 19: order, enum members, constraints, defaults, optionality, descriptions."""
+    """outputs S-3: order, enum members, constraints, defaults, optionality, descriptions."""
 
     class Same(BaseModel):
         severity: Literal["low"] | None = "low"
@@ -57,7 +57,7 @@ def test_what_no_column_shows_leaves_the_signature() -> None:
     ids=["removed", "added", "renamed", "retyped"],
 )
 def test_what_a_column_shows_changes_the_signature(fields: Any) -> None:
-    """outputs S-3, case 19."""
+    """outputs S-3."""
     assert signed(create_model("Other", **fields)) != signed(Analysis)
     assert signed(Analysis, "other") != signed(Analysis)
 
@@ -77,7 +77,7 @@ def test_the_digest_sees_validation_that_the_signature_does_not() -> None:
 
 
 def test_the_digest_does_not_see_documentation_or_order() -> None:
-    """outputs S-4, case 5."""
+    """outputs S-4."""
 
     class Documented(BaseModel):
         """Now with a docstring."""

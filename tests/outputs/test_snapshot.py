@@ -40,7 +40,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_snapshot_is_the_input_and_every_output(store: StateStore, run_id: str) -> None:
-    """outputs N-1, N-3, T-3, case 40: under both names the same tuple, untouched keys empty, no input among them."""
+    """outputs N-1, N-3, T-3: under both names the same tuple, untouched keys empty, no input among them."""
     flags = store.outputs.define("truthFlags", Flags)
     store.outputs.define("unused", list[str])
     store.outputs.inputs.ensure(run_id, {"a": 1})
@@ -72,7 +72,7 @@ def test_an_unknown_run_has_no_input_and_no_rows(store: StateStore) -> None:
 
 
 def test_another_process_without_models_reads_the_same(database: Database) -> None:
-    """outputs N-3, case 44: truth values included."""
+    """outputs N-3: truth values included."""
     ours, theirs = database.open(migrate=True), database.open()
     run_id = a_run(ours)
     flags = ours.outputs.define("flags", Flags)
@@ -145,7 +145,7 @@ def test_past_its_limit_no_content_is_sent(store: StateStore, run_id: str, count
 
 
 def test_a_registered_table_that_is_gone_is_no_empty_list(fresh_database: Database) -> None:
-    """outputs N-6, case 43."""
+    """outputs N-6."""
     store = fresh_database.open(migrate=True)
     run_id = a_run(store)
     store.outputs.define("analysis", Analysis)
@@ -200,7 +200,7 @@ def test_statements_for_some_targets_alone_are_kept_in_bounds(postgres_database:
 
 @pytest.mark.parametrize("keys", [1, 50])
 def test_the_statements_of_a_snapshot(database: Database, monkeypatch: pytest.MonkeyPatch, keys: int) -> None:
-    """outputs N-4, case 42: one on Postgres, however many keys; on SQLite two each, the registry and the input."""
+    """outputs N-4: one on Postgres, however many keys; on SQLite two each, the registry and the input."""
     store = database.open(migrate=True)
     run_id = a_run(store)
     store.outputs.catalog.define_all({f"note{i}": list[str] for i in range(keys)})
@@ -218,7 +218,7 @@ def test_the_statements_of_a_snapshot(database: Database, monkeypatch: pytest.Mo
 
 
 def test_a_decimal_keeps_its_digits(store: StateStore, run_id: str) -> None:
-    """outputs N-4, case 42: they pass through no float."""
+    """outputs N-4: they pass through no float."""
     amount = Decimal("123456789012345678901234567890.10")
     made = store.outputs.define("price", Price)
     store.outputs.results.put(made, run_id, "n", {"amount": amount})
@@ -226,7 +226,7 @@ def test_a_decimal_keeps_its_digits(store: StateStore, run_id: str) -> None:
 
 
 def test_two_outputs_of_one_transaction_are_both_in_or_both_out(every_backend: StateStore) -> None:
-    """outputs N-2, case 41: while a writer commits pairs."""
+    """outputs N-2: while a writer commits pairs."""
     run_id = a_run(every_backend)
     left, right = every_backend.outputs.define("lefts", list[int]), every_backend.outputs.define("rights", list[int])
     done = threading.Event()
@@ -273,7 +273,7 @@ with store.transaction() as tx:
 
 
 def test_after_a_crash_the_snapshot_has_what_was_committed(fresh_database: Database) -> None:
-    """outputs I-5, case 45: the input and half of the tasks."""
+    """outputs I-5: the input and half of the tasks."""
     run_id = a_run(fresh_database.open(migrate=True))
     tests = Path(__file__).parents[1]
     words = [sys.executable, "-c", _CRASH, fresh_database.url, run_id]

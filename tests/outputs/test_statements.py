@@ -47,7 +47,7 @@ def test_the_first_put_is_one_statement(every_backend: StateStore, counted: list
 
 
 def test_what_is_complete_is_looked_at_once_and_never_written(database: Database, counted: list[str]) -> None:
-    """outputs M-2, D-8, case 6: no lock and no DDL; again in one store no statement at all."""
+    """outputs M-2, D-8: no lock and no DDL; again in one store no statement at all."""
     database.open(migrate=True).outputs.define("analysis", Grown)
     later = database.open(migrate=True)
     counted.clear()

@@ -31,7 +31,7 @@ from lastlight_state.files.run_log import RunLog
 
 
 def test_the_seeds_example_has_no_findings(log: RunLog) -> None:
-    """run-log RL-50, case 35, RL-15, case 64: sizes are never compared with the text beside them."""
+    """run-log RL-50, case 35, RL-15: sizes are never compared with the text beside them."""
     path = put_example(log)
     report = log.checks.validate(EXAMPLE_RUN)
     assert (report.ok, report.findings, report.records) == (True, (), 9)
@@ -39,7 +39,7 @@ def test_the_seeds_example_has_no_findings(log: RunLog) -> None:
 
 
 def test_a_header_of_another_run_is_found(log: RunLog) -> None:
-    """run-log RL-50, case 34."""
+    """run-log RL-50."""
     put(log, [head(OTHER_RUN), event(0), ending()])
     assert [(found.code, found.line) for found in log.checks.validate(RUN).findings] == [("run_id_mismatch", 1)]
 
@@ -111,7 +111,7 @@ def test_a_file_anywhere_is_checked_and_nothing_is_written(log: RunLog, tmp_path
 
 
 def test_every_byte_of_a_damaged_log_is_in_the_copy_or_among_the_rejects(log: RunLog, tmp_path: Path) -> None:
-    """run-log RL-51, case 36."""
+    """run-log RL-51."""
     whole = [dump_line(value)[:-1] for value in (head(), event(0), event(1), ending())]
     data = b"\n".join([whole[0], whole[1][:30] + whole[2], b"noise\0", whole[3]]) + b'\n{"torn'
     path = put(log, data)

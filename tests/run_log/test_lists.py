@@ -140,7 +140,7 @@ def test_pages_neither_skip_nor_repeat_while_runs_are_added(log: RunLog) -> None
 
 
 def test_what_is_not_in_its_place_is_passed_over(log: RunLog, tmp_path: Path) -> None:
-    """run-log RL-05, case 51."""
+    """run-log RL-05."""
     put(log, [head(), event(0)])
     sessions = log.root / "sessions"
     for name in (

@@ -16,7 +16,7 @@ from lastlight_state.files.run_log import RunLog, SessionState
 
 
 def test_what_a_killed_writer_was_told_is_there_and_its_run_is_free(log: RunLog) -> None:
-    """run-log RL-24, RL-34, case 4, case 6, case 7."""
+    """run-log RL-24, RL-34."""
     told, tells = os.pipe()
 
     def write() -> None:
@@ -49,7 +49,7 @@ def test_what_a_killed_writer_was_told_is_there_and_its_run_is_free(log: RunLog)
 
 
 def test_a_start_that_is_killed_leaves_a_whole_header_or_no_file(tmp_path: Path) -> None:
-    """run-log RL-20, case 8."""
+    """run-log RL-20."""
     outcomes = set()
     for step in STEPS:
         log = run_log(tmp_path / str(step))
@@ -63,7 +63,7 @@ def test_a_start_that_is_killed_leaves_a_whole_header_or_no_file(tmp_path: Path)
 
 
 def test_a_save_that_is_killed_leaves_the_old_state_or_the_new_one(log: RunLog) -> None:
-    """run-log RL-70, case 37."""
+    """run-log RL-70."""
     outcomes = set()
     for step in STEPS:
         old, new = 2 * step, 2 * step + 1
@@ -78,7 +78,7 @@ def test_a_save_that_is_killed_leaves_the_old_state_or_the_new_one(log: RunLog) 
 
 
 def test_of_many_processes_that_start_a_run_one_does(log: RunLog) -> None:
-    """run-log RL-20, RL-22, case 9."""
+    """run-log RL-20, RL-22."""
     waits, goes = os.pipe()
 
     def compete() -> None:
@@ -98,7 +98,7 @@ def test_of_many_processes_that_start_a_run_one_does(log: RunLog) -> None:
 
 
 def test_saves_of_two_processes_never_go_back_and_are_never_mixed(log: RunLog) -> None:
-    """run-log RL-71, RL-73, case 40, case 42: updates of several processes lose nothing of one another."""
+    """run-log RL-71, RL-73, case 40: updates of several processes lose nothing of one another."""
     log.states.put(SessionState(session_id=SESSION, messages=(), invoke_seq=0, meta={}))
     count, each = 3, 20
 
@@ -127,7 +127,7 @@ def test_saves_of_two_processes_never_go_back_and_are_never_mixed(log: RunLog) -
 
 
 def test_a_reader_beside_writers_gets_whole_records_in_order(log: RunLog) -> None:
-    """run-log RL-37, case 63."""
+    """run-log RL-37."""
     runs = [id_of(n) for n in range(2)]
 
     def write(run_id: str) -> None:

@@ -63,7 +63,7 @@ def test_a_log_cut_at_every_byte_gives_all_whole_lines(log: RunLog, lines: int) 
 
 
 def test_whole_records_in_bad_lines_are_returned_once_and_the_rest_is_counted(log: RunLog) -> None:
-    """run-log RL-32, case 2."""
+    """run-log RL-32."""
     one, two = raw(event(1)), raw(event(2))
     for damaged, expected, reasons in (
         (one + two, [1, 2], ["glued"]),
@@ -99,7 +99,7 @@ def test_a_record_is_recovered_by_a_type_that_is_known_or_custom(log: RunLog, ki
 
 
 def test_an_object_inside_a_torn_record_is_not_returned(log: RunLog) -> None:
-    """run-log RL-32, case 3."""
+    """run-log RL-32."""
     torn = raw(line("run.start", input={"type": "text", "text": "go"}))
     put(log, raw(head()) + b"\n" + torn[: torn.rindex(b"}}") + 1] + b"\n")
     records, reading = read(log)
@@ -115,7 +115,7 @@ def test_lines_past_the_limit_are_counted_and_not_held(log: RunLog) -> None:
 
 @pytest.mark.parametrize("version", [2, "1", 0, True, None])
 def test_another_version_is_read_as_far_as_it_can_be(log: RunLog, version: Any) -> None:
-    """run-log RL-36, case 26."""
+    """run-log RL-36."""
     put(log, [head(schema_version=version, later=1), event(0)])
     records, reading = read(log)
     assert kinds(records) == ["header", "agent.event"]
@@ -126,7 +126,7 @@ def test_another_version_is_read_as_far_as_it_can_be(log: RunLog, version: Any) 
 
 
 def test_a_missing_version_is_not_ours(log: RunLog) -> None:
-    """run-log RL-36, case 26."""
+    """run-log RL-36."""
     value = head()
     del value["schema_version"]
     for values in ([value, event(0)], [event(0)]):
@@ -137,7 +137,7 @@ def test_a_missing_version_is_not_ours(log: RunLog) -> None:
 
 
 def test_a_long_header_is_found_and_a_torn_one_is_done_without(log: RunLog) -> None:
-    """run-log RL-35, case 27."""
+    """run-log RL-35."""
     long = head(session_id=OTHER_RUN, prompts={"system": "x" * 200_000})
     put(log, [long, line("run.start", input={"type": "text", "text": "go"})])
     entry = log.runs.get(RUN)
@@ -164,7 +164,7 @@ def test_types_choose_what_is_given_and_all_is_counted(log: RunLog) -> None:
 
 
 def test_a_half_line_is_not_consumed_and_comes_whole_with_a_later_tail(log: RunLog) -> None:
-    """run-log RL-33, case 28."""
+    """run-log RL-33."""
     with start(log) as writer:
         first = log.runs.tail(RUN)
         assert (kinds(first.records), first.live, first.ended, first.at_end) == (["header"], True, False, True)
@@ -237,7 +237,7 @@ def test_damage_is_told_by_the_one_tail_that_passes_it(log: RunLog) -> None:
 
 
 def test_a_cursor_of_a_file_that_was_replaced_starts_again(log: RunLog) -> None:
-    """run-log RL-33, case 29."""
+    """run-log RL-33."""
     put(log, [head(), event(0), event(1)])
     cursor = log.runs.tail(RUN).cursor
     put(log, [head(), event(7)])

@@ -59,7 +59,7 @@ def test_the_seeds_example_is_read_and_written_back_byte_by_byte(log: RunLog, tm
 
 
 def test_unknown_fields_null_and_absent_ones_survive_at_every_depth(log: RunLog) -> None:
-    """run-log RL-10, case 22."""
+    """run-log RL-10."""
     values: list[dict[str, Any]] = [
         head(
             client={"name": "c", "version": "1", **EXTRA}, model={"fast": True, "name": None}, tools=None, later=EXTRA
@@ -124,7 +124,7 @@ def test_a_record_is_immutable_and_a_changed_copy_is_a_new_record(log: RunLog) -
 def test_a_known_type_that_does_not_fit_names_its_field_and_the_reading_goes_on(
     log: RunLog, value: dict[str, Any], field: str
 ) -> None:
-    """run-log RL-11, case 24."""
+    """run-log RL-11."""
     put(log, [head(), value, event(0)])
     records, reading = read(log)
     misfit = records[1]
@@ -136,7 +136,7 @@ def test_a_known_type_that_does_not_fit_names_its_field_and_the_reading_goes_on(
 
 
 def test_a_word_of_a_newer_writer_is_read_and_not_written(log: RunLog) -> None:
-    """run-log RL-12, case 25."""
+    """run-log RL-12."""
     with start(log) as writer:
         for record in (line("run.status", status="paused_by_moon"), line("run.end", outcome="moon")):
             with pytest.raises(InvalidValue):
@@ -151,7 +151,7 @@ def test_a_word_of_a_newer_writer_is_read_and_not_written(log: RunLog) -> None:
 
 
 def test_custom_types_are_namespaced_and_the_formats_own_are_reserved(log: RunLog) -> None:
-    """run-log RL-14, case 23."""
+    """run-log RL-14."""
     with start(log) as writer:
         writer.append(record_of({"type": "x.acme.note", "text": "t"}))
         for kind in ("run.note", "agent.x", "tool.input", "llm.retry", "header2"):
@@ -166,7 +166,7 @@ def test_custom_types_are_namespaced_and_the_formats_own_are_reserved(log: RunLo
 
 
 def test_an_unknown_record_that_was_read_is_copied_as_it_is(log: RunLog, tmp_path: Path) -> None:
-    """run-log RL-14, case 23: unknown types, and known ones that do not fit."""
+    """run-log RL-14: unknown types, and known ones that do not fit."""
     raw = b'{"type":"later.thing" , "b":1.50,"a":"\\ud800"}\n{"type":"run.context","run_id":"%s"}\n' % RUN.encode()
     source = put(log, json.dumps(head()).encode() + b"\n" + raw)
     first, *others = read(log)[0]
@@ -192,7 +192,7 @@ def test_a_time_that_cannot_be_parsed_leaves_its_record_readable(log: RunLog) ->
 
 
 def test_what_is_written_fits_the_seeds_ten_types(log: RunLog) -> None:
-    """run-log RL-81, case 67: only `meta` and `x.` types hold more than the seed names."""
+    """run-log RL-81: only `meta` and `x.` types hold more than the seed names."""
     seed = {
         "header": "schema_version run_id session_id started_at client server model prompts tools runtime meta",
         "run.start": "run_id session_id ts input ui_context meta",

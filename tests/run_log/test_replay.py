@@ -30,7 +30,7 @@ from lastlight_state.files.run_log import RunLog
 
 
 def test_prompts_are_given_exactly_as_they_were_sent(log: RunLog) -> None:
-    """run-log RL-40, case 30: with a compaction between two of them, and one that was never answered."""
+    """run-log RL-40: with a compaction between two of them, and one that was never answered."""
     compaction = [event(0, event={"type": "compaction_start"}), event(1, event={"type": "compaction_complete"})]
     first, second, third = request(1, "one", "two", "three"), request(2, "summary"), request(5, "again")
     put(log, [head(), first, response(1), *compaction, second, third, response(5), response(5, "dup"), request(5, "x")])
@@ -53,7 +53,7 @@ def test_answers_may_cross_and_prompts_keep_their_order(log: RunLog) -> None:
 
 
 def test_events_are_played_by_their_number_and_never_by_time(log: RunLog) -> None:
-    """run-log RL-41, case 31: ties in file order."""
+    """run-log RL-41: ties in file order."""
     late = [event(n, ts=f"2026-02-03T12:00:{59 - n:02}.000Z") for n in range(3)]
     put(log, [head(), late[0], late[2], event(7, mark=1), late[1], event(7, mark=2)])
     events = log.replay.events(RUN)
@@ -79,7 +79,7 @@ def _session(log: RunLog) -> None:
 
 
 def test_a_history_has_the_newest_runs_of_its_session_by_their_start(log: RunLog) -> None:
-    """run-log RL-42, case 32."""
+    """run-log RL-42."""
     _session(log)
     history = log.replay.history(SESSION, max_runs=3)
     assert history.runs == (id_of(2), id_of(3), id_of(4))
@@ -91,7 +91,7 @@ def test_a_history_has_the_newest_runs_of_its_session_by_their_start(log: RunLog
 
 
 def test_a_history_keeps_its_last_events_and_says_so(log: RunLog) -> None:
-    """run-log RL-42, case 33."""
+    """run-log RL-42."""
     _session(log)
     whole = log.replay.history(SESSION, max_runs=1)
     assert len(whole.events) == 3
@@ -139,7 +139,7 @@ def test_a_summary_has_the_beginning_of_long_texts(log: RunLog) -> None:
 
 
 def test_a_summary_adds_tokens_by_model_and_missing_usage_counts_as_none(log: RunLog) -> None:
-    """run-log RL-43, case 34."""
+    """run-log RL-43."""
 
     def usage(model: str, tokens: int) -> dict[str, object]:
         return {
@@ -182,7 +182,7 @@ def test_a_summary_adds_tokens_by_model_and_missing_usage_counts_as_none(log: Ru
 
 
 def test_a_large_log_is_summarised_in_little_memory(log: RunLog) -> None:
-    """run-log RL-43, case 34."""
+    """run-log RL-43."""
     output = line("tool.output", tool="t", tool_call_id="c", result_raw="x" * 200_000)
     put(log, [head(), *[output] * 100])
     tracemalloc.start()

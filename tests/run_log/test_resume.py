@@ -26,7 +26,7 @@ def state(*messages: dict[str, Any], **fields: Any) -> SessionState:
 
 
 def test_a_complete_exchange_is_left_as_it_is() -> None:
-    """run-log RL-92, case 54: unknown roles and fields, too."""
+    """run-log RL-92: unknown roles and fields, too."""
     blocks: list[dict[str, Any]] = [
         {"role": "assistant", "content": [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "u"}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u"}]},
@@ -92,7 +92,7 @@ def test_a_complete_exchange_is_left_as_it_is() -> None:
 def test_half_exchanges_are_dropped(
     messages: list[dict[str, Any]], expected: list[dict[str, Any]] | None, dropped: list[tuple[str, str | None]] | None
 ) -> None:
-    """run-log RL-92, case 54."""
+    """run-log RL-92."""
     given = deepcopy(messages)
     found = normalise(given)
     assert expected is None or list(found.messages) == expected
@@ -109,7 +109,7 @@ def test_a_message_with_a_meta_of_its_own_is_no_notice(meta: Any) -> None:
 
 
 def test_a_plan_depends_on_its_input_alone_and_leaves_it_as_it_is() -> None:
-    """run-log RL-90, case 56."""
+    """run-log RL-90."""
     given = state(SYSTEM, USER, CALL, meta={"x.lastlight.environment": {"cwd": "/here"}, "k": [1]}, invoke_seq=4)
     before = deepcopy(given.to_json())
     plan = prepare_resume(given, environment=THERE)
@@ -141,7 +141,7 @@ def test_what_only_one_of_two_environments_tells_is_no_change(environment: Runti
 
 
 def test_the_current_prompt_takes_the_place_of_leading_system_messages() -> None:
-    """run-log RL-93, case 57."""
+    """run-log RL-93."""
     later = {"role": "system", "content": "later"}
     given = state(SYSTEM, SYSTEM, USER, later)
     plan = prepare_resume(given, environment=HERE, system_prompt="new")
@@ -150,7 +150,7 @@ def test_the_current_prompt_takes_the_place_of_leading_system_messages() -> None
 
 
 def test_after_any_number_of_moves_there_is_one_notice() -> None:
-    """run-log RL-94, case 55, RL-93: an unchanged place has none."""
+    """run-log RL-94, RL-93: an unchanged place has none."""
     given, places = state(SYSTEM, USER), [HERE, THERE, HERE, Runtime.model_validate({"cwd": "/last", "later": "x"})]
     counts = []
     plan = prepare_resume(given, environment=HERE)
@@ -173,7 +173,7 @@ def test_after_any_number_of_moves_there_is_one_notice() -> None:
 
 
 def test_a_resume_is_a_new_run_in_its_new_place(log: RunLog) -> None:
-    """run-log RL-91, case 53: the old log is as it was."""
+    """run-log RL-91: the old log is as it was."""
     with start(log, session_id=SESSION, runtime={"cwd": "/here"}) as writer:
         writer.run_start("go")
         writer.llm_request({"messages": [USER]})

@@ -64,7 +64,7 @@ def leave(log: RunLog, data: bytes | str, session_id: str = SESSION) -> Path:
 
 
 def test_the_seeds_example_is_read_and_put_back_with_equal_json(log: RunLog, tmp_path: Path) -> None:
-    """run-log RL-80, case 61."""
+    """run-log RL-80."""
     leave(log, (FIXTURES / "state.json").read_bytes(), EXAMPLE_SESSION)
     found = log.states.get(EXAMPLE_SESSION)
     copy = run_log(tmp_path / "copy")
@@ -73,7 +73,7 @@ def test_the_seeds_example_is_read_and_put_back_with_equal_json(log: RunLog, tmp
 
 
 def test_a_snapshot_is_replaced_whole(log: RunLog) -> None:
-    """run-log RL-72, case 43: fields that are not given are gone, unknown ones stay."""
+    """run-log RL-72: fields that are not given are gone, unknown ones stay."""
     log.states.put(state(USER, USER, run_id=RUN, meta={"k": 1}, invoke_seq=1))
     stored = log.states.put(state(invoke_seq=2, later={"x": None}))
     assert stored == log.states.get(SESSION)
@@ -101,7 +101,7 @@ def test_a_snapshot_is_replaced_whole(log: RunLog) -> None:
 def test_a_snapshot_never_goes_backwards_unless_forced(
     log: RunLog, fields: dict[str, Any], based_on: datetime | None
 ) -> None:
-    """run-log RL-71, case 39: an older time, a lower or a missing invocation, a save in between."""
+    """run-log RL-71: an older time, a lower or a missing invocation, a save in between."""
     log.states.put(state(invoke_seq=5))
     before = path_of(log).read_bytes()
     with pytest.raises(StaleVersion) as stale:
@@ -132,7 +132,7 @@ def test_equal_numbers_with_other_content_are_written_and_equal_content_is_not(l
 
 
 def test_a_clock_that_went_back_does_not_block_the_owner(tmp_path: Path) -> None:
-    """run-log RL-71, case 41."""
+    """run-log RL-71."""
     clock = FrozenClock(NOW)
     log = run_log(tmp_path, clock=clock)
     first = log.states.put(state())
@@ -145,7 +145,7 @@ def test_a_clock_that_went_back_does_not_block_the_owner(tmp_path: Path) -> None
 def test_what_may_not_be_in_a_history_is_refused_before_the_first_byte(
     log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """run-log RL-72, case 11."""
+    """run-log RL-72."""
     monkeypatch.setattr(files, "MAX_BYTES", 10_000)
     cycle: list[object] = []
     cycle.append(cycle)
@@ -204,7 +204,7 @@ def test_what_is_no_number_is_refused_however_deep_it_lies(log: RunLog) -> None:
     ],
 )
 def test_a_damaged_snapshot_is_named_and_kept(log: RunLog, content: str) -> None:
-    """run-log RL-74, case 45."""
+    """run-log RL-74."""
     path = leave(log, content)
     log.states.put(state(session_id=OTHER_SESSION))
     for call in (log.states.get, log.states.find, lambda _: log.states.put(state())):
@@ -251,7 +251,7 @@ def test_a_directory_in_the_place_of_a_snapshot_is_not_cleared(log: RunLog) -> N
 
 
 def test_a_directory_in_the_place_of_a_snapshot_is_corrupt(log: RunLog) -> None:
-    """run-log RL-74, case 45."""
+    """run-log RL-74."""
     path_of(log).mkdir(parents=True)
     with pytest.raises(CorruptData, match="directory"):
         log.states.get(SESSION)
@@ -259,7 +259,7 @@ def test_a_directory_in_the_place_of_a_snapshot_is_corrupt(log: RunLog) -> None:
 
 
 def test_a_newer_snapshot_is_never_replaced(log: RunLog) -> None:
-    """run-log RL-72, case 44, RL-74."""
+    """run-log RL-72, RL-74."""
     path = leave(log, json.dumps({"schema_version": 2, "session_id": SESSION, "messages": {}}))
     before = path.read_bytes()
     with pytest.raises(NewerSchema):
@@ -292,7 +292,7 @@ def test_an_update_changes_what_is_stored_and_nothing_else(log: RunLog) -> None:
 
 
 def test_a_full_disk_leaves_the_old_snapshot_and_nothing_else(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """run-log RL-70, case 38."""
+    """run-log RL-70."""
     log.states.put(state())
     before = path_of(log).read_bytes()
     real = os.write
@@ -310,7 +310,7 @@ def test_a_full_disk_leaves_the_old_snapshot_and_nothing_else(log: RunLog, monke
 
 
 def test_a_leftover_changes_nothing_and_goes_with_the_next_save(log: RunLog) -> None:
-    """run-log RL-70, case 37."""
+    """run-log RL-70."""
     log.states.put(state())
     leftover = path_of(log).with_name(f".{SESSION}.json.tmp")
     leftover.write_text("half")
@@ -382,7 +382,7 @@ def test_snapshots_that_cannot_be_looked_at_are_listed_with_the_reason() -> None
 
 
 def test_clearing_leaves_the_logs(log: RunLog) -> None:
-    """run-log RL-76, case 65."""
+    """run-log RL-76."""
     put(log, [head(session_id=SESSION)])
     log.states.put(state())
     assert log.states.clear(SESSION)
@@ -392,7 +392,7 @@ def test_clearing_leaves_the_logs(log: RunLog) -> None:
 
 
 def test_a_lost_state_is_reconstructed_from_the_last_prompt_and_its_answer(log: RunLog) -> None:
-    """run-log RL-77, case 52."""
+    """run-log RL-77."""
     assert log.states.reconstruct(SESSION) is None
     call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
     put(log, [head(session_id=SESSION), request(3, "old"), response(3), request(4, "a", "b"), response(4)])

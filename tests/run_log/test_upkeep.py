@@ -71,7 +71,7 @@ def _seen(log: RunLog) -> list[object]:
 
 
 def test_a_packed_run_reads_as_before(log: RunLog) -> None:
-    """run-log RL-82, RL-05, case 59: by a log that knew it, and by one that did not."""
+    """run-log RL-82, RL-05: by a log that knew it, and by one that did not."""
     plain = _ended(log)
     data, before = plain.read_bytes(), _seen(log)
     assert log.runs.pack(RUN) is True
@@ -199,7 +199,7 @@ def test_what_does_not_read_back_is_not_packed(log: RunLog, monkeypatch: pytest.
 
 
 def test_a_packing_that_is_killed_leaves_a_whole_log(tmp_path: Path) -> None:
-    """run-log RL-82, case 59: at each system call; the next packing finishes and cleans up."""
+    """run-log RL-82: at each system call; the next packing finishes and cleans up."""
     outcomes = set()
     for step in STEPS:
         log = run_log(tmp_path / str(step))

@@ -71,7 +71,7 @@ UUID7 = "01890a5d-ac96-774b-bcce-b302099a8057"
     ],
 )
 def test_a_log_stands_under_the_utc_day_of_its_start(log: RunLog, started_at: str, day: str) -> None:
-    """run-log RL-03, case 17, RL-20: the header is the first line."""
+    """run-log RL-03, RL-20: the header is the first line."""
     with start(log, started_at=started_at, session_id=SESSION) as writer:
         assert writer.path == log.root / "sessions" / day / f"{RUN}.jsonl"
         writer.event({"type": "text"}, ts=datetime(2027, 1, 1, tzinfo=UTC))
@@ -82,7 +82,7 @@ def test_a_log_stands_under_the_utc_day_of_its_start(log: RunLog, started_at: st
 
 @pytest.mark.parametrize("started_at", [None, "yesterday", datetime(2026, 2, 3), "2026-02-03T12:00:00"])  # noqa: DTZ001
 def test_a_start_without_a_zone_is_refused_and_makes_nothing(log: RunLog, started_at: Any) -> None:
-    """run-log RL-03, case 17."""
+    """run-log RL-03."""
     with pytest.raises(InvalidValue, match="started_at"):
         start(log, started_at=started_at)
     assert files_below(log.root) == []
@@ -90,7 +90,7 @@ def test_a_start_without_a_zone_is_refused_and_makes_nothing(log: RunLog, starte
 
 @pytest.mark.parametrize("run_id", ["../x", "a/b", "a\\b", "a\0b", "..", "", UUID7, RUN.upper()[:-1] + "A", "x" * 300])
 def test_an_id_that_is_no_uuid4_is_refused_and_makes_nothing(log: RunLog, run_id: str) -> None:
-    """run-log RL-02, case 18."""
+    """run-log RL-02."""
     escapes = any(part in run_id for part in ("/", "\\", "\0", ".."))
     with pytest.raises(UnsafePath if escapes else InvalidValue):
         start(log, run_id)
@@ -100,14 +100,14 @@ def test_an_id_that_is_no_uuid4_is_refused_and_makes_nothing(log: RunLog, run_id
 
 
 def test_a_foreign_but_safe_name_is_still_read(log: RunLog) -> None:
-    """run-log RL-02, case 18."""
+    """run-log RL-02."""
     put(log, [head("run 7"), event(0, run_id="run 7")], "run 7")
     assert log.runs.get("run 7").run_id == "run 7"
     assert "id_not_uuid4" in log.checks.validate("run 7").counts
 
 
 def test_a_run_that_is_there_is_not_started_again(log: RunLog) -> None:
-    """run-log RL-20, case 9: its bytes are as they were."""
+    """run-log RL-20: its bytes are as they were."""
     path = put(log, b"whatever")
     with pytest.raises(AlreadyExists):
         start(log)
@@ -141,7 +141,7 @@ def test_a_file_system_without_links_gets_the_header_all_the_same(log: RunLog, m
 
 
 def test_new_files_are_private_and_links_are_not_followed(log: RunLog, tmp_path: Path) -> None:
-    """run-log RL-04, case 66."""
+    """run-log RL-04."""
     with start(log) as writer:
         path = writer.path
     assert path.stat().st_mode & 0o777 == 0o600
@@ -165,7 +165,7 @@ def test_a_closed_writer_refuses_and_says_of_which_run(log: RunLog, name: str) -
 
 
 def test_a_second_writer_loses_the_race_until_the_first_is_closed(log: RunLog) -> None:
-    """run-log RL-22, case 7."""
+    """run-log RL-22."""
     with start(log) as writer:
         with pytest.raises(LostRace):
             log.runs.reopen(RUN)
@@ -177,7 +177,7 @@ def test_a_second_writer_loses_the_race_until_the_first_is_closed(log: RunLog) -
 
 
 def test_a_torn_tail_is_sealed_and_numbers_go_on(log: RunLog) -> None:
-    """run-log RL-21, case 5."""
+    """run-log RL-21."""
     asked = line("llm.request", seq=8, input={"messages": []})
     path = put(
         log, [head(session_id=SESSION), line("run.start", input={"type": "text", "text": "go"}), event(3), asked]
@@ -198,7 +198,7 @@ def test_a_torn_tail_is_sealed_and_numbers_go_on(log: RunLog) -> None:
 
 
 def test_reopening_needs_a_header_of_this_version(log: RunLog) -> None:
-    """run-log RL-21, RL-36, case 26."""
+    """run-log RL-21, RL-36."""
     with pytest.raises(NotFound):
         log.runs.reopen(RUN)
     for value, error in (
@@ -227,7 +227,7 @@ def test_invocations_go_on_from_the_sessions_last(log: RunLog) -> None:
 
 
 def test_numbers_grow_and_a_refused_record_leaves_no_gap(log: RunLog) -> None:
-    """run-log RL-29, case 19, RL-24."""
+    """run-log RL-29, RL-24."""
     with start(log) as writer:
         assert [writer.event({}), writer.event({}, seq=5), writer.event({})] == [0, 5, 6]
         with pytest.raises(InvalidValue) as refused:
@@ -267,7 +267,7 @@ def test_more_or_less_than_a_share_of_the_context_is_refused(log: RunLog, percen
 
 
 def test_behind_the_end_only_late_outputs_and_custom_records_follow(log: RunLog) -> None:
-    """run-log RL-28, case 21, case 68: through the open writer and through a new one."""
+    """run-log RL-28: through the open writer and through a new one."""
     with start(log) as writer:
         writer.end("cancelled")
         assert writer.ended
@@ -331,7 +331,7 @@ def test_a_record_of_this_run_and_session_differs_from_what_is_none(log: RunLog)
 
 
 def test_a_record_is_of_this_run_and_session(log: RunLog) -> None:
-    """run-log RL-28, case 21."""
+    """run-log RL-28."""
     with start(log, session_id=SESSION) as writer:
         for record in (
             event(0, run_id=OTHER_RUN),
@@ -360,7 +360,7 @@ def test_a_start_may_leave_its_session_to_the_header(log: RunLog) -> None:
 
 
 def test_an_output_is_kept_whole_whatever_it_contains(log: RunLog) -> None:
-    """run-log RL-16, case 10."""
+    """run-log RL-16."""
     result = "line\nreturn\r\u2028\0😀" * 20_000
     with start(log) as writer:
         writer.tool_output("t", tool_call_id="c", result_raw=result)
@@ -369,7 +369,7 @@ def test_an_output_is_kept_whole_whatever_it_contains(log: RunLog) -> None:
 
 
 def test_what_happened_is_written_whatever_it_is(log: RunLog) -> None:
-    """run-log RL-16, case 11."""
+    """run-log RL-16."""
     cycle: dict[str, Any] = {}
     cycle["self"] = cycle
     with start(log) as writer:
@@ -397,7 +397,7 @@ def test_a_record_past_the_limit_is_refused_whole(log: RunLog) -> None:
 
 
 def test_later_changes_of_the_callers_objects_do_not_show(log: RunLog) -> None:
-    """run-log RL-23, case 13."""
+    """run-log RL-23."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "before"}]
     with start(log) as writer:
         writer.llm_request({"messages": messages})
@@ -406,7 +406,7 @@ def test_later_changes_of_the_callers_objects_do_not_show(log: RunLog) -> None:
 
 
 def test_threads_share_a_writer_and_each_keeps_its_order(log: RunLog) -> None:
-    """run-log RL-24, case 14, RL-23."""
+    """run-log RL-24, RL-23."""
     with start(log) as writer:
 
         def work(name: int) -> None:
@@ -457,7 +457,7 @@ def test_a_header_that_finds_no_room_is_told_and_leaves_no_run(log: RunLog, full
 
 
 def test_a_full_disk_in_the_middle_of_a_line_harms_no_other(log: RunLog, full: list[int]) -> None:
-    """run-log RL-25, case 15."""
+    """run-log RL-25."""
     with start(log) as writer:
         writer.event({})
         full.append(20)
@@ -521,7 +521,7 @@ def test_an_end_that_cannot_be_written_hides_no_exception_of_the_block(log: RunL
 
 
 def test_a_removed_file_is_not_made_again(log: RunLog) -> None:
-    """run-log RL-25, case 16."""
+    """run-log RL-25."""
     with start(log) as writer:
         writer.path.unlink()
         with pytest.raises(BackendUnavailable):
@@ -538,7 +538,7 @@ def test_a_removed_file_is_not_made_again(log: RunLog) -> None:
 
 
 def test_an_exception_in_the_block_ends_the_run(log: RunLog) -> None:
-    """run-log RL-27, case 58."""
+    """run-log RL-27."""
     with pytest.raises(ZeroDivisionError), start(log) as writer:
         raise ZeroDivisionError("boom")
     failed, error, end = lines_of(writer.path)[-3:]
@@ -579,7 +579,7 @@ def test_an_exception_adds_what_is_missing_alone(log: RunLog, before: list[str],
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt])
 def test_a_cancellation_in_the_block_ends_the_run_without_an_error(log: RunLog, kind: type[BaseException]) -> None:
-    """run-log RL-27, case 58."""
+    """run-log RL-27."""
     with pytest.raises(kind), start(log) as writer:
         raise kind
     assert [value["type"] for value in lines_of(writer.path)] == ["header", "run.status", "run.end"]
@@ -646,7 +646,7 @@ def _write_all(writer: RunWriter, calls: list[str]) -> list[str]:
 def test_lines_reach_the_disk_as_the_setting_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: SyncWord, expected: list[str]
 ) -> None:
-    """run-log RL-26, case 62: under the latter two the header and its directories, too."""
+    """run-log RL-26: under the latter two the header and its directories, too."""
     calls: list[str] = []
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, _noting(calls, getattr(os, name)))
