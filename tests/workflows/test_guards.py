@@ -60,7 +60,7 @@ def value(connection: Any, column: str, key: str = "run") -> Any:
     ],
 )
 def test_a_run_at_its_limit_is_not_restarted(raw: Any, assignments: str) -> None:
-    """workflows G-1, G-2, case 5."""
+    """workflows G-1, G-2."""
     add_run(raw, "worn", status="'failed'", restart_count="3", max_restarts="3")
     with refused():
         change(raw, assignments, "worn")
@@ -118,7 +118,7 @@ def test_the_restart_count_falls_only_by_a_release(raw: Any) -> None:
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 def test_an_ended_run_goes_on_only_by_a_counted_restart(raw: Any, status: str) -> None:
-    """workflows G-2, case 6."""
+    """workflows G-2."""
     change(raw, f"status = '{status}'")
     for assignments in (
         "status = 'running'",
@@ -134,7 +134,7 @@ def test_an_ended_run_goes_on_only_by_a_counted_restart(raw: Any, status: str) -
 
 @pytest.mark.parametrize("to", ["running", "failed", "cancelled", "queued"])
 def test_a_succeeded_run_stays_so(raw: Any, to: str) -> None:
-    """workflows G-2, case 6."""
+    """workflows G-2."""
     change(raw, "status = 'succeeded'")
     with refused():
         change(raw, f"status = '{to}', restart_count = restart_count + 1")
@@ -142,7 +142,7 @@ def test_a_succeeded_run_stays_so(raw: Any, to: str) -> None:
 
 
 def test_the_context_never_changes(raw: Any) -> None:
-    """workflows G-3, case 8: an UPDATE to the equal value is no change."""
+    """workflows G-3: an UPDATE to the equal value is no change."""
     for assignments in ("context = '{\"a\": 2}'", "context = NULL"):
         with refused():
             change(raw, assignments)
@@ -151,7 +151,7 @@ def test_the_context_never_changes(raw: Any) -> None:
 
 
 def test_a_missing_context_stays_missing(raw: Any) -> None:
-    """workflows G-3, case 8."""
+    """workflows G-3."""
     add_run(raw, "bare", context="NULL")
     with refused():
         change(raw, "context = '{}'", "bare")
@@ -176,21 +176,21 @@ def test_counters_never_fall(raw: Any, column: str) -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_rows_are_not_deleted(raw: Any, table: str) -> None:
-    """workflows G-4, case 7."""
+    """workflows G-4."""
     with refused():
         raw.execute(f"DELETE FROM {table}")
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_are_not_truncated(database: Database, raw: Any, table: str) -> None:
-    """workflows G-4, case 7: Postgres has a statement for it, SQLite takes DELETE without WHERE for it."""
+    """workflows G-4: Postgres has a statement for it, SQLite takes DELETE without WHERE for it."""
     with refused():
         raw.execute(f"TRUNCATE {table} CASCADE" if database.name == "postgresql" else f"DELETE FROM {table}")
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_rows_are_not_replaced(database: Database, raw: Any, table: str) -> None:
-    """workflows G-4, case 7: SQLite's REPLACE deletes, without a delete trigger on such a connection."""
+    """workflows G-4: SQLite's REPLACE deletes, without a delete trigger on such a connection."""
     columns = ", ".join(row[0] for row in raw.execute(f"SELECT * FROM {table} WHERE 1 = 0").description)
     before = raw.execute(f"SELECT {columns} FROM {table}").fetchall()
     if database.name == "sqlite":

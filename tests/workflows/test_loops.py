@@ -36,7 +36,7 @@ def test_a_loop_is_put_found_and_rewound(store: StateStore, frozen_clock: Frozen
 
 
 def test_a_loop_advances_from_the_iteration_that_is_expected(store: StateStore) -> None:
-    """workflows W-75, case 46: a repeat after a crash skips no iteration."""
+    """workflows W-75: a repeat after a crash skips no iteration."""
     loops, run = store.workflows.loops, started(store)
     loops.put(run.id, "fix", iteration=2)
     assert stands(loops.advance(run.id, "fix", expected=2)) == (3, False)
@@ -91,7 +91,7 @@ def test_a_loop_that_is_done_advances_no_more(store: StateStore, frozen_clock: F
 
 @pytest.mark.parametrize("first", [0, 2])
 def test_of_several_who_advance_one_does(every_backend: StateStore, first: int) -> None:
-    """workflows W-75, case 46: also of those that find no row."""
+    """workflows W-75: also of those that find no row."""
     loops, run = every_backend.workflows.loops, started(every_backend)
     if first:
         loops.put(run.id, "fix", iteration=first)
@@ -184,7 +184,7 @@ def test_values_that_no_loop_has_are_refused(store: StateStore, raw: Raw) -> Non
 
 
 def test_an_iteration_hands_on_its_text_and_its_state(store: StateStore, raw: Raw) -> None:
-    """workflows W-80, case 45: other members stay, and an empty text is a text."""
+    """workflows W-80: other members stay, and an empty text is a text."""
     loops = store.workflows.loops
     run = started(store, scratch={"fix": {"tries": 1, "kept": [1]}, "other": 2})
     for tries, text in enumerate(("first \u00e9 \U0001f4a1", ""), 2):
@@ -217,7 +217,7 @@ def test_a_state_that_scratch_cannot_hold_leaves_no_text_behind(store: StateStor
 
 
 def test_what_leads_to_no_text_is_none(store: StateStore, raw: Raw) -> None:
-    """workflows W-80, case 45: no run, key, object, pointer, execution or text."""
+    """workflows W-80: no run, key, object, pointer, execution or text."""
     run = started(
         store,
         scratch={
@@ -308,7 +308,7 @@ result = "killed" if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 def test_a_text_carried_by_a_process_that_is_killed_has_its_pointer_or_is_not_there(
     fresh_database: Database, crew: Crew
 ) -> None:
-    """workflows W-80, case 44: killed after every statement in turn, the commit included."""
+    """workflows W-80: killed after every statement in turn, the commit included."""
     store, raw = fresh_database.open(), Raw(fresh_database)
     found: list[str] = []
     outcome: Any = "killed"

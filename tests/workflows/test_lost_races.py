@@ -58,7 +58,7 @@ def test_a_run_renewed_while_it_was_taken_over_stays_its_holders(
 def test_a_child_made_while_its_tree_is_cancelled_is_cancelled(
     postgres_database: Database,
 ) -> None:
-    """workflows W-28, W-29, case 62: the descendants are looked for again after the last lock."""
+    """workflows W-28, W-29: the descendants are looked for again after the last lock."""
     store, other = postgres_database.open(), postgres_database.open()
     parent = started(store)
     with racing(store) as race:
@@ -72,7 +72,7 @@ def test_a_child_made_while_its_tree_is_cancelled_is_cancelled(
 def test_a_child_waits_for_a_cancel_of_its_parent_and_is_refused(
     postgres_database: Database, pool: ThreadPoolExecutor
 ) -> None:
-    """workflows W-28, case 62: Runs.create locks the parent's row before it looks at it."""
+    """workflows W-28: Runs.create locks the parent's row before it looks at it."""
     store, other = postgres_database.open(), postgres_database.open()
     parent = started(store)
     with other.transaction() as tx:

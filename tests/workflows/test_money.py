@@ -88,7 +88,7 @@ UNBELIEVABLE = (nextafter(MOST_MIRRORED, 1e300), 2**53 / 1_000_000, 1e300, float
 
 
 def test_a_float_alone_says_the_same_amount_in_sql_as_in_a_record(store: StateStore, raw: Raw) -> None:
-    """workflows W-60, case 52: halves of a picodollar too, and amounts that no one can have spent."""
+    """workflows W-60: halves of a picodollar too, and amounts that no one can have spent."""
     run = started(store)
     for index, dollars in enumerate((*HALVES, *LARGE, GREATEST, *UNBELIEVABLE)):
         raw.execution(run.id, f"e-{index:02}")

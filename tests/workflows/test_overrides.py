@@ -41,7 +41,7 @@ def test_a_switch_is_of_one_name_exactly(store: StateStore) -> None:
 
 
 def test_clearing_goes_back_to_enabled(store: StateStore) -> None:
-    """workflows W-95, case 36: an unknown name is no error, and others stay as they are."""
+    """workflows W-95: an unknown name is no error, and others stay as they are."""
     overrides = store.workflows.overrides
     for name in ("deploy", "other"):
         overrides.put(name, enabled=False)
@@ -61,7 +61,7 @@ def test_switches_are_listed_by_name(store: StateStore) -> None:
 
 
 def test_a_workflow_that_is_switched_off_starts_no_run(store: StateStore) -> None:
-    """workflows W-22, W-95, case 36."""
+    """workflows W-22, W-95."""
     runs, overrides = store.workflows.runs, store.workflows.overrides
     running, failed = started(store), started(store)
     runs.finish(failed.id, "failed")

@@ -49,13 +49,13 @@ REFUSED = [
 def test_owner_and_repository_are_told_apart(
     said: tuple[str | None, str | None], stored: tuple[str | None, str | None]
 ) -> None:
-    """workflows W-6, case 50."""
+    """workflows W-6."""
     assert normalised(*said) == stored
 
 
 @pytest.mark.parametrize(("owner", "repo"), REFUSED)
 def test_what_is_no_name_is_refused(owner: str | None, repo: str | None) -> None:
-    """workflows W-2, W-6, case 50."""
+    """workflows W-2, W-6."""
     with pytest.raises(InvalidValue):
         normalised(owner, repo)
 
@@ -82,7 +82,7 @@ def test_names_at_their_limit_are_stored(store: StateStore) -> None:
 
 
 def test_a_qualified_row_of_another_program_is_found_and_split(store: StateStore, raw: Raw) -> None:
-    """workflows W-6, case 50."""
+    """workflows W-6."""
     run = started(store, trigger=Trigger("t", repo="acme/w"))
     legacy = started(store, trigger=Trigger("t"))
     raw("UPDATE workflow_runs SET owner = NULL, repo = 'acme/w' WHERE id = ?", legacy.id)

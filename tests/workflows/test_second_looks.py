@@ -120,7 +120,7 @@ def test_a_run_that_changes_hands_during_a_transfer_is_not_handed_over(
 
 
 def test_a_run_made_after_the_first_look_for_its_key_is_found(every_backend: StateStore, other: StateStore) -> None:
-    """workflows W-23, case 33: Runs.ensure."""
+    """workflows W-23: Runs.ensure."""
 
     def ensure(store: StateStore) -> Any:
         return store.workflows.runs.ensure("k", "review", trigger=Trigger("t-1"), phase="plan")

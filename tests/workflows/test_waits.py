@@ -183,7 +183,7 @@ with StateStore.open(url, migrate=False) as store:
 
 
 def test_two_processes_wake_a_due_run_once(fresh_database: Database, crew: Crew) -> None:
-    """workflows W-32, case 63: whoever comes second, before any work has begun; none that still waits for a gate."""
+    """workflows W-32: whoever comes second, before any work has begun; none that still waits for a gate."""
     store, raw = fresh_database.open(), Raw(fresh_database)
     due_at = fresh_database.clock.now() + MINUTE
     due = [store.workflows.waits.pause(started(store).id, until=due_at).id for _ in range(12)]

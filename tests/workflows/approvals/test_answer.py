@@ -35,7 +35,7 @@ def test_an_approval_offers_the_run_to_any_worker(store: StateStore, raw: Raw, f
 
 
 def test_the_same_answer_again_is_repeated_long_after(store: StateStore, frozen_clock: FrozenClock, raw: Raw) -> None:
-    """workflows W-83, case 18."""
+    """workflows W-83."""
     approval = paused(store)
     first = store.workflows.approvals.answer(approval.id, "approved", by="ana", response="fine", scratch={"n": 1})
     ended = store.workflows.runs.finish(approval.run_id, "succeeded")
@@ -46,7 +46,7 @@ def test_the_same_answer_again_is_repeated_long_after(store: StateStore, frozen_
 
 
 def test_any_other_answer_meets_the_winner(store: StateStore, raw: Raw) -> None:
-    """workflows W-83, case 18."""
+    """workflows W-83."""
     approval = paused(store)
     first = store.workflows.approvals.answer(approval.id, "approved", by="ana", response="fine")
     others: list[dict[str, Any]] = [
@@ -65,7 +65,7 @@ def test_any_other_answer_meets_the_winner(store: StateStore, raw: Raw) -> None:
 
 
 def test_a_rejection_fails_the_run_and_closes_everything(store: StateStore, raw: Raw) -> None:
-    """workflows W-18, W-85, case 26."""
+    """workflows W-18, W-85."""
     told: list[WorkflowRun] = []
     store.workflows.on_terminal(told.append)
     run = started(store)
@@ -124,7 +124,7 @@ def test_a_blank_reply_is_refused(store: StateStore) -> None:
 
 
 def test_the_wrong_decision_for_the_kind_is_refused(store: StateStore) -> None:
-    """workflows W-82, case 21."""
+    """workflows W-82."""
     wrong: tuple[tuple[Gate, Any], ...] = (
         (REPLY, "approved"),
         (REPLY, "rejected"),
@@ -159,7 +159,7 @@ def test_an_answer_whose_scratch_is_too_large_is_not_given(store: StateStore) ->
 
 
 def test_an_action_is_approved_only_with_the_digest_that_was_seen(store: StateStore) -> None:
-    """workflows W-84, case 19."""
+    """workflows W-84."""
     approval = paused(store, Gate("plan", "Go?", action=ACTION))
     answer = store.workflows.approvals.answer
     with pytest.raises(InvalidValue) as missing:
@@ -276,7 +276,7 @@ def test_a_gate_of_an_ended_run_takes_no_answer(store: StateStore, raw: Raw) -> 
 
 
 def test_a_cancelled_runs_gate_is_closed(store: StateStore, raw: Raw) -> None:
-    """workflows W-18, W-83, case 23."""
+    """workflows W-18, W-83."""
     approval = paused(store)
     raw.execution(approval.run_id)
     store.workflows.runs.cancel(approval.run_id, by="ana", reason="stop")

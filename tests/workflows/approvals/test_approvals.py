@@ -67,7 +67,7 @@ def test_only_the_holder_opens_gates(store: StateStore, raw: Raw) -> None:
 
 
 def test_pausing_a_missing_run_stores_no_gate(store: StateStore, raw: Raw) -> None:
-    """workflows W-13, W-81, case 22."""
+    """workflows W-13, W-81."""
     for open_gate in (store.workflows.approvals.pause, store.workflows.approvals.create):
         with pytest.raises(NotFound) as missing:
             open_gate("no-such-run", PLAN)
@@ -76,7 +76,7 @@ def test_pausing_a_missing_run_stores_no_gate(store: StateStore, raw: Raw) -> No
 
 
 def test_a_pause_that_fails_leaves_the_run_as_it_was(store: StateStore, raw: Raw) -> None:
-    """workflows W-81, case 22."""
+    """workflows W-81."""
     run = started(store, scratch={"a": 1})
     with pytest.raises(PayloadTooLarge):
         store.workflows.approvals.pause(run.id, PLAN, marker=PhaseEntry("plan", True), scratch={"b": "x" * 65_536})

@@ -80,7 +80,7 @@ def test_a_filter_that_means_nothing_is_refused(store: StateStore) -> None:
 
 
 def test_a_token_of_another_list_is_refused(store: StateStore) -> None:
-    """workflows W-20, case 39."""
+    """workflows W-20."""
     for _ in range(3):
         paused(store)
     token = store.workflows.approvals.list(limit=1).next_page_token

@@ -21,7 +21,7 @@ def approved(store: StateStore, action: Any = ACTION) -> Approval:
 
 
 def test_a_consumed_gate_says_who_used_it_and_when(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-86, case 20: an equal action, whatever its spelling."""
+    """workflows W-86: an equal action, whatever its spelling."""
     approval = approved(store)
     execution = raw.execution(approval.run_id)
     at = frozen_clock.advance(seconds=1)
@@ -35,7 +35,7 @@ def test_a_consumed_gate_says_who_used_it_and_when(store: StateStore, raw: Raw, 
 
 
 def test_another_execution_may_not_use_the_gate_again(store: StateStore, raw: Raw) -> None:
-    """workflows W-86, case 20."""
+    """workflows W-86."""
     approval = approved(store)
     first, second = (raw.execution(approval.run_id, f"e-{i}") for i in (1, 2))
     store.workflows.approvals.consume(approval.id, action=ACTION, execution_id=first)
@@ -45,7 +45,7 @@ def test_another_execution_may_not_use_the_gate_again(store: StateStore, raw: Ra
 
 
 def test_a_changed_action_is_not_the_one_approved(store: StateStore, raw: Raw) -> None:
-    """workflows W-86, case 20."""
+    """workflows W-86."""
     cases: list[Any] = [{"command": "drop"}, None]
     for action in cases:
         approval = approved(store)

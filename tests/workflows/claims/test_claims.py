@@ -37,7 +37,7 @@ def test_a_claim_travels_as_json(store: StateStore) -> None:
 
 
 def test_taking_an_offered_run_is_free(store: StateStore, raw: Raw) -> None:
-    """workflows W-42, case 14."""
+    """workflows W-42."""
     run = offered(store)
     claim = store.workflows.claims.take(run.id, owner="worker-1")
     assert claim.restart_count == 0
@@ -125,7 +125,7 @@ def test_who_drives_the_run_it_creates_claims_it_in_the_same_transaction(store: 
 
 
 def test_a_due_run_runs_on_when_it_is_taken(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-41, W-42, case 63: free, and recorded."""
+    """workflows W-41, W-42: free, and recorded."""
     run = sleeping(store, frozen_clock.now() + timedelta(seconds=60))
     with pytest.raises(Conflict) as caught:
         store.workflows.claims.take(run.id, owner="worker-1")
@@ -142,7 +142,7 @@ def test_a_due_run_runs_on_when_it_is_taken(store: StateStore, raw: Raw, frozen_
 
 
 def test_a_due_run_with_a_question_left_is_not_due(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-110, case 63."""
+    """workflows W-110."""
     approval = paused(store)
     run_id = approval.run_id
     raw("UPDATE workflow_runs SET wake_at = ? WHERE id = ?", frozen_clock.now(), run_id)
@@ -157,7 +157,7 @@ def test_a_due_run_with_a_question_left_is_not_due(store: StateStore, raw: Raw, 
 def test_a_due_run_waits_for_no_closed_question_and_for_none_of_another_run(
     store: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """workflows W-110, case 63."""
+    """workflows W-110."""
     run, other = offered(store), paused(store)
     store.workflows.waits.pause(run.id, until=frozen_clock.now() + timedelta(seconds=60))
     frozen_clock.advance(seconds=60)

@@ -122,7 +122,7 @@ def test_repeatable_work_can_begin_with_a_claim(store: StateStore) -> None:
 def test_a_confirmed_claim_keeps_the_run_until_the_commit(
     database: Database, every_backend: StateStore, raw: Raw, ending: str
 ) -> None:
-    """workflows W-16, case 56: the other supervisor waits and loses."""
+    """workflows W-16: the other supervisor waits and loses."""
     claims, run = every_backend.workflows.claims, started(every_backend)
     claim = claims.take(run.id, owner="a")
     database.clock.advance(LEASE + MILLI)
@@ -148,7 +148,7 @@ def claims_of_another_store(database: Database) -> list[Claim]:
 
 
 def test_a_confirmation_after_a_takeover_is_lost(database: Database, every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-16, case 56: the first lost before, though the takeover was not yet committed when it asked."""
+    """workflows W-16: the first lost before, though the takeover was not yet committed when it asked."""
     claims, run = every_backend.workflows.claims, started(every_backend)
     claim = claims.take(run.id, owner="a")
     database.clock.advance(LEASE + MILLI)

@@ -43,7 +43,7 @@ def test_a_take_with_a_clock_behind_moves_no_stored_time_back(store: StateStore,
 
 
 def test_an_expired_lease_that_nobody_took_is_still_the_holders(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-15, case 16."""
+    """workflows W-15."""
     claim = abandoned(store, frozen_clock)
     assert store.workflows.runs.append_phase(claim.run_id, PhaseEntry("x", True), claim=claim).phase_count == 1
     assert store.workflows.claims.heartbeat(claim).lease_expires_at == frozen_clock.now() + LEASE
@@ -51,7 +51,7 @@ def test_an_expired_lease_that_nobody_took_is_still_the_holders(store: StateStor
 
 
 def test_a_heartbeat_says_that_a_cancel_was_asked_for(store: StateStore) -> None:
-    """workflows W-28, W-44, case 37."""
+    """workflows W-28, W-44."""
     claim = store.workflows.claims.take(started(store).id, owner="a")
     assert not store.workflows.claims.heartbeat(claim).cancel_requested
     store.workflows.runs.request_cancel(claim.run_id, by="ana", reason="enough")

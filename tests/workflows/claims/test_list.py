@@ -40,7 +40,7 @@ def adopted(raw: Raw, run_id: str, at: Any, *, started_at: Any = None) -> None:
 
 
 def test_a_lease_that_ends_now_is_alive(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-40, case 15: one millisecond later it is not."""
+    """workflows W-40: one millisecond later it is not."""
     run = started(store)
     claim = store.workflows.claims.take(run.id, owner="a")
     frozen_clock.set(claim.lease_expires_at)
@@ -64,7 +64,7 @@ def test_grace_adds_slack_against_clocks_that_differ(store: StateStore, frozen_c
 def test_a_row_of_another_program_is_left_alone_while_it_is_updated(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """workflows W-49, case 66: by id neither; after half a minute of silence it is abandoned."""
+    """workflows W-49: by id neither; after half a minute of silence it is abandoned."""
     adopted(raw, "theirs", frozen_clock.now())
     for _ in range(6):
         frozen_clock.advance(seconds=10)
@@ -84,7 +84,7 @@ def test_a_row_of_another_program_is_left_alone_while_it_is_updated(
 
 
 def test_a_run_without_heartbeat_counts_from_its_start(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-40, case 15: in its place among those that have one."""
+    """workflows W-40: in its place among those that have one."""
     now = frozen_clock.now()
     adopted(raw, "b", now, started_at=now - timedelta(hours=2))
     adopted(raw, "c", now, started_at=now - timedelta(hours=1))
@@ -199,7 +199,7 @@ def test_hundreds_of_heartbeats_in_one_statement_renew_every_claim(every_backend
 
 
 def test_a_heartbeat_writes_one_narrow_row_and_its_index(fresh_database: Database) -> None:
-    """workflows W-102, W-150, case 42: on SQLite, whatever the run's size. For Postgres see `test_heap_only`."""
+    """workflows W-102, W-150: on SQLite, whatever the run's size. For Postgres see `test_heap_only`."""
     store, raw = fresh_database.open(), Raw(fresh_database)
     claim = store.workflows.claims.take(started(store, context={"body": "x" * 255_000}).id, owner="a")
     if raw.name == "postgresql":

@@ -106,7 +106,7 @@ with StateStore.open(url, migrate=False) as store:
 def test_two_supervisors_that_take_all_stale_runs_win_each_once(
     fresh_database: Database, crew: Crew, many: int, kind: str
 ) -> None:
-    """workflows W-41, W-42, W-43, case 4."""
+    """workflows W-41, W-42, W-43."""
     store, raw = fresh_database.open(), Raw(fresh_database)
     run_ids = [claim_of_the_gone(store) for _ in range(many)]  # when the frozen clock stands: long ago
     asked = run_ids if kind == "each by id" else None
@@ -127,7 +127,7 @@ def claim_of_the_gone(store: StateStore) -> str:
 
 
 def test_a_due_run_is_woken_exactly_once(fresh_database: Database, crew: Crew) -> None:
-    """workflows W-41, case 63: by two supervisors, the second before the first has started work."""
+    """workflows W-41: by two supervisors, the second before the first has started work."""
     store, raw = fresh_database.open(), Raw(fresh_database)
     run_ids = [store.workflows.waits.pause(started(store).id, until=fresh_database.clock.now()).id for _ in range(8)]
     told = crew.race(TAKE_ALL, *([fresh_database.url, f"s-{n}", run_ids] for n in range(2)))

@@ -15,7 +15,7 @@ from lastlight_state.workflows import PhaseEntry, WorkflowRun
 
 
 def test_a_release_puts_back_what_was_before_the_take(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-46, case 10: A's values are there again, the run is claimable at once, and A stays fenced."""
+    """workflows W-46: A's values are there again, the run is claimable at once, and A stays fenced."""
     a = abandoned(store, frozen_clock, "a")
     before = stand(store, a.run_id)
     b = store.workflows.claims.take(a.run_id, owner="b")
@@ -45,7 +45,7 @@ def test_the_next_take_of_a_run_that_was_given_back_is_no_takeover(
 
 
 def test_only_the_holder_can_release(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-46, case 11."""
+    """workflows W-46."""
     a = abandoned(store, frozen_clock, "a")
     b = store.workflows.claims.take(a.run_id, owner="b")
     frozen_clock.advance(LEASE + MILLI)

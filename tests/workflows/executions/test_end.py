@@ -136,7 +136,7 @@ def test_another_failure_comes_too_late(store: StateStore) -> None:
 
 
 def test_a_late_failure_never_overwrites_a_success(store: StateStore) -> None:
-    """workflows W-52, case 49."""
+    """workflows W-52."""
     executions, execution = store.workflows.executions, begun(store)
     first = executions.finish(execution.id, "succeeded")
     with pytest.raises(LostRace, match="has already ended: succeeded") as caught:
@@ -168,7 +168,7 @@ def test_a_change_that_does_not_fit_and_that_nothing_speaks_against_was_lost_to_
 
 
 def test_a_cancelled_run_keeps_its_end_and_that_of_its_executions(store: StateStore) -> None:
-    """workflows W-18, case 24."""
+    """workflows W-18."""
     run = started(store)
     execution = begun(store, run_id=run.id)
     cancelled = store.workflows.runs.cancel(run.id, by="ana", reason="enough")
@@ -215,7 +215,7 @@ def test_an_end_is_said_in_words_of_the_vocabulary(store: StateStore) -> None:
 
 
 def test_interrupt_ends_what_is_in_flight_in_its_own_run(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-53, case 48: two runs of one trigger."""
+    """workflows W-53: two runs of one trigger."""
     executions, run, sibling = store.workflows.executions, started(store), started(store)
     done = executions.finish(begun(store, run_id=run.id).id, "succeeded")
     flying = [begun(store, run_id=run.id), executions.start("deploy:a", run_id=run.id, node=NodeRef("a"))]
@@ -244,7 +244,7 @@ def test_interrupt_can_be_of_one_skill(store: StateStore) -> None:
 
 
 def test_an_overruled_success_runs_again(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-54, case 49."""
+    """workflows W-54."""
     executions, run = store.workflows.executions, started(store)
     execution = executions.finish(begun(store, run_id=run.id).id, "succeeded")
     assert executions.phase_state("deploy:plan", run_id=run.id) == "done"
@@ -279,7 +279,7 @@ def test_only_a_success_can_be_overruled(store: StateStore) -> None:
 
 
 def test_what_is_in_flight_beats_what_is_done(store: StateStore) -> None:
-    """workflows W-55, case 47."""
+    """workflows W-55."""
     executions, run = store.workflows.executions, started(store)
     assert executions.phase_state("deploy:plan", run_id=run.id) == "run"
     executions.finish(begun(store, run_id=run.id).id, "succeeded")
@@ -290,7 +290,7 @@ def test_what_is_in_flight_beats_what_is_done(store: StateStore) -> None:
 
 
 def test_a_phase_is_done_in_its_own_run_or_for_its_trigger(store: StateStore) -> None:
-    """workflows W-55, case 47."""
+    """workflows W-55."""
     executions, run, sibling = store.workflows.executions, started(store), started(store)
     stranger = started(store, trigger=Trigger("t-9", type="api"))
     executions.finish(begun(store, run_id=run.id).id, "succeeded")
@@ -301,7 +301,7 @@ def test_a_phase_is_done_in_its_own_run_or_for_its_trigger(store: StateStore) ->
 
 
 def test_skipped_and_failed_phases_are_to_run(store: StateStore) -> None:
-    """workflows W-55, case 47."""
+    """workflows W-55."""
     executions, run = store.workflows.executions, started(store)
     executions.skip("deploy:plan", run_id=run.id, reason="off")
     executions.finish(begun(store, run_id=run.id).id, "failed", failure=BOOM)
@@ -309,7 +309,7 @@ def test_skipped_and_failed_phases_are_to_run(store: StateStore) -> None:
 
 
 def test_a_skill_is_compared_exactly(store: StateStore) -> None:
-    """workflows W-55, case 47."""
+    """workflows W-55."""
     executions, run = store.workflows.executions, started(store)
     for other in ("deploy:fixXloop", "deploy:FIX_LOOP", "deploy:fix_loop ", "deploy:fix_loop2"):
         executions.finish(begun(store, other, run.id).id, "succeeded")
@@ -325,7 +325,7 @@ def test_a_phase_has_a_state_in_a_known_run_only(store: StateStore) -> None:
 
 
 def test_tokens_without_a_session_are_counted_once(store: StateStore, caplog: pytest.LogCaptureFixture) -> None:
-    """workflows W-58, case 68."""
+    """workflows W-58."""
     execution = begun(store)
     store.workflows.executions.update(execution.id, usage=Usage(output_tokens=5))
     with caplog.at_level(logging.INFO, "lastlight_state"):
@@ -337,7 +337,7 @@ def test_tokens_without_a_session_are_counted_once(store: StateStore, caplog: py
 
 
 def test_a_session_or_no_tokens_is_nothing_to_count(store: StateStore) -> None:
-    """workflows W-58, case 68."""
+    """workflows W-58."""
     executions, spent = store.workflows.executions, Usage(turns=2)
     stored = begun(store)
     executions.update(stored.id, session_id="s-1")

@@ -308,7 +308,7 @@ def check_plans(database: Database, store: StateStore) -> None:
 
 
 def test_a_page_takes_nothing_from_behind_the_text(database: Database, every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-104, case 67: on SQLite a column behind ``output_text`` costs a walk through all of it.
+    """workflows W-104: on SQLite a column behind ``output_text`` costs a walk through all of it.
 
     What stands behind it in the row comes from the index; Postgres keeps large values beside the row.
     """
@@ -334,7 +334,7 @@ COLUMNS = {
 
 @pytest.mark.soak
 def test_a_page_beside_large_texts_costs_what_it_costs_beside_none(every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-104, case 67."""
+    """workflows W-104."""
     executions, run = every_backend.workflows.executions, started(every_backend)
     for _ in range(300):
         executions.start("deploy:a", run_id=run.id)

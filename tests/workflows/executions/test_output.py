@@ -167,7 +167,7 @@ for deadly in ("UPDATE executions SET output_text", "COMMIT", "nothing"):
 
 
 def test_a_process_killed_between_pointer_and_text_leaves_neither(fresh_database: Database) -> None:
-    """workflows W-80, case 44, for the pointer that save_output writes."""
+    """workflows W-80, for the pointer that save_output writes."""
     store = fresh_database.open()
     run = started(store)
     execution = store.workflows.executions.start("deploy:fix", run_id=run.id, options=ExecutionOptions(id="e-1"))

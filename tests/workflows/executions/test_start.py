@@ -159,7 +159,7 @@ def test_an_attempt_that_only_an_execution_has_counted_counts_for_its_own_node(s
 
 
 def test_concurrent_starts_of_a_node_get_different_attempts(every_backend: StateStore) -> None:
-    """workflows W-50, case 17."""
+    """workflows W-50."""
     executions, run = every_backend.workflows.executions, started(every_backend)
 
     def start() -> int | None:

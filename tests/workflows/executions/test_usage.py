@@ -196,7 +196,7 @@ def test_what_the_input_includes_is_kept_with_the_tokens(store: StateStore) -> N
 
 
 def test_cost_adds_up_exactly(store: StateStore) -> None:
-    """workflows W-60, case 52."""
+    """workflows W-60."""
     executions, run = store.workflows.executions, started(store)
     for cost in ("0.1", "0.2"):
         execution = executions.start("deploy:plan", run_id=run.id)
@@ -206,7 +206,7 @@ def test_cost_adds_up_exactly(store: StateStore) -> None:
 
 
 def test_ten_thousand_rows_of_floats_add_up_exactly(every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-60, case 52: rows of another program, in one order and in the other."""
+    """workflows W-60: rows of another program, in one order and in the other."""
     for order in ("ASC", "DESC"):
         run = started(every_backend)
         raw(

@@ -118,7 +118,7 @@ def test_a_run_of_which_something_cannot_be_read_has_no_state(
 
 
 def test_a_lease_that_ends_now_is_alive(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-40, W-97, case 15."""
+    """workflows W-40, W-97."""
     run = started(store)
     claim = store.workflows.claims.take(run.id, owner="w-1")
     asked: list[str] = []
@@ -143,7 +143,7 @@ def test_a_lease_that_ends_now_is_alive(store: StateStore, frozen_clock: FrozenC
 def test_another_programs_run_is_running_while_it_is_touched(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """workflows W-49, W-97, case 66."""
+    """workflows W-49, W-97."""
     raw(
         "INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, started_at, updated_at)"
         " VALUES ('adopted', 'w', 't', 'p', ?, ?)",

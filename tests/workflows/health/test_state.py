@@ -73,7 +73,7 @@ STATES: list[tuple[str, Facts]] = [
 
 @pytest.mark.parametrize(("state", "stored"), STATES)
 def test_a_state_follows_from_what_is_stored(state: str, stored: Facts) -> None:
-    """workflows W-97, case 15, case 58, case 66."""
+    """workflows W-97, case 58."""
     derived = derive(stored, NOW)
     assert (derived.status, derived.state, derived.computed_at) == (stored.status, state, NOW)
 
@@ -183,7 +183,7 @@ def test_what_is_wrong_with_a_run(words: set[str], stored: Facts) -> None:
 
 
 def test_a_lease_that_ends_now_is_alive_and_a_millisecond_later_is_not() -> None:
-    """workflows W-40, case 15."""
+    """workflows W-40."""
     held = facts(**HELD)
     assert (derive(held, NOW).state, derive(held, AFTER).state) == ("running", "stale")
     assert not is_abandoned(held, NOW)

@@ -88,7 +88,7 @@ def test_each_kind_takes_its_answers(store: StateStore, question: Question, resp
     ],
 )
 def test_what_a_kind_does_not_take_is_refused(state_store: StateStore, question: Question, response: Any) -> None:
-    """workflows W-91, case 31: nothing is written."""
+    """workflows W-91: nothing is written."""
     request = asked(state_store, question)
     run = state_store.workflows.runs.get(request.run_id)
     with pytest.raises(InvalidValue) as refused:
@@ -99,7 +99,7 @@ def test_what_a_kind_does_not_take_is_refused(state_store: StateStore, question:
 
 
 def test_a_confirmation_a_choice_and_a_form_are_refused_with_their_path(store: StateStore, raw: Raw) -> None:
-    """workflows W-91, case 31."""
+    """workflows W-91."""
     cases = [
         (SURE, 1, "response"),
         (WHICH, "asia", "response"),
@@ -176,7 +176,7 @@ def test_true_and_one_are_two_answers(store: StateStore) -> None:
 
 
 def test_an_answer_at_the_expiry_is_too_late_before_any_sweep(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-91, case 28: one millisecond earlier it is accepted."""
+    """workflows W-91: one millisecond earlier it is accepted."""
     question = replace(WHO, expires_at=frozen_clock.now() + HOUR)
     early, late = asked(store, question), asked(store, question)
     frozen_clock.advance(HOUR - timedelta(milliseconds=1))

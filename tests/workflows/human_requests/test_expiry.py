@@ -79,7 +79,7 @@ def test_an_overdue_request_is_seen_as_expired_before_any_sweep(
 
 
 def test_the_inbox_expires_what_is_due_before_it_lists(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-93, case 29: their runs go on."""
+    """workflows W-93: their runs go on."""
     first, second = (asked(store, expiring(frozen_clock)) for _ in range(2))
     open_one = asked(store)
     frozen_clock.advance(HOUR)
@@ -92,7 +92,7 @@ def test_the_inbox_expires_what_is_due_before_it_lists(store: StateStore, raw: R
 
 
 def test_a_view_hides_what_is_due_and_writes_nothing(every_backend: StateStore, raw: Raw, database: Database) -> None:
-    """workflows W-93, case 29: nor does a store that only reads."""
+    """workflows W-93: nor does a store that only reads."""
     for _ in range(2):
         asked(every_backend, expiring(database.clock))
     database.clock.advance(HOUR)

@@ -98,7 +98,7 @@ def test_only_the_holder_asks_and_asks_again(store: StateStore, raw: Raw) -> Non
 
 
 def test_asking_for_a_missing_run_stores_nothing(store: StateStore, raw: Raw) -> None:
-    """workflows W-13, case 22."""
+    """workflows W-13."""
     for ask in (store.workflows.human_requests.pause, store.workflows.human_requests.create):
         with pytest.raises(NotFound) as missing:
             ask("no-such-run", WHO)
@@ -108,7 +108,7 @@ def test_asking_for_a_missing_run_stores_nothing(store: StateStore, raw: Raw) ->
 
 
 def test_a_pause_that_fails_leaves_everything_as_it_was(store: StateStore, raw: Raw) -> None:
-    """workflows W-81, case 22."""
+    """workflows W-81."""
     run = started(store)
     with pytest.raises(PayloadTooLarge):
         store.workflows.human_requests.pause(run.id, WHO, marker=PhaseEntry("plan", True), scratch={"a": "x" * 65_536})
@@ -255,7 +255,7 @@ def test_an_answered_request_is_not_cancelled(store: StateStore) -> None:
 
 
 def test_a_cancelled_run_closes_its_requests(store: StateStore) -> None:
-    """workflows W-18, case 23: not in the inbox, and answering is a conflict."""
+    """workflows W-18: not in the inbox, and answering is a conflict."""
     request = asked(store)
     beside = store.workflows.human_requests.create(request.run_id, SURE)
     store.workflows.runs.cancel(request.run_id, by="ana", reason="stop")
@@ -269,7 +269,7 @@ def test_a_cancelled_run_closes_its_requests(store: StateStore) -> None:
 
 
 def test_an_answer_that_was_sent_back_is_given_again(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-92, case 32: two answers in order; the expiry stands."""
+    """workflows W-92: two answers in order; the expiry stands."""
     request = asked(store, replace(WHO, expires_at=frozen_clock.now() + HOUR))
     requests = store.workflows.human_requests
     first = requests.answer(request.id, "bo", by="ana").request
@@ -298,7 +298,7 @@ def test_a_reopened_request_holds_a_run_that_pauses_for_it(store: StateStore) ->
 
 
 def test_only_an_answered_request_of_a_run_at_work_is_asked_again(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-92, case 32: expired or cancelled is a conflict; so is pending, and an ended run."""
+    """workflows W-92: expired or cancelled is a conflict; so is pending, and an ended run."""
     requests = store.workflows.human_requests
     pending = asked(store)
     cancelled = requests.cancel(asked(store).id, by="ana", reason="obsolete")

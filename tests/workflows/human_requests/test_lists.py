@@ -53,7 +53,7 @@ def test_the_requests_of_an_unknown_run_are_not_found(store: StateStore) -> None
 
 
 def test_the_inbox_shows_what_is_asked_and_where_the_run_stands(store: StateStore, raw: Raw) -> None:
-    """workflows W-93, case 30: the node's label, None when the node has no row, whatever others have."""
+    """workflows W-93: the node's label, None when the node has no row, whatever others have."""
     request = asked(store, FORM, workflow_name="release", trigger=Trigger("t-9"))
     [pending] = store.workflows.human_requests.list_pending()
     shared = set(type(pending).model_fields) & set(type(request).model_fields)
@@ -118,7 +118,7 @@ def test_the_inbox_has_two_orders_and_filters(store: StateStore, frozen_clock: F
 
 
 def test_a_token_of_another_list_is_refused(store: StateStore) -> None:
-    """workflows W-20, case 39."""
+    """workflows W-20."""
     run_ids = [asked(store).run_id for _ in range(3)]
     token = store.workflows.human_requests.list_pending(limit=1).next_page_token
     assert token is not None
@@ -207,7 +207,7 @@ def test_lists_show_the_beginning_of_long_prompts_and_no_long_options(every_back
 
 @pytest.mark.soak
 def test_a_page_beside_large_schemas_costs_what_it_costs_beside_none(every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-100, case 67."""
+    """workflows W-100."""
     requests, run = every_backend.workflows.human_requests, started(every_backend)
     for index in range(300):
         requests.create(run.id, replace(FORM, node=NodeRef("form", index)))

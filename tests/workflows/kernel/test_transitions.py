@@ -136,7 +136,7 @@ def _steps(store: StateStore, run_id: str, seed: int) -> None:
 def test_the_newest_transition_equals_the_row_whatever_eight_threads_do(
     every_backend: StateStore, raw: Raw, rounds: int
 ) -> None:
-    """workflows W-11, case 53: numbers without gaps, each change from where the last one led."""
+    """workflows W-11: numbers without gaps, each change from where the last one led."""
     for round_ in range(rounds):
         runs = [started(every_backend, max_restarts=100).id for _ in range(2)]
         works = [partial(_steps, every_backend, runs[thread % 2], round_ * 8 + thread) for thread in range(8)]
@@ -150,7 +150,7 @@ def test_the_newest_transition_equals_the_row_whatever_eight_threads_do(
 
 
 def test_a_terminal_change_is_told_once_after_its_commit(store: StateStore) -> None:
-    """workflows W-19, case 25."""
+    """workflows W-19."""
     told: list[tuple[str, str]] = []
     store.workflows.on_terminal(lambda run: told.append((run.id, run.status)))
     first, second = started(store), started(store)

@@ -107,7 +107,7 @@ def plant(raw: Raw, run_id: str, parent: str | None) -> None:
 
 
 def test_a_planted_cycle_ends(store: StateStore, raw: Raw) -> None:
-    """workflows W-96, case 57."""
+    """workflows W-96."""
     for run_id, parent in (("a", "b"), ("b", "c"), ("c", "a"), ("self", "self"), ("into", "a")):
         plant(raw, run_id, parent)
     ancestors = store.workflows.lookups.list_ancestors
@@ -117,13 +117,13 @@ def test_a_planted_cycle_ends(store: StateStore, raw: Raw) -> None:
 
 
 def test_a_missing_parent_ends_the_chain(store: StateStore, raw: Raw) -> None:
-    """workflows W-96, case 57."""
+    """workflows W-96."""
     plant(raw, "orphan", "gone")
     assert ids(store.workflows.lookups.list_ancestors("orphan")) == ["orphan"]
 
 
 def test_the_chain_has_a_thousand_at_most(every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-96, case 57."""
+    """workflows W-96."""
     raw(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500) "
         "INSERT INTO workflow_runs (id, workflow_name, trigger_id, current_phase, started_at, updated_at,"
@@ -194,7 +194,7 @@ def test_the_names_of_workflows_are_told_once_each(store: StateStore) -> None:
 def test_repositories_are_counted_whichever_way_they_are_spelt(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """workflows W-6, W-96, case 50."""
+    """workflows W-6, W-96."""
     for owner, repo in (
         ("acme", "w"),
         ("x", "w"),

@@ -117,7 +117,7 @@ def test_resuming_begins_with_everything_that_is_open(store: StateStore) -> None
 
 
 def test_a_run_with_broken_json_is_not_resumed_by_guess(sqlite_database: Database) -> None:
-    """workflows W-21, case 60: its lists and look-ups work, and other runs read. JSONB holds nothing broken."""
+    """workflows W-21: its lists and look-ups work, and other runs read. JSONB holds nothing broken."""
     store, raw = sqlite_database.open(), Raw(sqlite_database)
     run, other = started(store), started(store, workflow_name="other")
     for (name,) in raw("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'workflow_runs'"):
@@ -133,7 +133,7 @@ def test_a_run_with_broken_json_is_not_resumed_by_guess(sqlite_database: Databas
 
 
 def test_a_view_for_resuming_is_of_one_moment(every_backend: StateStore) -> None:
-    """workflows W-96, case 59: nodes, loops and the run itself, while another writes them together."""
+    """workflows W-96: nodes, loops and the run itself, while another writes them together."""
     run = started(every_backend, scratch={"n": 0})
     stop = threading.Event()
 

@@ -46,7 +46,7 @@ def test_an_attempt_takes_a_node_from_any_state_and_ends_its_wait(store: StateSt
 
 
 def test_starts_at_once_count_every_attempt_once(every_backend: StateStore) -> None:
-    """workflows W-50, case 17: attempts 1, 2, 3, 4, no error; by the node's row and by the executions."""
+    """workflows W-50: attempts 1, 2, 3, 4, no error; by the node's row and by the executions."""
     run, executions = started(every_backend), every_backend.workflows.executions
     told = together([lambda: executions.start("deploy:a", run_id=run.id, node=A).attempt] * 4)
     assert sorted(told, key=str) == [1, 2, 3, 4]

@@ -309,7 +309,7 @@ def test_a_restarted_run_finds_its_nodes(store: StateStore) -> None:
 
 
 def test_a_run_knows_the_states_of_its_nodes(store: StateStore, raw: Raw) -> None:
-    """workflows W-107, case 69: the highest iteration counts, and the column is never written."""
+    """workflows W-107: the highest iteration counts, and the column is never written."""
     nodes, runs = store.workflows.nodes, store.workflows.runs
     run = runs.ensure("key", "deploy", trigger=TRIGGER, phase="plan").run
     assert run.node_statuses is None
@@ -322,7 +322,7 @@ def test_a_run_knows_the_states_of_its_nodes(store: StateStore, raw: Raw) -> Non
 
 
 def test_the_map_of_another_program_counts_while_there_are_no_nodes(store: StateStore, raw: Raw) -> None:
-    """workflows W-107, case 69."""
+    """workflows W-107."""
     run = started(store)
     raw('UPDATE workflow_runs SET node_statuses = \'{"old": "done"}\' WHERE id = ?', run.id)
     assert store.workflows.runs.get(run.id).node_statuses == {"old": "done"}

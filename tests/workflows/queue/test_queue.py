@@ -133,7 +133,7 @@ def test_who_is_not_due_is_passed_over_and_keeps_its_place(store: StateStore, fr
 
 
 def test_a_workflow_that_is_off_does_not_block_the_line(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-36, W-95, case 35: its runs are passed over, and first again when it is on."""
+    """workflows W-36, W-95: its runs are passed over, and first again when it is on."""
     off = queued(store, 2, frozen_clock, workflow_name="off")
     on = queued(store, 2, frozen_clock, workflow_name="on")
     store.workflows.overrides.put("off", enabled=False)
@@ -186,7 +186,7 @@ def test_an_admission_that_is_undone_leaves_the_line(store: StateStore, frozen_c
 
 
 def test_a_requeued_run_is_last_in_line(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-37, case 38: its claim ended, its start untouched."""
+    """workflows W-37: its claim ended, its start untouched."""
     ids = queued(store, 2, frozen_clock)
     [claim] = store.workflows.queue.admit_next(cap=10, owner="w-1")
     started_at = store.workflows.runs.get(ids[0]).started_at

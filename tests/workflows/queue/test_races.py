@@ -48,7 +48,7 @@ result = looks
 def test_processes_admit_in_order_and_below_the_cap(
     fresh_database: Database, crew: Crew, processes: int, count: int
 ) -> None:
-    """workflows W-36, case 34: after every admission, at most three run, and who was admitted came first."""
+    """workflows W-36: after every admission, at most three run, and who was admitted came first."""
     store, raw = fresh_database.open(), Raw(fresh_database)
     ids = [started(store, status="queued", id=f"r-{index:03}").id for index in range(count)]
     told = crew.race(WORK, *([fresh_database.url, f"p{index}", 3, None] for index in range(processes)))

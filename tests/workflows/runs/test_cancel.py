@@ -18,7 +18,7 @@ ENDED = ["succeeded", "failed", "cancelled"]
 
 
 def test_asking_a_running_run_to_stop_changes_no_status(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-28, case 37: the first request stays, its holder too."""
+    """workflows W-28: the first request stays, its holder too."""
     run = started(store)
     claim = raw.hold(run.id)
     at = frozen_clock.advance(seconds=1)
@@ -34,7 +34,7 @@ def test_asking_a_running_run_to_stop_changes_no_status(store: StateStore, raw: 
 
 
 def test_asking_where_nobody_is_there_cancels_at_once(store: StateStore, raw: Raw) -> None:
-    """workflows W-28, case 37."""
+    """workflows W-28."""
     cases: list[str] = ["queued", "paused"]
     for status in cases:
         run_id = paused(store).run_id if status == "paused" else started(store, status="queued").id
@@ -109,7 +109,7 @@ def statuses(store: StateStore) -> dict[str, str]:
 
 
 def test_a_tree_is_cancelled_with_its_live_descendants(store: StateStore, raw: Raw) -> None:
-    """workflows W-29, case 62."""
+    """workflows W-29."""
     tree(store)
     assert store.workflows.runs.cancel("root", by="ana", reason="stop", scope="tree").id == "root"
     live = dict.fromkeys(("root", "left", "right", "a-queued", "b"), "cancelled")
@@ -175,7 +175,7 @@ def test_a_planted_cycle_of_parents_ends(store: StateStore, raw: Raw) -> None:
 
 
 def test_trees_cancelled_at_once_do_not_deadlock(every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-10, case 62."""
+    """workflows W-10."""
     tree(every_backend)
     roots = ("root", "left", "right", "b") * 3
     cancel = every_backend.workflows.runs.cancel
@@ -188,7 +188,7 @@ def test_trees_cancelled_at_once_do_not_deadlock(every_backend: StateStore, raw:
 
 
 def test_a_cancelled_run_gets_no_children(store: StateStore) -> None:
-    """workflows W-22, W-29, case 62: whether it is cancelled or asked to be; an ended one may have a successor."""
+    """workflows W-22, W-29: whether it is cancelled or asked to be; an ended one may have a successor."""
     ended, cancelled, asked = (started(store).id for _ in range(3))
     store.workflows.runs.finish(ended, "failed")
     store.workflows.runs.cancel(cancelled, by="ana", reason="stop")
@@ -205,7 +205,7 @@ def test_a_cancelled_run_gets_no_children(store: StateStore) -> None:
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.soak)])
 def test_no_child_escapes_a_cancel_of_its_tree(every_backend: StateStore, rounds: int) -> None:
-    """workflows W-29, case 62: made before it, and cancelled with it; or after it, and refused."""
+    """workflows W-29: made before it, and cancelled with it; or after it, and refused."""
     runs = every_backend.workflows.runs
     for round_ in range(rounds):
         root = started(every_backend).id

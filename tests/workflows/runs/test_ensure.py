@@ -35,7 +35,7 @@ def test_an_ensured_run_is_made_once_whatever_became_of_it(store: StateStore, ra
 
 
 def test_an_ensured_key_with_another_content_is_refused(store: StateStore) -> None:
-    """workflows W-23, case 33."""
+    """workflows W-23."""
     started(store, id="run-0")
     first = ensured(store, "key-1", context={"a": 1})
     others: list[dict[str, Any]] = [
@@ -69,7 +69,7 @@ def test_an_ensured_run_takes_no_used_id(store: StateStore) -> None:
 
 
 def test_a_disabled_workflow_is_ensured_only_where_it_runs(store: StateStore, raw: Raw) -> None:
-    """workflows W-23, W-95, case 36."""
+    """workflows W-23, W-95."""
     existing = ensured(store, "key-1").run
     raw(
         "INSERT INTO workflow_overrides (name, enabled, updated_at) VALUES ('deploy', ?, ?)", False, existing.started_at
@@ -82,7 +82,7 @@ def test_a_disabled_workflow_is_ensured_only_where_it_runs(store: StateStore, ra
 
 
 def test_of_fifty_ensures_at_once_one_creates(every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-23, case 33."""
+    """workflows W-23."""
     outcomes = together([partial(ensured, every_backend, "key-1")] * 50)
     made = [outcome for outcome in outcomes if isinstance(outcome, EnsuredRun)]
     assert len(made) == 50
@@ -107,7 +107,7 @@ with StateStore.open(url, migrate=False) as store, ThreadPoolExecutor(4) as pool
 
 
 def test_of_several_processes_that_ensure_one_creates(fresh_database: Database, crew: Crew) -> None:
-    """workflows W-23, case 33."""
+    """workflows W-23."""
     told = [ensured for process in crew.race(ENSURE, *[[fresh_database.url]] * 4) for ensured in process]
     assert len({run_id for _, run_id, _ in told}) == 5
     assert sorted(key for key, _, created in told if created) == [f"key-{index}" for index in range(5)]

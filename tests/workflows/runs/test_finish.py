@@ -157,7 +157,7 @@ def test_what_a_pause_and_an_end_add_to_a_run_is_read_with_its_lock(database: Da
 
 
 def test_the_same_finish_again_returns_the_stored_run(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-27, case 25: by the same claim, once told."""
+    """workflows W-27: by the same claim, once told."""
     cases: list[Any] = ENDED
     for status in cases:
         told: list[WorkflowRun] = []
@@ -242,7 +242,7 @@ def test_a_cancel_request_does_not_spoil_a_success(store: StateStore) -> None:
 
 
 def test_a_cancelled_run_is_never_failed_by_a_late_finish(store: StateStore, raw: Raw) -> None:
-    """workflows W-19, case 24."""
+    """workflows W-19."""
     run = started(store)
     claim = raw.hold(run.id)
     cancelled = store.workflows.runs.cancel(run.id, by="ana", reason="stop")

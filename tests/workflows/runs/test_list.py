@@ -86,7 +86,7 @@ def test_runs_are_listed_newest_first_by_any_filter(store: StateStore, frozen_cl
 
 
 def test_an_empty_sequence_matches_nothing(store: StateStore) -> None:
-    """workflows W-20, case 39."""
+    """workflows W-20."""
     started(store)
     for order in ("newest", "active_first"):
         assert store.workflows.runs.list(statuses=(), order=order).items == ()
@@ -96,7 +96,7 @@ def test_an_empty_sequence_matches_nothing(store: StateStore) -> None:
 
 
 def test_a_filter_that_means_nothing_is_refused(store: StateStore) -> None:
-    """workflows W-1, W-20, case 39."""
+    """workflows W-1, W-20."""
     cases: list[dict[str, Any]] = [
         {"statuses": ["done"]},
         {"statuses": "running"},
@@ -121,7 +121,7 @@ def test_a_filter_that_means_nothing_is_refused(store: StateStore) -> None:
 
 
 def test_a_token_goes_on_in_its_own_list_only(store: StateStore) -> None:
-    """workflows W-20, case 39."""
+    """workflows W-20."""
     for _ in range(3):
         started(store)
     newest = store.workflows.runs.list(limit=1).next_page_token
@@ -146,7 +146,7 @@ def test_a_token_goes_on_in_its_own_list_only(store: StateStore) -> None:
 
 
 def test_what_runs_is_not_hidden_by_a_queue(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-24, case 40: running, paused, queued, then the rest, newest first in each."""
+    """workflows W-24: running, paused, queued, then the rest, newest first in each."""
     running = started(store).id
     waiting = paused(store).run_id
     done = [started(store).id for _ in range(2)]
@@ -204,7 +204,7 @@ _names = iter(range(1_000_000))
 def test_pages_repeat_and_miss_nothing_while_runs_are_added(
     every_backend: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """workflows W-24, case 40."""
+    """workflows W-24."""
     for index in range(200):
         started(every_backend, status="queued")
         if index < 2:

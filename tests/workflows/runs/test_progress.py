@@ -233,7 +233,7 @@ def test_a_patch_is_an_object_of_json(store: StateStore) -> None:
 
 
 def test_scratch_of_exactly_the_limit_is_accepted(store: StateStore) -> None:
-    """workflows W-26, case 43: the whole document after the merge, in bytes."""
+    """workflows W-26: the whole document after the merge, in bytes."""
     run = started(store, scratch={"large": "é" * 20_000})
     room = LIMIT - len('{"large":"","small":""}') - 40_000
     progress = store.workflows.runs.merge_scratch(run.id, {"small": "x" * room})
@@ -255,7 +255,7 @@ def test_the_error_about_a_large_scratch_holds_no_payload(store: StateStore) -> 
 
 
 def test_an_adopted_scratch_over_the_limit_may_shrink_but_not_grow(store: StateStore, raw: Raw) -> None:
-    """workflows W-26, case 43."""
+    """workflows W-26."""
     run = started(store)
     adopted = '{"a": "' + "x" * 500_000 + '", "b": "' + "x" * 500_000 + '"}'
     raw("UPDATE workflow_runs SET scratch = ? WHERE id = ?", adopted, run.id)
@@ -268,7 +268,7 @@ def test_an_adopted_scratch_over_the_limit_may_shrink_but_not_grow(store: StateS
 
 
 def test_merges_and_phases_at_once_all_survive(every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-25, W-26, case 9."""
+    """workflows W-25, W-26."""
     run = started(every_backend)
     runs = every_backend.workflows.runs
     merges: list[Any] = [partial(runs.merge_scratch, run.id, {f"key-{index}": index}) for index in range(10)]
@@ -296,7 +296,7 @@ with StateStore.open(url, migrate=False) as store:
 
 
 def test_merges_and_phases_of_several_processes_all_survive(fresh_database: Database, crew: Crew) -> None:
-    """workflows W-25, W-26, case 9."""
+    """workflows W-25, W-26."""
     store = fresh_database.open()
     run = started(store)
     crew.race(MOVE_ON, *([fresh_database.url, run.id, f"p{index}"] for index in range(4)))

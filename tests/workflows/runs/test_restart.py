@@ -18,7 +18,7 @@ from lastlight_state.workflows import Failure, PhaseEntry, WorkflowRun
 def test_a_restart_keeps_what_resumes_and_clears_what_ended(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock, status: Any
 ) -> None:
-    """workflows W-30, case 61."""
+    """workflows W-30."""
     run = started(store, context={"a": 1}, scratch={"n": 1})
     store.workflows.runs.append_phase(run.id, PhaseEntry("build", True))
     store.workflows.runs.request_cancel(run.id, by="ana", reason="slow")
@@ -71,7 +71,7 @@ def test_only_what_failed_or_was_cancelled_restarts(store: StateStore) -> None:
 
 
 def test_restarts_end_at_their_limit(store: StateStore, raw: Raw) -> None:
-    """workflows W-30, case 5."""
+    """workflows W-30."""
     run = started(store, max_restarts=2)
     for _ in range(2):
         store.workflows.runs.finish(run.id, "failed")

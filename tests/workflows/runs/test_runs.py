@@ -97,7 +97,7 @@ def test_a_parent_must_be_there(store: StateStore, raw: Raw) -> None:
 
 
 def test_a_disabled_workflow_begins_nothing(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """workflows W-22, W-95, case 36."""
+    """workflows W-22, W-95."""
     existing = started(store)
     raw(
         "INSERT INTO workflow_overrides (name, enabled, updated_at) VALUES (?, ?, ?)",
@@ -157,7 +157,7 @@ def test_a_word_outside_the_vocabulary_names_the_vocabulary(store: StateStore) -
 
 
 def test_contents_at_their_limit_are_stored_and_one_byte_more_is_not(store: StateStore) -> None:
-    """workflows W-3, case 43: bytes, not characters."""
+    """workflows W-3: bytes, not characters."""
     for part, limit in {"context": 256 * KIB, "scratch": 64 * KIB}.items():
         text = "é" * ((limit - len('{"a":""}')) // 2)
         given: dict[str, Any] = {part: {"a": text}}
@@ -247,7 +247,7 @@ def test_a_run_goes_to_json_and_back(store: StateStore) -> None:
 
 
 def test_a_row_with_broken_json_breaks_no_list(store: StateStore, raw: Raw, database: Database) -> None:
-    """workflows W-21, case 60: only SQLite can hold such text; Postgres holds numbers that Python reads in no form."""
+    """workflows W-21: only SQLite can hold such text; Postgres holds numbers that Python reads in no form."""
     sound = started(store, context={"a": 1})
     for column in ("context", "scratch", "phase_history"):
         insert = f"INSERT INTO workflow_runs ({_NEEDED}, {column}) VALUES (?, 'deploy', 't', 'plan', ?, ?, ?)"

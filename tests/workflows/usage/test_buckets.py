@@ -38,7 +38,7 @@ def counts(buckets: Any) -> list[int]:
 
 
 def test_an_empty_database_has_its_days_and_hours(store: StateStore) -> None:
-    """workflows W-62, case 51: ascending, ending with the present one."""
+    """workflows W-62: ascending, ending with the present one."""
     days = store.workflows.usage.daily(7)
     assert [bucket.start for bucket in days] == [datetime(2026, 2, 23, tzinfo=UTC) + DAY * n for n in range(7)]
     assert counts(days) == [0] * 7
@@ -49,7 +49,7 @@ def test_an_empty_database_has_its_days_and_hours(store: StateStore) -> None:
 
 
 def test_yesterdays_last_millisecond_is_not_today(store: StateStore) -> None:
-    """workflows W-62, case 51."""
+    """workflows W-62."""
     midnight = NOON.replace(hour=0, minute=0)
     for at in (midnight - TICK, midnight, midnight - DAY, midnight - DAY - TICK):
         begun(store, at)
@@ -79,7 +79,7 @@ def test_a_bucket_counts_each_outcome_and_adds_up(store: StateStore) -> None:
 
 
 def test_buckets_can_be_of_a_workflow_a_repository_or_a_model(store: StateStore, raw: Raw) -> None:
-    """workflows W-62, case 50: a skill whose name goes on with the sign after the colon is of no workflow of theirs."""
+    """workflows W-62: a skill whose name goes on with the sign after the colon is of no workflow of theirs."""
     ours, theirs = begun(store, NOON), begun(store, NOON, skill="fixed:a", trigger=Trigger("t", "api", "x", "widget"))
     legacy = begun(store, NOON, trigger=Trigger("t", type="api"))
     begun(store, NOON, skill="fix;", trigger=Trigger("t", type="api"))
@@ -134,7 +134,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, database: Database) -> Iterator[S
 
 
 def test_a_zone_of_the_host_or_the_server_changes_nothing(elsewhere: StateStore) -> None:
-    """workflows W-62, case 51."""
+    """workflows W-62."""
     midnight = NOON.replace(hour=0, minute=0)
     for at in (midnight - TICK, midnight):
         begun(elsewhere, at)

@@ -70,7 +70,7 @@ def test_what_the_runs_of_a_trigger_have_used(store: StateStore) -> None:
 
 
 def test_what_was_used_for_a_repository(store: StateStore, frozen_clock: FrozenClock, raw: Raw) -> None:
-    """workflows W-6, case 50: rows of another program spell it as one text; since is inclusive."""
+    """workflows W-6: rows of another program spell it as one text; since is inclusive."""
     spent(store, "1", run_id=started(store).id)
     at = frozen_clock.advance(seconds=1)
     spent(store, "2", run_id=started(store).id)
@@ -85,7 +85,7 @@ def test_what_was_used_for_a_repository(store: StateStore, frozen_clock: FrozenC
 
 
 def test_ten_thousand_costs_in_any_order_add_up_alike(every_backend: StateStore, raw: Raw) -> None:
-    """workflows W-60, case 52: 0.1 and 0.2, and floats of another program that end in half a micro-dollar."""
+    """workflows W-60: 0.1 and 0.2, and floats of another program that end in half a micro-dollar."""
     legacy = sum(Decimal(n) / 128 for n in range(1, 10_001) if n % 4 > 1)
     for order in ("ASC", "DESC"):
         run = started(every_backend)
