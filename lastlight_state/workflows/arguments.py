@@ -70,13 +70,17 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs to count. None does not filter, an empty sequence admits no run; ``since`` is inclusive."""
+    """Which runs to count: those that started at ``since`` or later, and before ``until``.
+
+    None does not filter, an empty sequence admits no run.
+    """
 
     statuses: Sequence[RunStatus] | None = None
     workflow_names: Sequence[str] | None = None
     repo: str | None = None
     trigger_id: str | None = None
     since: datetime | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,11 @@ def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def list_filters(
-    statuses: Sequence[str] | None, workflow_names: Sequence[str] | None, repo: str | None, since: datetime | None
+    statuses: Sequence[str] | None,
+    workflow_names: Sequence[str] | None,
+    repo: str | None,
+    since: datetime | None,
+    until: datetime | None = None,
 ) -> Row:
     """Return the filters of a list of runs, as its statements name them."""
     given: Row = {
@@ -101,6 +105,7 @@ def list_filters(
         else [valid.word("statuses", status, words.RUN_STATUSES) for status in valid.several("statuses", statuses)],
         "workflow_names": None if workflow_names is None else several_workflows(workflow_names),
         "since": None if since is None else aware_utc("since", since),
+        "until": None if until is None else aware_utc("until", until),
     }
     if repo is not None:
         given |= repos.repo_filter(repo)

@@ -96,6 +96,21 @@ def test_a_list_begins_where_since_says(kind: str, database: Database) -> None:
     assert len(lastlight_state(*words, "1s").data["items"]) == 0
 
 
+def test_runs_are_listed_by_who_triggered_them_and_until_a_time(database: Database) -> None:
+    """maintenance OP-11, workflows W-212: no other kind is."""
+    with database.open() as store:
+        fill(store)
+        [run] = store.workflows.runs.list()
+    begin = database.clock.now()
+    words = ("ls", "runs", "--url", database.url, "--json")
+    assert len(lastlight_state(*words, "--until", begin.isoformat()).data["items"]) == 0
+    assert len(lastlight_state(*words, "--until", (begin + timedelta(milliseconds=1)).isoformat()).data["items"]) == 1
+    assert len(lastlight_state(*words, "--by", "nobody").data["items"]) == 0
+    assert len(lastlight_state(*words, "--by", str(run.triggered_by)).data["items"]) == 1
+    assert lastlight_state("ls", "crons", "--url", database.url, "--until", "1h").code == 2
+    assert lastlight_state(*words, "--until", "soon").code == 2
+
+
 def test_people_see_ids_whole_and_amounts_exact(targets: dict[str, Target]) -> None:
     """maintenance OP-11, OP-71."""
     target = targets["populated"]

@@ -33,6 +33,8 @@ FILTERED = "sessions"
 @click.option("--project", metavar="NAME", help="Of sessions: only those of this project.")
 @click.option("--workflow", metavar="NAME", help="Of runs, claimable or unhealthy too: only those of this workflow.")
 @click.option("--repo", metavar="NAME", help="Of runs: only those of this repository, owner/name or a name alone.")
+@click.option("--by", metavar="NAME", help="Of runs: only those whose trigger has this actor.")
+@click.option("--until", metavar="TIME", help="Of runs: only those started before.")
 @click.option("--run", "run_id", metavar="ID", help="Only those of this run.")
 @views_kind.PAGE_TOKEN
 def run(
@@ -63,7 +65,11 @@ def run(
     for flag, value in narrower.items():
         if value is not None and flag not in chosen.by:
             raise InvalidValue(f"--{flag}", f"{kind} belong to none")
-    filters = Filters(views_kind.words(status), _moment(since), valid.page_limit(limit), page_token, run_id, **narrower)
+    until = _moment(narrower.pop("until"), "--until")
+    chosen_since = _moment(since, "--since")
+    filters = Filters(
+        views_kind.words(status), chosen_since, valid.page_limit(limit), page_token, run_id, until=until, **narrower
+    )
 
     def page_of(store: StateStore) -> Page[Any]:
         if run_id is None:
@@ -73,15 +79,13 @@ def run(
     return views_kind.answer(chosen, read_once(call, page_of))
 
 
-def _moment(text: str | None) -> datetime | None:
+def _moment(text: str | None, flag: str) -> datetime | None:
     if text is None:
         return None
     ago = arguments.age(text)
     try:
         if ago is not None:
             return SYSTEM_CLOCK.now() - ago
-        return aware_utc("--since", datetime.fromisoformat(text))
+        return aware_utc(flag, datetime.fromisoformat(text))
     except (ValueError, OverflowError):
-        raise InvalidValue(
-            "--since", f"{text!r:.80} is not a time", permitted=("2026-02-03T12:00Z", "24h", "7d")
-        ) from None
+        raise InvalidValue(flag, f"{text!r:.80} is not a time", permitted=("2026-02-03T12:00Z", "24h", "7d")) from None

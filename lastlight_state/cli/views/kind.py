@@ -40,6 +40,8 @@ class Filters:
     project: str | None = None
     workflow: str | None = None
     repo: str | None = None
+    by: str | None = None
+    until: datetime | None = None
 
     @property
     def paging(self) -> dict[str, Any]:
@@ -76,7 +78,7 @@ class Kind:
 
     ``get`` finds one by its key alone, ``part`` one of a run by the run and its key there. A kind with neither can
     only be listed. ``by`` names the other flags that
-    narrow its list: ``project``, ``workflow``, ``repo``.
+    narrow its list: ``project``, ``workflow``, ``repo``, ``by``, ``until``.
     """
 
     name: str

@@ -109,8 +109,10 @@ def _runs(store: Store, filters: Filters) -> Page[Any]:
     return store.workflows.runs.list(
         statuses=filters.statuses,
         since=filters.since,
+        until=filters.until,
         workflow_names=filters.workflows,
         repo=filters.repo,
+        triggered_by=filters.by,
         **filters.paging,
     )
 
@@ -173,7 +175,7 @@ KINDS = {
         "(no runs)",
         lambda store, key: store.workflows.runs.get(key),
         children=_of_run,
-        by=("workflow", "repo"),
+        by=("workflow", "repo", "by", "until"),
     ),
     "queue": Kind("queued run", RUNS, _queue, "(nothing is queued)"),
     "claimable": Kind("claimable run", CLAIMABLE, _claimable, "(no run may be taken)", by=("workflow",)),

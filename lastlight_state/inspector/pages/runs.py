@@ -32,7 +32,9 @@ def listed(ask: Ask) -> View:
         workflow_names=ask.texts("workflow") or None,
         repo=ask.text("repo"),
         since=ask.moment("since"),
+        until=ask.moment("until"),
     )
+    person = ask.text("person")
     with ask.store.view() as moment:
         w = moment.workflows
         data: dict[str, Any] = {"workflows": w.lookups.names().items, "statuses": RUN_STATUSES}
@@ -41,7 +43,9 @@ def listed(ask: Ask) -> View:
             data |= {"runs": None, "count": None, "errors": found}
         else:
             filters = {field.name: getattr(which, field.name) for field in fields(which) if field.name != "trigger_id"}
-            data |= {"runs": w.runs.list(**filters, **ask.part), "count": w.lookups.count(which), "errors": None}
+            page_of_runs = w.runs.list(**filters, triggered_by=person, **ask.part)
+            count = w.lookups.count(which) if person is None else None  # by a person alone it would read every run
+            data |= {"runs": page_of_runs, "count": count, "errors": None}
     return View("runs.html", data, "Runs")
 
 

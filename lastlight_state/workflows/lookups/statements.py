@@ -51,6 +51,7 @@ _SEVERAL = {"statuses": RUNS.c.status, "workflow_names": RUNS.c.workflow_name}
 
 _ONE: Mapping[str, sa.ColumnElement[bool]] = {
     "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
+    "until": RUNS.c.started_at < bind("until", RUNS.c.started_at),
     "trigger_id": RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id),
     **repos.conditions(RUNS),
 }
@@ -90,7 +91,7 @@ def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: 
 def counted(which: RunFilter) -> Row:
     """Return the filters of a count."""
     valid.group("filter", which, RunFilter)
-    given = shared.list_filters(which.statuses, which.workflow_names, which.repo, which.since)
+    given = shared.list_filters(which.statuses, which.workflow_names, which.repo, which.since, which.until)
     trigger_id = valid.optional("trigger_id", which.trigger_id, _MOST.trigger_id)
     return {"trigger_id": trigger_id, **given}
 

@@ -122,19 +122,23 @@ class Runs(Repository):
         workflow_names: Sequence[str] | None = None,
         repo: str | Sequence[str] | None = None,
         since: datetime | None = None,
+        until: datetime | None = None,
+        triggered_by: str | None = None,
         order: Literal["newest", "active_first"] = "newest",
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[RunSummary]:
         """A page of runs with their totals, newest first.
 
-        ``repo`` is ``"owner/name"``, or a bare name for any owner; or at most 50 of these. ``since`` is inclusive. An
-        empty sequence matches nothing. ``active_first`` lists running, paused and queued runs before the ended ones.
+        ``repo`` is ``"owner/name"``, or a bare name for any owner; or at most 50 of these. Runs from ``since`` on and
+        before ``until``. ``triggered_by`` is the actor of the trigger. An empty sequence matches nothing.
+        ``active_first`` lists running, paused and queued runs before the ended ones.
 
-        Rare ``statuses`` of ended runs cost as much as there are newer runs: give ``since``, a workflow or a
-        repository.
+        Rare ``statuses`` of ended runs, and an actor with few runs, cost as much as there are newer runs: give
+        ``since``, a workflow or a repository.
         """
-        given = shared.list_filters(statuses, workflow_names, None, since)
+        given = shared.list_filters(statuses, workflow_names, None, since, until)
+        given["triggered_by"] = valid.optional("triggered_by", triggered_by, _MOST.triggered_by)
         given |= {} if repo is None else repos.repos_filter(repo)
         valid.page_limit(limit)
         how = lists.ORDERS[valid.word("order", order, lists.ORDERS)]

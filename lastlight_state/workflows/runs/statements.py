@@ -139,6 +139,8 @@ def _listed(covering: Covering, *, leading: str | None = None, walked: Sequence[
         walked=walked,
         filters={
             "since": RUNS.c.started_at >= bind("since", RUNS.c.started_at),
+            "until": RUNS.c.started_at < bind("until", RUNS.c.started_at),
+            "triggered_by": RUNS.c.triggered_by == bind("triggered_by", RUNS.c.triggered_by),
             "bare_repo": repos.bare(RUNS),
         },
         either={"owned_repo": repos.spellings(RUNS)},

@@ -159,7 +159,7 @@ def test_an_adopted_run_has_no_transitions_yet(store: StateStore, raw: Raw) -> N
 
 
 def test_a_count_stops_where_it_is_told(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-96."""
+    """workflows W-96, W-212."""
     for index in range(4):
         started(store, workflow_name=f"w{index % 2}", status="queued" if index == 3 else "running")
         frozen_clock.advance(seconds=1)
@@ -175,6 +175,8 @@ def test_a_count_stops_where_it_is_told(store: StateStore, frozen_clock: FrozenC
         (RunFilter(statuses=()), 0),
         (RunFilter(repo="acme/widget"), 4),
         (RunFilter(repo="widget", since=START + timedelta(seconds=2)), 2),
+        (RunFilter(until=START + timedelta(seconds=1)), 1),
+        (RunFilter(since=START + timedelta(seconds=1), until=START + timedelta(seconds=3)), 2),
         (RunFilter(trigger_id=TRIGGER.id), 4),
         (RunFilter(trigger_id="t-2"), 0),
     ]

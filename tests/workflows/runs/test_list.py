@@ -15,7 +15,7 @@ from support.workflows.steps import TRIGGER, Raw, all_pages, paused, started
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue
 from lastlight_state.testing import Database, FrozenClock
-from lastlight_state.workflows import RunSummary, Trigger, WorkflowRun
+from lastlight_state.workflows import RunOptions, RunSummary, Trigger, WorkflowRun
 from lastlight_state.workflows.runs import statements as sql
 from lastlight_state.workflows.words import TERMINAL
 
@@ -36,6 +36,32 @@ def test_a_summary_shows_what_the_run_is_and_nothing_large(store: StateStore) ->
     shown = summary.model_dump(exclude={"totals"})
     assert shown == {name: getattr(stored, name) for name in shown}
     assert not [name for name in RunSummary.model_fields if name.startswith(LARGE)]
+
+
+def test_runs_are_listed_by_who_triggered_them_and_until_a_time(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-212: exactly that name; the end is exclusive; pages and both orders keep to it."""
+    begin, list_ = frozen_clock.now(), store.workflows.runs.list
+    for number in range(6):
+        actor = ("ana", "Ana", None)[number % 3]
+        status: Any = "queued" if number == 3 else "running"
+        trigger = Trigger("t", type="cli", actor=actor)
+        options = RunOptions(id=f"r-{number}", status=status)
+        store.workflows.runs.create("w", trigger=trigger, phase="p", options=options)
+        frozen_clock.advance(seconds=1)
+    end = begin + timedelta(seconds=3)
+    assert ids(list_(triggered_by="ana")) == ["r-3", "r-0"]
+    assert ids(list_(triggered_by="ana", order="active_first")) == ["r-0", "r-3"]
+    assert ids(list_(triggered_by="ana", statuses=["running"])) == ["r-0"]
+    assert ids(list_(triggered_by="nobody")) == []
+    assert ids(list_(until=end)) == ["r-2", "r-1", "r-0"]
+    assert ids(list_(until=end, since=begin + timedelta(seconds=1), workflow_names=["w"])) == ["r-2", "r-1"]
+    paged = all_pages(lambda **part: list_(until=end, triggered_by="Ana", **part), limit=1)
+    assert ids(paged) == ["r-1"]
+    for bad in ("", "x" * 129, 5):
+        with pytest.raises(InvalidValue):
+            list_(triggered_by=bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue):
+        list_(until=datetime(2026, 1, 1))  # noqa: DTZ001 - without a zone
 
 
 def test_a_summary_has_the_totals_of_its_executions(store: StateStore, raw: Raw) -> None:
