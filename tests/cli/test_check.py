@@ -57,7 +57,7 @@ def test_an_unfinished_copy_is_exit_5_everywhere(fresh_database: Database) -> No
 
 
 def test_the_plan_says_which_revisions_which_rows_and_which_lock(tmp_path: Path) -> None:
-    """migrations MG-60, messaging M-6, case 41."""
+    """migrations MG-60, messaging M-6."""
     url = tmp_path / "old.db"
     lastlight_state("migrate", "--url", url, "--to", "0001")
     said = lastlight_state("check", "--url", url, "--json")

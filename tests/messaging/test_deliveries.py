@@ -33,7 +33,7 @@ def delivered(store: Any, session_id: str, content: str, role: Any = "user", pla
 def test_a_message_delivered_twice_is_stored_once(
     every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-33, case 24."""
+    """messaging M-33."""
     session = started(every_backend)
     first = delivered(every_backend, session.id, "hello")
     before = every_backend.messaging.sessions.get(session.id)
@@ -46,7 +46,7 @@ def test_a_message_delivered_twice_is_stored_once(
 
 
 def test_the_answer_to_a_message_may_share_its_platform_id(every_backend: StateStore, raw: Raw) -> None:
-    """messaging M-33, case 24: another role is another message, and so is another session."""
+    """messaging M-33: another role is another message, and so is another session."""
     session, other = started(every_backend), started(every_backend, IN_THREAD)
     made = [delivered(every_backend, session.id, "hello"), delivered(every_backend, session.id, "hi", "assistant")]
     made.append(delivered(every_backend, other.id, "hello"))
@@ -110,7 +110,7 @@ def test_a_batch_has_one_to_five_hundred_messages(every_backend: StateStore, raw
 
 
 def test_a_batch_stores_what_it_holds_twice_once(every_backend: StateStore, raw: Raw) -> None:
-    """messaging M-34, case 26."""
+    """messaging M-34."""
     session = started(every_backend)
     old = delivered(every_backend, session.id, "old", platform_id="a").message
     appended = every_backend.messaging.messages.append_many(
@@ -160,7 +160,7 @@ def test_a_batch_of_what_is_there_already_changes_nothing(
     ],
 )
 def test_a_bad_draft_spoils_its_batch(every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock, bad: Any) -> None:
-    """messaging M-34, case 22."""
+    """messaging M-34."""
     session = started(every_backend)
     frozen_clock.advance(seconds=1)
     with pytest.raises((InvalidValue, PayloadTooLarge), match=r"drafts\[1\]"):

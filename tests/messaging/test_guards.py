@@ -31,7 +31,7 @@ def raw(database: Database) -> Any:
     "assignment", ["content = 'other'", "role = 'assistant'", "timestamp = '2020-01-01T00:00:00.000Z'"]
 )
 def test_what_was_said_never_changes(raw: Any, assignment: str, permit: str | None) -> None:
-    """messaging M-3, case 53: with and without a permit."""
+    """messaging M-3: with and without a permit."""
     raw.execute("BEGIN")
     if permit:
         raw.execute(f"INSERT INTO maintenance_permits (receipt_id) VALUES ('{permit}')")

@@ -25,7 +25,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def test_a_session_that_somebody_holds_is_passed_over_when_idle_ones_are_closed(
     postgres_database: Database, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-25, case 47: it is about to become fresh, and is not waited for."""
+    """messaging M-25: it is about to become fresh, and is not waited for."""
     store, other = impatient(postgres_database), postgres_database.open()
     held = started(store)
     frozen_clock.advance(TIMEOUT + MILLISECOND)

@@ -32,7 +32,7 @@ UNFIT: list[tuple[str, Any]] = [
 
 
 def test_an_unfit_message_is_refused_by_the_name_of_its_field(every_backend: StateStore, raw: Raw) -> None:
-    """messaging M-10, M-73, case 50."""
+    """messaging M-10, M-73."""
     session = started(every_backend)
     for field, bad in UNFIT:
         given = {**FINE, field: bad}

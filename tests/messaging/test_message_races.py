@@ -21,7 +21,7 @@ SOAK = pytest.mark.soak
 def test_a_tail_sees_every_message_of_many_writers_once_and_in_order(
     every_backend: StateStore, raw: Raw, appends: int
 ) -> None:
-    """messaging M-32, M-38, case 20."""
+    """messaging M-32, M-38."""
     messages, session_id = every_backend.messaging.messages, started(every_backend).id
     total, finished, seen = 8 * appends, threading.Event(), list[MessagingMessage]()
 
@@ -53,7 +53,7 @@ def test_a_tail_sees_every_message_of_many_writers_once_and_in_order(
 def test_a_message_delivered_by_many_threads_at_once_is_stored_once(
     every_backend: StateStore, raw: Raw, rounds: int
 ) -> None:
-    """messaging M-33, case 25."""
+    """messaging M-33."""
     session_id = started(every_backend).id
     append = every_backend.messaging.messages.append
     for turn in range(rounds):

@@ -79,7 +79,7 @@ def test_deliveries_are_found_by_their_platform_id(plans: Plans) -> None:
 
 
 def test_a_list_of_messages_selects_no_full_content(every_backend: StateStore) -> None:
-    """messaging M-39, case 30."""
+    """messaging M-39."""
     text = sql.SUMMARIES_BEFORE.on(every_backend.backend).sql
     windows = 2 if every_backend.backend.large_values_in_rows else 1
     beginning = "substr(messaging_messages.content, 1, 280) AS preview"
@@ -91,7 +91,7 @@ def test_a_list_of_messages_selects_no_full_content(every_backend: StateStore) -
 
 @pytest.mark.parametrize("messages", [3, pytest.param(50, marks=pytest.mark.soak)])
 def test_long_messages_are_listed_by_their_beginning(every_backend: StateStore, messages: int) -> None:
-    """messaging M-39, case 30."""
+    """messaging M-39."""
     session = started(every_backend)
     content = "é" * 2**19
     said(every_backend, session.id, *[content] * messages)

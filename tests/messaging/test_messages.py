@@ -44,7 +44,7 @@ def test_a_message_and_its_count_are_stored_together(store: StateStore, frozen_c
 
 
 def test_an_unknown_session_takes_no_message(store: StateStore, raw: Raw) -> None:
-    """messaging M-30, case 21."""
+    """messaging M-30."""
     messages = store.messaging.messages
     for call in (
         lambda: messages.append("nowhere", role="user", content="x"),
@@ -95,7 +95,7 @@ def test_activity_never_goes_back(every_backend: StateStore, frozen_clock: Froze
 
 
 def test_an_inactive_session_takes_messages_and_stays_inactive(every_backend: StateStore, raw: Raw) -> None:
-    """messaging M-19, M-35, case 16."""
+    """messaging M-19, M-35."""
     closed = every_backend.messaging.sessions.close(started(every_backend).id)
     said(every_backend, closed.id, "an answer that began before")
     assert counted(raw, closed.id) == (1, 1)
@@ -104,7 +104,7 @@ def test_an_inactive_session_takes_messages_and_stays_inactive(every_backend: St
 
 
 def test_a_message_revives_an_idle_session(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging M-19, M-36, case 17."""
+    """messaging M-19, M-36."""
     session = started(every_backend)
     frozen_clock.advance(timedelta(hours=3))
     said(every_backend, session.id, "at last")
@@ -128,7 +128,7 @@ def test_an_imported_message_keeps_its_time_and_activity_uses_now(
 
 
 def test_history_is_the_newest_oldest_first(store: StateStore) -> None:
-    """messaging M-37, case 27."""
+    """messaging M-37."""
     session = started(store)
     one, two, three, four, five = said(store, session.id, "1", "2", "3", "4", "5")
     history = store.messaging.messages.history
@@ -141,7 +141,7 @@ def test_history_is_the_newest_oldest_first(store: StateStore) -> None:
 def test_order_is_the_order_of_appending_whatever_the_clock_says(
     every_backend: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-32, case 28: one millisecond, and a clock stepped back."""
+    """messaging M-32: one millisecond, and a clock stepped back."""
     session = started(every_backend)
     said(every_backend, session.id, "1", "2", "3")
     frozen_clock.advance(seconds=-10)
@@ -152,7 +152,7 @@ def test_order_is_the_order_of_appending_whatever_the_clock_says(
 
 
 def test_an_unknown_session_has_no_messages(every_backend: StateStore) -> None:
-    """messaging M-37, case 29."""
+    """messaging M-37."""
     said(every_backend, started(every_backend).id, "somewhere else")
     assert every_backend.messaging.messages.history("nowhere") == []
     assert every_backend.messaging.messages.since("nowhere", after=0) == []
@@ -160,7 +160,7 @@ def test_an_unknown_session_has_no_messages(every_backend: StateStore) -> None:
 
 
 def test_a_limit_outside_one_to_five_hundred_is_refused(every_backend: StateStore) -> None:
-    """messaging M-37, case 29."""
+    """messaging M-37."""
     messages, sessions = every_backend.messaging.messages, every_backend.messaging.sessions
     nonsense: list[Any] = [0, 501, -1, True, 2.5, "5", None]
     for limit in nonsense:
@@ -209,7 +209,7 @@ def test_pages_of_messages_follow_one_another(every_backend: StateStore) -> None
 
 
 def test_a_page_token_serves_its_own_session_alone(every_backend: StateStore) -> None:
-    """messaging case 39."""
+    """messaging M-74."""
     session = started(every_backend)
     said(every_backend, session.id, "1", "2")
     token = every_backend.messaging.messages.list(session.id, limit=1).next_page_token
@@ -228,7 +228,7 @@ def test_an_unknown_message_is_not_found(every_backend: StateStore, message_id: 
 
 
 def test_a_role_of_a_newer_version_is_readable(every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """messaging M-10, case 51."""
+    """messaging M-10."""
     session = started(every_backend)
     raw(
         "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES (?, 'tool', 'ran', ?)",
@@ -277,7 +277,7 @@ def test_a_post_goes_to_the_newest_active_session_of_its_thread(
 
 @pytest.mark.parametrize("platform_id", [None, "p"])
 def test_a_post_without_a_session_or_content_is_dropped(store: StateStore, raw: Raw, platform_id: str | None) -> None:
-    """messaging M-45, case 37."""
+    """messaging M-45."""
     post = store.messaging.messages.try_append_to_thread
     assert post(IN_THREAD.place, MessageDraft("assistant", "hello", platform_id)) is None
     started(store, KEY)
@@ -288,7 +288,7 @@ def test_a_post_without_a_session_or_content_is_dropped(store: StateStore, raw: 
 
 
 def test_a_long_post_keeps_its_tail(store: StateStore) -> None:
-    """messaging M-45, case 37."""
+    """messaging M-45."""
     started(store, IN_THREAD)
 
     def posted(content: str, **options: Any) -> str:
@@ -328,7 +328,7 @@ def test_a_post_is_checked_though_it_is_dropped(every_backend: StateStore) -> No
 def test_a_message_and_its_session_are_written_together_or_not_at_all(
     store: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-52, case 49."""
+    """messaging M-52."""
     before = started(store, IN_THREAD)
     frozen_clock.advance(TIMEOUT * 2)
 

@@ -28,7 +28,7 @@ def nothing_is_stored(raw: Raw) -> bool:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_key_of_unfit_words_is_refused_by_name(every_backend: StateStore, raw: Raw, word: str) -> None:
-    """messaging M-73, case 50."""
+    """messaging M-73."""
     absent = [] if word == "thread_id" else ["", None]
     for bad in [*BAD_TEXTS, *absent, " ", "x" * 257, "é" * 129]:
         for call in (every_backend.messaging.sessions.resume, every_backend.messaging.sessions.create):

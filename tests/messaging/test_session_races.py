@@ -28,7 +28,7 @@ def keys(rounds: int) -> list[ConversationKey]:
 
 
 def test_simultaneous_first_messages_make_one_session(every_backend: StateStore, raw: Raw) -> None:
-    """messaging M-1, M-13, case 1: also without a thread."""
+    """messaging M-1, M-13: also without a thread."""
     found = resumed_together(every_backend, 20)
     [session_id] = {one.session.id for one in found}
     assert [one.created for one in found].count(True) == 1
@@ -52,7 +52,7 @@ result = [resumed.session.id, resumed.created]
 def test_simultaneous_first_messages_of_many_processes_make_one_session(
     database: Database, crew: Crew, raw: Raw, processes: int
 ) -> None:
-    """messaging M-1, M-50, case 2."""
+    """messaging M-1, M-50."""
     found = crew.race(RESUME, *[[database.url]] * processes)
     [session_id] = {one[0] for one in found}
     assert [one[1] for one in found].count(True) == 1
@@ -62,7 +62,7 @@ def test_simultaneous_first_messages_of_many_processes_make_one_session(
 def test_one_of_many_resumers_replaces_an_idle_session(
     every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-12, M-13, case 6."""
+    """messaging M-12, M-13."""
     old = started(every_backend)
     frozen_clock.advance(TIMEOUT * 2)
     found = resumed_together(every_backend, 10)
@@ -91,7 +91,7 @@ def test_resuming_inside_transactions_makes_one_session(every_backend: StateStor
 def test_a_message_and_a_resume_race_without_loss(
     every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock, rounds: int
 ) -> None:
-    """messaging M-14, case 7: the message came first and its session is resumed, or it is in the old session."""
+    """messaging M-14: the message came first and its session is resumed, or it is in the old session."""
     for key in keys(rounds):
         old = started(every_backend, key)
         frozen_clock.advance(timedelta(days=1))
@@ -196,7 +196,7 @@ def test_sessions_that_are_closed_as_soon_as_they_are_made_confuse_nobody(
 
 
 def test_all_proposals_get_the_same_agent_session(every_backend: StateStore) -> None:
-    """messaging M-21, case 31."""
+    """messaging M-21."""
     session_id = started(every_backend).id
     ensure = every_backend.messaging.sessions.ensure_agent_session
     [winner] = set(at_once([partial(ensure, session_id, f"log-{i}") for i in range(10)]))
@@ -205,7 +205,7 @@ def test_all_proposals_get_the_same_agent_session(every_backend: StateStore) -> 
 
 
 def test_of_two_writers_with_one_version_one_succeeds(every_backend: StateStore) -> None:
-    """messaging M-22, case 33."""
+    """messaging M-22."""
     session_id = started(every_backend).id
     update = every_backend.messaging.sessions.update
     found = together([partial(update, session_id, version=0, title=title) for title in ("a", "b")])

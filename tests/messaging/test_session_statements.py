@@ -62,7 +62,7 @@ def values(now: datetime) -> dict[str, Any]:
 @MANY
 @ANALYZED
 def test_active_sessions_are_found_whatever_lies_behind_them(plans: Plans) -> None:
-    """messaging M-60, M-62, case 46: resume, retire and find_active."""
+    """messaging M-60, M-62: resume, retire and find_active."""
     for statement in (sql.FIND_KEY, sql.RETIRE, sql.RETIRE_IDLE):
         plan = plans.of(statement)
         assert "uq_messaging_sessions_active_key" in plan

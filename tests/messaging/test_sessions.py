@@ -27,7 +27,7 @@ def test_the_first_message_of_a_key_starts_a_session(store: StateStore, frozen_c
 def test_a_session_that_is_not_idle_is_resumed_as_it_is(
     store: StateStore, frozen_clock: FrozenClock, key: ConversationKey
 ) -> None:
-    """messaging M-11, case 5: looking is no activity."""
+    """messaging M-11: looking is no activity."""
     session = started(store, key)
     frozen_clock.advance(seconds=60)
     resumed = store.messaging.sessions.resume(key)
@@ -37,14 +37,14 @@ def test_a_session_that_is_not_idle_is_resumed_as_it_is(
 def test_a_session_silent_for_exactly_the_timeout_is_reused(
     every_backend: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-11, case 4: the boundary is inclusive."""
+    """messaging M-11: the boundary is inclusive."""
     session = started(every_backend)
     frozen_clock.advance(TIMEOUT)
     assert every_backend.messaging.sessions.resume(KEY).session == session
 
 
 def test_a_session_silent_for_one_millisecond_more_is_replaced(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging M-11, M-12, M-15, case 4."""
+    """messaging M-11, M-12, M-15."""
     old = started(store)
     frozen_clock.advance(TIMEOUT + MILLISECOND)
     resumed = store.messaging.sessions.resume(KEY)
@@ -56,7 +56,7 @@ def test_a_session_silent_for_one_millisecond_more_is_replaced(store: StateStore
 
 
 def test_none_means_never_idle(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging case 9."""
+    """messaging M-11."""
     session = started(every_backend)
     frozen_clock.advance(timedelta(days=365))
     assert every_backend.messaging.sessions.resume(KEY, idle_timeout=None).session == session
@@ -92,7 +92,7 @@ def test_a_timeout_that_is_no_positive_duration_is_refused(every_backend: StateS
 
 
 def test_an_empty_thread_is_no_thread(store: StateStore, raw: Raw) -> None:
-    """messaging M-8, case 10."""
+    """messaging M-8."""
     empty = ConversationKey(KEY.platform, KEY.channel_id, KEY.user_id, thread_id="")
     session = started(store, empty)
     assert started(store, KEY) == session
@@ -103,7 +103,7 @@ def test_an_empty_thread_is_no_thread(store: StateStore, raw: Raw) -> None:
 def test_a_stored_empty_thread_is_no_thread_either(
     every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-8, case 11: rows of other programs."""
+    """messaging M-8: rows of other programs."""
     legacy_session(raw, "legacy", frozen_clock.now(), thread_id="")
     found = started(every_backend, KEY)
     assert (found.id, found.key) == ("legacy", KEY)
@@ -114,7 +114,7 @@ def test_a_stored_empty_thread_is_no_thread_either(
 def test_the_database_refuses_a_second_active_session_of_a_key(
     database: Database, raw: Raw, frozen_clock: FrozenClock, thread_id: str | None
 ) -> None:
-    """messaging M-1, case 3: also where there is no thread."""
+    """messaging M-1: also where there is no thread."""
     legacy_session(raw, "first", frozen_clock.now())
     with pytest.raises(Exception, match=r"(?i)unique") as caught:
         legacy_session(raw, "second", frozen_clock.now(), thread_id=thread_id)
@@ -138,7 +138,7 @@ def test_keys_are_compared_exactly(every_backend: StateStore) -> None:
 
 
 def test_inactive_sessions_of_a_key_stack_up(every_backend: StateStore, raw: Raw) -> None:
-    """messaging M-2, case 13."""
+    """messaging M-2."""
     for _ in range(3):
         every_backend.messaging.sessions.close(started(every_backend).id)
     fourth = every_backend.messaging.sessions.resume(KEY)
@@ -150,7 +150,7 @@ def test_inactive_sessions_of_a_key_stack_up(every_backend: StateStore, raw: Raw
 def test_a_legacy_row_without_values_is_read_as_inactive_and_empty(
     every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-7, case 19."""
+    """messaging M-7."""
     legacy_session(raw, "legacy", frozen_clock.now(), message_count=None, active=None)
     legacy = every_backend.messaging.sessions.get("legacy")
     assert (legacy.message_count, legacy.active) == (0, False)
@@ -161,7 +161,7 @@ def test_a_legacy_row_without_values_is_read_as_inactive_and_empty(
 
 
 def test_create_is_refused_while_the_key_has_an_active_session(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging M-17, case 14: an idle one counts."""
+    """messaging M-17: an idle one counts."""
     active = started(store)
     frozen_clock.advance(timedelta(days=1))
     with pytest.raises(AlreadyExists) as caught:
@@ -171,7 +171,7 @@ def test_create_is_refused_while_the_key_has_an_active_session(store: StateStore
 
 
 def test_create_can_close_the_active_session_first(store: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
-    """messaging M-17, case 14."""
+    """messaging M-17."""
     old = started(store)
     new = store.messaging.sessions.create(KEY, session_id="mine", on_active="close")
     retired = store.messaging.sessions.get(old.id)
@@ -191,7 +191,7 @@ def test_create_makes_a_session_where_there_is_none(store: StateStore, on_active
 
 @pytest.mark.parametrize("on_active", ["refuse", "close"])
 def test_a_used_id_retires_nothing(every_backend: StateStore, raw: Raw, on_active: Any) -> None:
-    """messaging M-17, case 15."""
+    """messaging M-17."""
     active, other = started(every_backend), started(every_backend, IN_THREAD)
     with pytest.raises(AlreadyExists) as caught:
         every_backend.messaging.sessions.create(KEY, session_id=other.id, on_active=on_active)
@@ -217,7 +217,7 @@ def test_a_session_is_found_whether_active_or_not(store: StateStore) -> None:
 
 
 def test_two_users_in_one_thread_have_two_sessions(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging M-4, M-18, case 12."""
+    """messaging M-4, M-18."""
     place = ThreadPlace("slack", "C1", "T1")
     ana, ben = (started(store, ConversationKey("slack", "C1", user, "T1")) for user in ("ana", "ben"))
     assert store.messaging.sessions.find_active(place) == ben  # the same activity: the greater id
@@ -231,7 +231,7 @@ def test_two_users_in_one_thread_have_two_sessions(store: StateStore, frozen_clo
 
 
 def test_an_idle_session_is_found_only_by_who_asks_for_any_age(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging M-18, case 36."""
+    """messaging M-18."""
     session = started(store, IN_THREAD)
     frozen_clock.advance(TIMEOUT)
     assert store.messaging.sessions.find_active(IN_THREAD.place) == session
@@ -266,7 +266,7 @@ def test_an_agent_session_leads_to_the_newest_session(store: StateStore, frozen_
 
 
 def test_touch_never_moves_activity_back(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging M-20, case 18."""
+    """messaging M-20."""
     session = started(store)
     frozen_clock.advance(seconds=-60)
     assert store.messaging.sessions.touch(session.id) == session.last_activity_at
@@ -301,7 +301,7 @@ def test_the_first_agent_session_stays(store: StateStore) -> None:
 
 
 def test_a_proposal_that_is_no_safe_file_name_is_refused(every_backend: StateStore) -> None:
-    """messaging M-21, case 32."""
+    """messaging M-21."""
     session = started(every_backend)
     nonsense: list[Any] = ["../x", "a.b", "", "a\n", "a" * 201, "é", None, 7]
     for proposed in nonsense:
@@ -339,7 +339,7 @@ def test_update_replaces_what_is_given_and_keeps_the_rest(store: StateStore) -> 
 
 
 def test_update_of_an_older_version_is_stale(store: StateStore) -> None:
-    """messaging M-22, case 33."""
+    """messaging M-22."""
     session = started(store)
     store.messaging.sessions.update(session.id, version=0, title="first")
     for nothing_or_title in ({}, {"title": "second"}):
@@ -364,7 +364,7 @@ def test_a_forgotten_agent_session_gives_room_for_a_new_one(every_backend: State
 
 
 def test_messages_and_touches_are_no_new_version(every_backend: StateStore) -> None:
-    """messaging M-23, case 34."""
+    """messaging M-23."""
     session = started(every_backend)
     said(every_backend, session.id, "hello")
     every_backend.messaging.sessions.touch(session.id)
@@ -373,7 +373,7 @@ def test_messages_and_touches_are_no_new_version(every_backend: StateStore) -> N
 
 
 def test_a_closed_session_keeps_its_first_reason_and_time(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """messaging M-24, case 35."""
+    """messaging M-24."""
     session = started(store)
     closed = store.messaging.sessions.close(session.id, reason="timeout")
     assert (closed.active, closed.deactivated_reason, closed.deactivated_at) == (False, "timeout", frozen_clock.now())
@@ -408,7 +408,7 @@ def test_what_changes_a_session_needs_one(store: StateStore) -> None:
 def test_the_longest_silent_sessions_are_closed_first(
     every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-25, case 47."""
+    """messaging M-25."""
     idle = []
     for user in range(25):
         idle.append(started(every_backend, ConversationKey("slack", "C1", f"U{user}")).id)
@@ -456,7 +456,7 @@ def test_a_listed_session_says_everything_but_its_metadata(every_backend: StateS
 def test_no_session_is_listed_twice_while_one_of_them_is_busy(
     every_backend: StateStore, frozen_clock: FrozenClock
 ) -> None:
-    """messaging M-26, case 38."""
+    """messaging M-26."""
     made = []
     for user in range(120):
         made.append(started(every_backend, ConversationKey("slack", "C1", f"U{user}")).id)
@@ -471,7 +471,7 @@ def test_no_session_is_listed_twice_while_one_of_them_is_busy(
 
 
 def test_a_page_token_serves_its_own_list_alone(every_backend: StateStore) -> None:
-    """messaging case 39."""
+    """messaging M-74."""
     sessions = every_backend.messaging.sessions
     for user in ("U1", "U2"):
         started(every_backend, ConversationKey("slack", "C1", user))

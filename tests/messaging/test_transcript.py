@@ -19,7 +19,7 @@ def test_a_longer_text_keeps_its_tail_behind_the_prefix() -> None:
 
 
 def test_a_surrogate_pair_is_never_split() -> None:
-    """messaging M-45, case 37: one unit less instead."""
+    """messaging M-45: one unit less instead."""
     assert clip_tail("\U0001f600" * 20, 18) == PREFIX + "\U0001f600" * 2
     assert clip_tail("\U0001f600" * 20, 17) == PREFIX + "\U0001f600"
 

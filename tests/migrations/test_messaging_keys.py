@@ -75,13 +75,13 @@ def active(connection: Any) -> set[str]:
 
 
 def test_the_newest_of_each_key_stays_active(place: Place, before: Any) -> None:
-    """messaging M-6, case 40: by activity, then by creation, then by id; an absent thread is an empty one."""
+    """messaging M-6: by activity, then by creation, then by id; an absent thread is an empty one."""
     migrate(place.backend())
     assert active(before) == {key for key, *_ in SHARED if key.endswith("*")} | {key for key, *_ in OTHERS}
 
 
 def test_retired_sessions_say_why_and_nothing_else_changes(place: Place, before: Any) -> None:
-    """messaging M-6, case 40: no row and no message is lost, NULL stays NULL."""
+    """messaging M-6: no row and no message is lost, NULL stays NULL."""
     untouched = f"SELECT {COLUMNS.removesuffix(', active')}, message_count FROM messaging_sessions ORDER BY id"
     rows, messages = before.execute(untouched).fetchall(), all_messages(before)
     migrate(place.backend())
@@ -105,7 +105,7 @@ def all_messages(connection: Any) -> Any:
 
 
 def test_reducing_again_changes_nothing(place: Place, before: Any) -> None:
-    """messaging M-6, case 40."""
+    """messaging M-6."""
     migrate(place.backend())
     statements = [sql for sql in REVISION.additive_sql if sql.startswith("UPDATE ")]
     (again,) = [sql for sql in statements if ("true" in sql) == (place.name == "postgresql")]
@@ -113,7 +113,7 @@ def test_reducing_again_changes_nothing(place: Place, before: Any) -> None:
 
 
 def test_the_plan_counts_before_anything_is_written(place: Place, before: Any) -> None:
-    """messaging M-6, case 41."""
+    """messaging M-6."""
     backend = place.backend()
     plan = check(backend)
     assert [planned.revision for planned in plan.revisions if planned.rewrites] == [SECOND]
@@ -125,7 +125,7 @@ def test_the_plan_counts_before_anything_is_written(place: Place, before: Any) -
 
 
 def test_the_run_logs_how_many_and_which(place: Place, before: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """messaging M-6, case 41."""
+    """messaging M-6."""
     with caplog.at_level(logging.WARNING, "lastlight_state.migrations"):
         migrate(place.backend())
     (line,) = [record.getMessage() for record in caplog.records if record.name == "lastlight_state.migrations"]
@@ -155,7 +155,7 @@ def test_without_duplicates_nothing_is_said(place: Place, caplog: pytest.LogCapt
 
 
 def test_a_failure_after_the_reduction_leaves_nothing_of_it(place: Place, before: Any) -> None:
-    """messaging M-6, case 42."""
+    """messaging M-6."""
     before.execute("CREATE INDEX ix_messaging_sessions_activity ON messaging_sessions (id)")
     backend = place.backend()
     schema, sessions = catalogue(backend), active(before)
@@ -182,7 +182,7 @@ def test_a_key_that_cannot_be_reduced_is_named_and_nothing_changes(sqlite_place:
 
 @pytest.mark.parametrize("thread", [None, ""])
 def test_a_second_active_session_of_a_key_is_refused(place: Place, thread: str | None) -> None:
-    """messaging M-1, case 3: also without a thread."""
+    """messaging M-1: also without a thread."""
     place.at()
     connection = place.raw()
     insert(connection, [("first", "C", None, 1, 1)])

@@ -203,7 +203,7 @@ def test_a_wrong_policy_is_refused_and_leaves_no_receipt(every_backend: StateSto
 
 
 def test_chats_go_with_their_messages_unless_they_are_active(store: Any, database: Database) -> None:
-    """maintenance OP-26, messaging M-70, case 48."""
+    """maintenance OP-26, messaging M-70."""
     chats = database.open()
     sessions = [chats.messaging.sessions.create(ConversationKey("p", "c", user)).id for user in ("a", "b")]
     for session in sessions:
