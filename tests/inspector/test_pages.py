@@ -271,7 +271,9 @@ def test_every_page_is_whole_with_personal_data_hidden(
 
 def test_runs_are_filtered_by_person_and_time(browser: TestClient) -> None:
     """inspector IN-4: they are not counted by person."""
-    found = [browser.get(f"/runs?{query}", headers=JSON).json() for query in ("person=nobody", "until=900w", "until=1m")]
+    found = [
+        browser.get(f"/runs?{query}", headers=JSON).json() for query in ("person=nobody", "until=900w", "until=1m")
+    ]
     assert [len(one["runs"]["items"]) for one in found] == [0, 0, 13]
     assert [one["count"] and one["count"]["value"] for one in found] == [None, 0, 13]
 
