@@ -27,24 +27,25 @@ ENVELOPE = {
 
 
 def results() -> Iterator[Result]:
-    """One line appended; a file of 2,000 lines read; the last 100 lines of a small file and of one of 200 MB."""
+    """One line appended, with others and alone; 2,000 lines read; the last 100 of a small file and of 200 MB."""
     with tempfile.TemporaryDirectory() as folder:
-        yield _append(Path(folder))
+        yield _append(Path(folder), "append a line")
+        yield _append(Path(folder), "append a line, alone", keeps_lock=True)
         yield _read(Path(folder))
         yield _tail(Path(folder), 1)
         yield _tail(Path(folder), 200)
 
 
-def _append(folder: Path) -> Result:
-    writer = LineWriter(folder / "ours.jsonl", sync="os")
+def _append(folder: Path, path: str, *, keeps_lock: bool = False) -> Result:
+    writer = LineWriter(folder / f"{path}.jsonl", sync="os", keeps_lock=keeps_lock)
     descriptor = os.open(folder / "raw.jsonl", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     try:
         return compare(
-            "append a line",
+            path,
             "files",
             lambda: writer.append([codec.dump_line(ENVELOPE)]),
             lambda: os.write(descriptor, orjson.dumps(ENVELOPE) + b"\n"),
-            goal=goal("append a line", "files"),
+            goal=goal(path, "files"),
             calls=2_000,
         )
     finally:

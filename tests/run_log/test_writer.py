@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import logging
 import os
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.jsonl.lines import counted
 from support.run_log.logs import (
     AT,
     OTHER_RUN,
@@ -40,6 +42,7 @@ from support.run_log.logs import (
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import (
     AlreadyExists,
+    BackendBusy,
     BackendUnavailable,
     Conflict,
     CorruptData,
@@ -51,7 +54,7 @@ from lastlight_state.errors import (
     StoreClosed,
     UnsafePath,
 )
-from lastlight_state.files.jsonl.writer import SyncWord
+from lastlight_state.files.jsonl.writer import LineWriter, SyncWord
 from lastlight_state.files.run_log import RunHeader, RunLog, RunWriter, UnknownRecord, record_of
 from lastlight_state.files.run_log.paths import OnError
 from lastlight_state.files.run_log.runs import Writing
@@ -518,6 +521,20 @@ def test_an_end_that_cannot_be_written_hides_no_exception_of_the_block(log: RunL
         raise KeyError("mine")
     full.clear()
     assert kinds(read(log)[0]) == ["header"]
+
+
+def test_a_record_is_one_look_and_one_write(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-log RL-95: the lock of the file is the writer's until it is closed."""
+    with start(log) as writer:
+        writer.event({})
+        locks = counted(monkeypatch, fcntl, "flock")
+        others = counted(monkeypatch, os, "lstat", "write", "pread", "open", "fstat")
+        writer.event({})
+        assert (locks, others) == ([], ["lstat", "write"])
+        with LineWriter(writer.path, lock_timeout=0.05) as other, pytest.raises(BackendBusy):
+            other.append([b"{}\n"])
+    with LineWriter(writer.path) as other:
+        other.append([b"{}\n"])
 
 
 def test_a_removed_file_is_not_made_again(log: RunLog) -> None:

@@ -4,6 +4,7 @@ What always holds: a line is whole or recognisably torn, and a torn one never ha
 lock, one look at the path, one write, one unlock. Under the lock the writer sees whether the file ends in the middle of
 a line, because its writer was killed or the disk was full, and then begins with a newline: nothing is ever truncated or
 overwritten. Without the lock a second writer could look before the first is cut, and glue its line to the torn one.
+A writer that is the only one by its caller's rules keeps the lock, and an append is one look and one write.
 
 If a process is killed, no line of an append that returned is lost; if power fails, the last seconds may be (see
 `SyncWord`). Network file systems are not supported.
@@ -47,6 +48,9 @@ class LineWriter:
     One that is dropped and was not closed closes its file, with a `ResourceWarning`.
 
     ``check`` is called with the descriptor of each file that is opened, and raises for one that must not be written.
+
+    With ``keeps_lock`` the lock is taken with the first line and given back when the writer is closed: no other writer
+    appends meanwhile. It is for callers that let one writer in at a time, and saves the two calls around each append.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class LineWriter:
         lock_timeout: float = files.LOCK_TIMEOUT,
         base: Path | None = None,
         check: Callable[[int], object] | None = None,
+        keeps_lock: bool = False,
     ) -> None:
         if sync not in SYNC_WORDS:
             raise InvalidValue("sync", f"{shown(sync, 80)} is unknown", permitted=SYNC_WORDS)
@@ -73,6 +78,8 @@ class LineWriter:
         self._mutex = threading.Lock()
         self._closed = False
         self._descriptor = _CLOSED
+        self._keeps_lock = keeps_lock
+        self._is_locked = False  # said only of a lock that is kept
         self._has_locks = True
         self._device = self._inode = 0
         self._size_left = -1  # the file's size after our last append: then its last byte is our newline
@@ -94,8 +101,8 @@ class LineWriter:
             try:
                 self._put(data, self._lock())
             finally:
-                if self._has_locks and self._descriptor != _CLOSED:
-                    files.release(self._descriptor)
+                if not self._keeps_lock:
+                    self._unlock()
             if self._sync == "record" or (end and self._sync == "end"):
                 self._flush()
 
@@ -120,8 +127,8 @@ class LineWriter:
             try:
                 yield self._lock()
             finally:
-                if self._has_locks and self._descriptor != _CLOSED:
-                    files.release(self._descriptor)
+                if not self._keeps_lock:
+                    self._unlock()
 
     def sync(self) -> None:
         """Flush what was appended to disk now (fsync)."""
@@ -139,6 +146,8 @@ class LineWriter:
                 if self._sync != "os":
                     self._flush()
             finally:
+                if self._is_locked:  # told, because a child that was just forked has the descriptor, and so the lock
+                    self._unlock()
                 self._let_go()
 
     def __enter__(self) -> Self:
@@ -179,7 +188,9 @@ class LineWriter:
             try:
                 if self._descriptor == _CLOSED:
                     self._open()
-                self._has_locks = files.acquire(self._descriptor, self.path, self._lock_timeout)
+                if not self._is_locked:
+                    self._has_locks = files.acquire(self._descriptor, self.path, self._lock_timeout)
+                    self._is_locked = self._keeps_lock and self._has_locks
                 found = os.lstat(self._name)
             except FileNotFoundError as error:
                 self._let_go()
@@ -193,6 +204,11 @@ class LineWriter:
                 return found.st_size
             self._let_go()
         raise BackendUnavailable(f"{self.path}: replaced again and again", path=str(self.path))
+
+    def _unlock(self) -> None:
+        self._is_locked = False
+        if self._has_locks and self._descriptor != _CLOSED:
+            files.release(self._descriptor)
 
     def _open(self) -> None:
         self._descriptor, changed = files.open_to_append(self.path, create=self._create, base=self._base)
@@ -236,6 +252,7 @@ class LineWriter:
             raise files.failure(error, self.path, outcome="unknown") from error
 
     def _let_go(self) -> None:
-        descriptor, self._descriptor, self._size_left = self._descriptor, _CLOSED, -1
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        self._is_locked, self._size_left = False, -1
         if descriptor != _CLOSED:
             os.close(descriptor)

@@ -98,13 +98,13 @@ def child(work: Callable[..., None], *arguments: Any) -> ForkServerProcess:
     return process
 
 
-def append_until_killed(path: Path, acknowledged: Path, writer: str, size: int) -> None:
+def append_until_killed(path: Path, acknowledged: Path, writer: str, size: int, keeps_lock: bool = False) -> None:
     """Append records for ever, however long others hold the file, and note the number of each that returned.
 
     Notes are 16 bytes each, so that none lies on two pages: a kill can cut a write to a file between two pages.
     """
     notes = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    lines = LineWriter(path, sync="os", lock_timeout=300)
+    lines = LineWriter(path, sync="os", lock_timeout=300, keeps_lock=keeps_lock)
     number = 0
     while True:
         lines.append([dump_line(record(number, text="x" * size, writer=writer))])

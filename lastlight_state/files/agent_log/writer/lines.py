@@ -58,8 +58,9 @@ class SessionLines:
 
     def keep(self) -> None:
         """Keep all changes so far."""
-        self.ignored.update(self._passed_over)
-        self._passed_over.clear()
+        if self._passed_over:
+            self.ignored.update(self._passed_over)
+            self._passed_over.clear()
         self._saved = self._state()
 
     def restore(self) -> None:

@@ -199,7 +199,8 @@ class Translator:
         if envelope.get("type") == "result":
             self._note(result=str(envelope.get("subtype")), has_failed=False)
             return
-        self._note(result=None)
+        if self._progress.result is not None:
+            self._note(result=None)
         if envelope.get("isApiErrorMessage") is True and isinstance(envelope.get("error"), str):
             self._note(errors=(*self._progress.errors, envelope["error"]))
 

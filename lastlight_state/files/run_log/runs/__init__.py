@@ -228,6 +228,7 @@ class Runs:
             lock_timeout=self._writing.lock_timeout,
             base=files.ROOT,
             check=has_header,
+            keeps_lock=held.is_real,
         )
         return RunWriter(rules, Hold(held, lines, self._writing.clock, on_error))
 
