@@ -208,7 +208,7 @@ class WorkflowApprovalModel(Base):
     answered_via: Mapped[str | None] = text_column(None, personal=False)
     consumed_at: Mapped[datetime | None]
     consumed_by: Mapped[str | None] = text_column(256, personal=True)
-    closed_reason: Mapped[str | None] = text_column(None, personal=False)
+    closed_reason: Mapped[str | None] = text_column(None, personal=True)
     action: Mapped[Any] = json_column(16 * KIB, personal=True, nullable=True)
 
 
@@ -302,7 +302,7 @@ class HumanRequestModel(Base):
     expires_at: Mapped[datetime | None]
     answered_at: Mapped[datetime | None]
     answered_by: Mapped[str | None] = text_column(128, personal=True)
-    closed_reason: Mapped[str | None] = text_column(None, personal=False)
+    closed_reason: Mapped[str | None] = text_column(None, personal=True)
     reopened: Mapped[int] = mapped_column(server_default=text("0"))
     prompt: Mapped[str] = text_column(16 * KIB, personal=True)
     options: Mapped[Any] = json_column(16 * KIB, personal=True, nullable=True)

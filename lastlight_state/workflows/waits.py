@@ -33,9 +33,9 @@ from lastlight_state.workflows.kernel.transitions import TransitionReason
 from lastlight_state.workflows.records import RunSummary, RunSummaryRow, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
-from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
+from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS, TRANSITIONS
 
-_MOST, _GATE = limits_of(RUNS), limits_of(APPROVALS)
+_MOST, _GATE, _TRANSITION = limits_of(RUNS), limits_of(APPROVALS), limits_of(TRANSITIONS)
 
 #: The most questions that one pause may name.
 MOST_GATES = 500
@@ -56,6 +56,13 @@ class Pause:
         if self.wait.signal is not None:
             return "signal"
         return "operator" if self.wait.until is None else "timer"
+
+
+class _Said(TypedDict):
+    """Who paused a run, and why."""
+
+    by: str | None
+    detail: str | None
 
 
 def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, correlation_id: str | None) -> Pause:
@@ -146,17 +153,24 @@ class Waits(Repository):
         until: datetime | None = None,
         signal: str | None = None,
         correlation_id: str | None = None,
+        by: str | None = None,
+        reason: str | None = None,
         claim: Claim | None = None,
     ) -> WorkflowRun:
         """Pause a running run until the first thing named here happens. With nothing named, until `resume`.
 
         ``gates`` are ids of pending questions of this run (at most 500); an answer to any of them wakes it. If one of
         them is no longer pending, `StaleVersion` is raised and the run goes on. The claim ends: a later write with it
-        is `ClaimLost`. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
+        is `ClaimLost`. ``by`` and ``reason`` say in its history which person paused it and why. Raises `NotFound`,
+        `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
         """
         now = self._now()
         wanted = _checked(gates, until, signal, correlation_id)
-        return self._writing(lambda unit: _pause(unit, run_id, wanted, now, claim))
+        said: _Said = {
+            "by": valid.optional("by", by, _TRANSITION.actor),
+            "detail": None if reason is None else valid.content("reason", reason, _TRANSITION.detail),
+        }
+        return self._writing(lambda unit: _pause(unit, run_id, wanted, now, claim, said))
 
     def resume(self, run_id: str, *, by: str, reason: str) -> WorkflowRun:
         """Set a paused run running again, offered to any worker.
@@ -191,12 +205,12 @@ class Waits(Repository):
         return self._viewing(page_of_runs(WAITING, given, limit, page_token))
 
 
-def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | None) -> WorkflowRun:
+def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | None, said: _Said) -> WorkflowRun:
     row = rows.lock(unit, run_id)
     rows.check(row, claim)
     rows.expect(row, ("running",))
     _expect_open(unit, run_id, pause.gates)
-    return transitions.pause(unit, row, pause.why, at=now, claim=claim, wait=pause.wait)
+    return transitions.pause(unit, row, pause.why, at=now, claim=claim, wait=pause.wait, **said)
 
 
 def _expect_open(unit: Unit, run_id: str, gates: Sequence[str]) -> None:

@@ -197,8 +197,8 @@ def test_a_run_is_paused_resumed_and_cancelled(ana: TestClient, store: StateStor
         moved = sent(ana, f"/runs/r/{verb}", reason=f"{verb} it")
         assert (moved.status_code, moved.headers["location"]) == (303, "/runs/r")
         assert store.workflows.runs.get("r").status == status
-    last = store.workflows.lookups.list_transitions("r").items[0]
-    assert (last.actor, last.detail) == ("ana", "cancel it")
+        change = store.workflows.lookups.list_transitions("r").items[0]
+        assert (change.actor, change.source, change.detail) == ("ana", "operator", f"{verb} it")
     refused: Any = sent(ana, "/runs/r/resume")
     assert (refused.status_code, refused.json()["problem"]["code"]) == (409, "run_status")
     assert sent(ana, "/runs/r/explode").status_code == 404

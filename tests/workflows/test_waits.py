@@ -13,7 +13,7 @@ from support.workflows.plans import plan_of, plan_of_page
 from support.workflows.steps import PLAN, Raw, all_pages, paused, started, together
 
 from lastlight_state import StateStore
-from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, NotFound, StaleVersion
+from lastlight_state.errors import ClaimLost, Conflict, InvalidValue, NotFound, PayloadTooLarge, StaleVersion
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Answered, Gate, WorkflowRun, waits as sql
 
@@ -53,6 +53,25 @@ def test_a_pause_says_what_it_waits_for(store: StateStore, raw: Raw, frozen_cloc
         )
         assert store.workflows.runs.get(run.id) == waiting
         raw.check_history(run.id)
+
+
+def test_a_pause_by_a_person_is_recorded_with_who_and_why(store: StateStore) -> None:
+    """workflows W-213."""
+    named, unnamed = started(store), started(store)
+    store.workflows.waits.pause(named.id, by="ana", reason="lunch")
+    store.workflows.waits.pause(unnamed.id)
+
+    def last(run: WorkflowRun) -> tuple[str | None, str, str | None]:
+        change = store.workflows.lookups.list_transitions(run.id).items[0]
+        return change.actor, change.source, change.detail
+
+    assert (last(named), last(unnamed)) == (("ana", "operator", "lunch"), (None, "engine", None))
+    bad_ones: list[dict[str, Any]] = [{"by": ""}, {"by": "x" * 129}, {"reason": "x" * 3_000}]
+    for bad in bad_ones:
+        run = started(store)
+        with pytest.raises((InvalidValue, PayloadTooLarge)):
+            store.workflows.waits.pause(run.id, **bad)
+        assert store.workflows.runs.get(run.id).status == "running"
 
 
 def test_a_pause_ends_the_claim(store: StateStore) -> None:

@@ -104,7 +104,7 @@ def act(ask: Ask) -> View | Moved:
     w = ask.store.workflows
     verbs: dict[str, Callable[[], object]] = {
         "cancel": lambda: w.runs.cancel(run_id, by=by, reason=reason),
-        "pause": lambda: w.waits.pause(run_id),
+        "pause": lambda: w.waits.pause(run_id, by=by, reason=reason),
         "resume": lambda: w.waits.resume(run_id, by=by, reason=reason),
     }
     if ask.path["verb"] not in verbs:

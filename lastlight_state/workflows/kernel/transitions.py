@@ -268,8 +268,12 @@ def pause(
     claim: Claim | None,
     wait: Wait = _NOTHING,
     detail: str | None = None,
+    by: str | None = None,
 ) -> WorkflowRun:
-    """Pause a locked, running run whose fence the caller has checked. Its claim ends: nobody holds a paused run."""
+    """Pause a locked, running run whose fence the caller has checked. Its claim ends: nobody holds a paused run.
+
+    ``by`` is the operator who paused it; None for an engine.
+    """
     return move(
         unit,
         PAUSE,
@@ -277,7 +281,8 @@ def pause(
         "paused",
         reason=f"run.paused.{why}",
         at=at,
-        source="engine",
+        source="engine" if by is None else "operator",
+        actor=by,
         detail=detail,
         presented_epoch=claim.epoch if claim else None,
         pause_reason=why,
