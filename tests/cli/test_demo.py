@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import Said, lastlight_state
+from support.preloaded import run_program
 from support.processes import started
 
 from lastlight_state.cli.commands.demo import agent, command as demo_command, worker
@@ -132,7 +133,7 @@ def test_the_chat_is_stored_as_messages_and_as_a_log(told: tuple[Said, str, Path
 def test_people_see_the_story_and_nothing_of_a_temporary_directory_stays(tmp_path: Path) -> None:
     """packaging PT-2."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    told = subprocess.run([*PROGRAM, "demo"], env=environment, capture_output=True, text=True, check=True)
+    told = run_program([*PROGRAM, "demo"], env=environment, capture_output=True, text=True, check=True)
     headings = [
         line for line in told.stdout.splitlines() if line.startswith(("timeline", "executions", "chat", "trans"))
     ]
@@ -179,7 +180,7 @@ def test_a_worker_whose_supervisor_is_gone_ends(database: Database) -> None:
     (gate,) = store.workflows.approvals.list_pending()
     store.workflows.approvals.answer(gate.id, "approved", by="ana")
     settings = Settings(url=database.url, state_dir=database.state_dir)
-    ended = subprocess.run(
+    ended = run_program(
         [sys.executable, "-m", demo_command.WORKER, run_id],
         env=demo_command.environment(settings),
         stdin=subprocess.DEVNULL,

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from support.cli.calls import files_of, lastlight_state
+from support.preloaded import Program
 
 from lastlight_state.testing import Database
 
@@ -24,7 +25,7 @@ TOKEN = "a-token-of-this-test"
 def serving(*words: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Serve in a process of its own, and tell its address."""
     command = [sys.executable, "-m", "lastlight_state", "ui", "--port", "0", *map(str, words)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    process = Program(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     assert process.stderr is not None
     try:
         told = process.stderr.readline()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.preloaded import run_program
 from support.sealing import SAID, SECRET, Xor, cells, filled, said
 
 from lastlight_state import MisuseError, SealedValue
@@ -77,5 +77,5 @@ def test_a_codec_that_finds_no_key_is_refused_without_its_words(sqlite_database:
     (tmp_path / "broken_keys.py").write_text("raise RuntimeError('the key is hunter2')")
     command = [sys.executable, "-m", "lastlight_state", "reencrypt", "--url", sqlite_database.url, "--codec"]
     for path in ("broken_keys:codec", ":codec", "broken_keys"):
-        done = subprocess.run([*command, path], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = run_program([*command, path], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, "--codec" in done.stderr, "hunter2" in done.stderr) == (2, True, False), done.stderr

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.conversations import talkers
 from support.conversations.talk import begun
+from support.preloaded import run_program
 
 from lastlight_state.conversations import NewBranch, NewSession
 from lastlight_state.testing import Database
@@ -18,7 +18,7 @@ from lastlight_state.testing import Database
 def _run(database: Database, *given: object) -> str:
     """What the program of `talkers` prints."""
     command = [sys.executable, "-W", "error", str(Path(talkers.__file__)), database.url, *map(str, given)]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    finished = run_program(command, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
     return finished.stdout
 

@@ -1,10 +1,10 @@
 """backends B-83: no room for SQLite: a named error, no corruption, and service resumes when there is room again."""
 
-import subprocess
 import sys
 from typing import Any
 
 import pytest
+from support.preloaded import run_program
 from support.undone import undone
 
 from lastlight_state import StateStore
@@ -105,7 +105,7 @@ def test_a_call_that_finds_no_room_undoes_itself_and_its_block_goes_on(full: Sta
 def test_a_write_that_the_system_refuses_is_repeated_and_then_named(sqlite_database: Database) -> None:
     """backends B-50: an I/O error is repeated as busy is, and harms nothing; one statement or several."""
     command = [sys.executable, "-W", "error", "-c", NO_ROOM, sqlite_database.url]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    finished = run_program(command, capture_output=True, text=True, check=False)
     assert finished.stderr == ""
     refused = "input or output failed (SQLITE_IOERR_WRITE) none 6"
     assert finished.stdout.splitlines() == [refused, refused, "True"]

@@ -1,7 +1,6 @@
 """backends B-81: ``kill -9`` of a writer at random moments."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from support.faults import killed_crowd, killed_writers
 from support.faults.killed_writers import SHARED
+from support.preloaded import run_program
 
 from lastlight_state.testing import Database
 
@@ -23,7 +23,7 @@ def test_what_a_killed_writer_was_promised_is_there_and_nothing_is_half_written(
     """backends B-81: everything whose call returned is there, sequences gap-free, log files readable."""
     log = state_dir / "log.jsonl"
     command = [sys.executable, "-W", "error", str(PROGRAM), fresh_database.url, str(log), str(rounds), "seed"]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    finished = run_program(command, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
     promised: dict[str, Any] = json.loads(finished.stdout)
     assert len(promised["pair"]) >= rounds
@@ -55,7 +55,7 @@ def test_what_a_killed_writer_was_promised_is_there_and_nothing_is_half_written(
 def test_of_writers_that_share_commits_each_has_what_it_was_promised(fresh_database: Database, rounds: int) -> None:
     """backends GC-4: of a group that was not committed nothing is there, and no unit is half there."""
     command = [sys.executable, "-W", "error", killed_crowd.__file__, fresh_database.url, str(rounds), "seed"]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    finished = run_program(command, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
     promised: list[str] = json.loads(finished.stdout)
     assert len(promised) > rounds

@@ -1,7 +1,6 @@
 """backends B-80: many processes write to one database at once."""
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from support.faults import mixed_writers
 from support.faults.mixed_writers import SHARED
+from support.preloaded import run_program
 
 from lastlight_state.testing import Database
 
@@ -21,7 +21,7 @@ SCALE = [pytest.param(3, id="3s"), pytest.param(30, id="30s", marks=pytest.mark.
 def reports(database: Database, seconds: float) -> list[dict[str, Any]]:
     """What each of the processes says it was promised. None of them may have failed."""
     command = [sys.executable, "-W", "error", str(PROGRAM), database.url, str(PROCESSES), str(seconds)]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    finished = run_program(command, capture_output=True, text=True, check=False)
     assert finished.stderr == ""
     assert finished.returncode == 0
     return [json.loads(line) for line in finished.stdout.splitlines()]

@@ -9,7 +9,6 @@ import logging
 import os
 import resource
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -32,6 +31,7 @@ from support.jsonl.lines import (
     record,
 )
 from support.open_files import open_below
+from support.preloaded import run_program
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import (
@@ -232,7 +232,7 @@ thread.join()
 writer.close()
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=60, env=environment)
+    run_program([sys.executable, "-c", script, str(path)], check=True, timeout=60, env=environment)
     seen = read(path)
     numbers = defaultdict(list)
     for line in seen.lines:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from support.mailbox.files import inbound, outbound, reply, send, sql
+from support.preloaded import run_program
 from support.processes import started
 
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox
@@ -78,7 +78,7 @@ def program(text: str, *arguments: object) -> list[str]:
 
 
 def killed(path: Path, table: str) -> None:
-    done = subprocess.run(program(DYING, path, table), check=False)
+    done = run_program(program(DYING, path, table), check=False)
     assert done.returncode == -signal.SIGKILL
     assert Path(f"{path}-journal").stat().st_size > 0
 
@@ -191,7 +191,7 @@ def test_every_poll_sees_what_another_process_has_written(host: HostMailbox, age
     assert len(agent.inbox.peek()) == 0
     sends = "HostMailbox.open(sys.argv[1]).inbox.send('x', kind='chat', content={})"
     code = f"import sys; from lastlight_state.files.mailbox import *; {sends}"
-    subprocess.run(program(code, host.folder), check=True)
+    run_program(program(code, host.folder), check=True)
     assert [message.id for message in agent.inbox.peek()] == ["x"]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.maintenance import killed_salvage
+from support.preloaded import run_program
 
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import AlreadyExists, BackendBusy
@@ -30,7 +30,7 @@ def log(tmp_path: Path) -> Path:
 
 def killed(log: Path, *words: str) -> None:
     """A salvage that is killed."""
-    done = subprocess.run([sys.executable, killed_salvage.__file__, str(log), *words], check=False, capture_output=True)
+    done = run_program([sys.executable, killed_salvage.__file__, str(log), *words], check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 

@@ -15,6 +15,7 @@ from alembic.util import CommandError
 from support.migrations.originals import SEED, original
 from support.migrations.policy import violations
 from support.migrations.support import OLD_RUN, Place, load
+from support.preloaded import run_program
 
 from lastlight_state.migrations import current, scripts
 
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 def alembic(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """What the command says, and how it ends."""
     words = [sys.executable, "-m", "alembic", *arguments]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    return run_program(words, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def alembic_here(*arguments: str, folder: Path = ROOT) -> None:

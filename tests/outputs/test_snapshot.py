@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from decimal import Decimal
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, create_model
 from support.outputs.shapes import Analysis, Flags, a_run
+from support.preloaded import run_program
 
 from lastlight_state import StateStore
 from lastlight_state.db.rows.statements import Compiled
@@ -277,7 +277,7 @@ def test_after_a_crash_the_snapshot_has_what_was_committed(fresh_database: Datab
     run_id = a_run(fresh_database.open(migrate=True))
     tests = Path(__file__).parents[1]
     words = [sys.executable, "-c", _CRASH, fresh_database.url, run_id]
-    assert subprocess.run(words, cwd=tests, timeout=60, check=False).returncode == -9
+    assert run_program(words, cwd=tests, timeout=60, check=False).returncode == -9
     found = fresh_database.open().outputs.snapshot.load(run_id)
     assert found.input == {"tasks": 6}
     assert [row.data["summary"] for row in found.outputs["analysis"]] == ["0", "1", "2"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.maintenance import killed_owner
+from support.preloaded import Program
 
 from lastlight_state import Conflict
 from lastlight_state.receipts import models, steps
@@ -23,7 +24,7 @@ from lastlight_state.testing import Database
 def at_work(database: Database) -> Iterator[subprocess.Popen[str]]:
     """A process that does maintenance of every kind."""
     command = [sys.executable, killed_owner.__file__, database.url, str(database.state_dir), *sorted(models.KINDS)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with Program(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "begun\n"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from support.preloaded import Program
 from worker.test_worker import ended, new, until
 
 from lastlight_state import StateStore
@@ -69,7 +70,7 @@ def worker(program: str, database: Database, mode: str) -> Iterator[subprocess.P
     """A worker in a process of its own."""
     command = [sys.executable, "-c", program, database.url, mode]
     tells = os.environ | {"PYTHONFAULTHANDLER": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=tells) as process:
+    with Program(command, stdout=subprocess.PIPE, text=True, env=tells) as process:
         try:
             yield process
         finally:

@@ -1,11 +1,11 @@
 """A store and ``fork``: the child's copy is refused, the parent goes on, and the child may open a store of its own."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.preloaded import run_program
 
 from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import file_connections
@@ -159,7 +159,7 @@ def run(script: str, url: str, *more: str) -> None:
     """Run a script without coverage: it writes SQLite files too, and a child of busy threads can hang in SQLite."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     command = [sys.executable, "-W", "error", "-c", COMMON + script, url, *more]
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    finished = run_program(command, env=environment, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
 
 

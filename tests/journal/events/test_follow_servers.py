@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 
 import pytest
+from support.preloaded import Program
 from support.workflows.steps import started
 
 from lastlight_state import StateStore
@@ -92,7 +93,7 @@ def test_a_server_with_open_followers_stops_within_a_second_of_sigterm(database:
         for each in (run, ended):
             store.journal.events.append(each.id, "begun")
         process = stack.enter_context(
-            subprocess.Popen([sys.executable, "-c", program, database.url], stdout=subprocess.PIPE, text=True)
+            Program([sys.executable, "-c", program, database.url], stdout=subprocess.PIPE, text=True)
         )
         stack.callback(process.kill)
         assert process.stdout

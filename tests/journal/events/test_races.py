@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.journal import appenders
+from support.preloaded import run_program
 from support.workflows.steps import Raw, all_pages, started, together, undone, wait_until_blocked
 
 from lastlight_state import StateStore
@@ -46,7 +46,7 @@ def test_processes_leave_no_gap_and_no_double(fresh_database: Database, events: 
     with fresh_database.open() as store:
         shared, owns = started(store).id, [started(store).id for _ in range(PROCESSES)]
         command = [sys.executable, "-W", "error", str(Path(appenders.__file__)), fresh_database.url]
-        finished = subprocess.run(
+        finished = run_program(
             [*command, shared, ",".join(owns), str(events)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,

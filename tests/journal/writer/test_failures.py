@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from itertools import count
@@ -13,6 +12,7 @@ import pytest
 from support.answers import dropped_answers
 from support.faults.interrupts import Interrupted, raised_at
 from support.journal import queued_writer
+from support.preloaded import run_program
 from support.workflows.steps import all_pages, started
 
 from lastlight_state import Settings, StateStore
@@ -147,7 +147,7 @@ def test_a_killed_writer_leaves_a_beginning_of_each_run(fresh_database: Database
     with fresh_database.open() as store:
         ended, first, second = (started(store).id for _ in range(3))
     command = [sys.executable, "-W", "error", queued_writer.__file__, fresh_database.url, str(tmp_path)]
-    finished = subprocess.run([*command, ended, first, second], capture_output=True, text=True, check=False)
+    finished = run_program([*command, ended, first, second], capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr, finished.stdout) == (-9, "", "finished\n")
     with fresh_database.open() as store:
         events = store.journal.events
@@ -194,7 +194,7 @@ def test_an_open_writer_is_flushed_when_the_interpreter_ends(sqlite_database: Da
         "writer = StateStore.open(sys.argv[1]).journal.writer(WriterOptions(linger=60))\n"
         "for i in range(9): writer.append(sys.argv[2], 'a')\n"
     )
-    subprocess.run([sys.executable, "-c", program, sqlite_database.url, run_id], check=True, timeout=30)
+    run_program([sys.executable, "-c", program, sqlite_database.url, run_id], check=True, timeout=30)
     assert sqlite_database.open().journal.events.count(run_id) == 9
 
 

@@ -6,7 +6,6 @@ import itertools
 import os
 import random
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from support.filled_store import scene
 from support.maintenance import attacked_copy
+from support.preloaded import run_program
 
 from lastlight_state import StateStore
 from lastlight_state.migrations.metadata import METADATA
@@ -39,7 +39,7 @@ def rows_of(raw: Any) -> dict[str, int]:
 def attack(database: Database, target: str, seed: int | str) -> tuple[int, dict[str, int]]:
     """How many attempts were killed, and the rows of the target, which the library has compared as well."""
     program = [sys.executable, attacked_copy.__file__, database.url, target, str(seed)]
-    done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=200)
+    done = run_program(program, check=False, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, (seed, done.stderr)
     plain = target.removeprefix("sqlite:///")
     with closing(sqlite3.connect(plain) if plain != target else connect(target)) as raw:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from support.filled_store import TRIGGER, scene
 from support.maintenance import killed_copy
 from support.maintenance.attached import attach_without_a_column
 from support.outputs.shapes import a_run
+from support.preloaded import run_program
 
 from lastlight_state import AsyncStateStore, StateStore, codec
 from lastlight_state.backends import open_backend
@@ -325,7 +325,7 @@ def test_a_copy_that_was_killed_is_resumed_at_once(direction: tuple[Database, st
     source, target = direction
     store, _ = scene(source)
     program = [sys.executable, "-W", "error", killed_copy.__file__, source.url, target]
-    killed = subprocess.run([*program, "3", "8", "5"], capture_output=True, text=True, check=False)
+    killed = run_program([*program, "3", "8", "5"], capture_output=True, text=True, check=False)
     assert (killed.returncode, killed.stderr) == (0, "")
     frozen_clock.set(killed_copy.START)
     report = store.maintenance.copy.resume(target)

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from support.mailbox.files import OLD_INBOUND, ids, send, sql
 from support.maintenance import killed_imports
 from support.maintenance.mailbox_trees import KEY, answer, attach, say, write_session
 from support.maintenance.run_folders import bytes_of
+from support.preloaded import run_program
 
 from lastlight_state.errors import BackendUnavailable, Conflict
 from lastlight_state.files.jsonl import files
@@ -294,7 +294,7 @@ os._exit(9)
 def test_what_a_dead_writer_left_is_not_imported_and_stays(every_backend: Any, source: Path) -> None:
     """maintenance OP-87; mailbox MB-73: only what was committed, read from a private copy."""
     folder = write_session(source)
-    subprocess.run([sys.executable, "-c", DYING, folder / "inbound.db"], check=False)
+    run_program([sys.executable, "-c", DYING, folder / "inbound.db"], check=False)
     assert (folder / "inbound.db-journal").stat().st_size > 0
     before = bytes_of(source)
     done = every_backend.maintenance.imports.run(source)
@@ -385,8 +385,8 @@ def test_an_import_that_is_killed_leaves_whole_mailboxes_and_goes_on(
         write_session(source, KEY[0], session)
     words = [killed_imports.__file__, fresh_database.url, str(source), "2", where]
     settings = {**os.environ, "LASTLIGHT_STATE_STATE_DIR": str(fresh_database.state_dir)}
-    died = subprocess.run([sys.executable, "-W", "error", *words], env=settings, capture_output=True, check=False)
-    assert (died.returncode, died.stderr) == (-signal.SIGKILL, b"")
+    died = run_program([sys.executable, "-W", "error", *words], env=settings, capture_output=True, check=False)
+    assert (died.returncode, died.stderr) == (-signal.SIGKILL, "")
     store = fresh_database.open()
     assert len(store.mailbox.list().items) == seen
     fresh_database.clock.set(datetime.now(UTC) + timedelta(minutes=61))

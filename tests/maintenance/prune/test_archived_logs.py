@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +16,7 @@ from support.between import before
 from support.maintenance import killed_with_logs
 from support.maintenance.old_logs import LINE, RAW_NAME, age, old_log, project, put_old, there
 from support.maintenance.rows import insert
+from support.preloaded import run_program
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewSession
@@ -224,8 +224,8 @@ def test_a_prune_with_logs_that_is_killed_goes_on_as_if_nothing_had_happened(
     store = _with_old_runs(fresh_database, {"run": "s-1"})
     plan, was = store.maintenance.prune.plan(policy), there(store)
     given = fresh_database.url, store.settings.state_dir, fresh_database.clock.now().isoformat(), place, policy.archive
-    died = subprocess.run([sys.executable, PROGRAM, *map(str, given)], capture_output=True, check=False)
-    assert (died.returncode, died.stderr) == (-signal.SIGKILL, b"")
+    died = run_program([sys.executable, PROGRAM, *map(str, given)], capture_output=True, check=False)
+    assert (died.returncode, died.stderr) == (-signal.SIGKILL, "")
     [killed] = store.receipts.list()
     assert len(store.workflows.runs.list()) == (place == "archived")
     assert (len(there(store)), len(was)) == (1 if place == "half" else 3, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.maintenance import killed_prunes
 from support.maintenance.rows import counts, difference, insert, run_row
+from support.preloaded import run_program
 
 from lastlight_state.testing import Database
 
@@ -23,7 +23,7 @@ KILLS = [
 
 def killed(database: Database, kills: int, kind: str) -> int:
     """How many processes were killed that pruned records of a kind; the last one came to the end."""
-    finished = subprocess.run(
+    finished = run_program(
         [sys.executable, "-W", "error", str(PROGRAM), database.url, str(kills), "seed", kind],
         capture_output=True,
         text=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from support.between import before
 from support.maintenance import killed_with_logs
 from support.maintenance.old_logs import LINE, RAW_NAME, age, old_log, project, put_old, there
 from support.maintenance.rows import insert
+from support.preloaded import run_program
 from support.run_log.logs import ending, head, header, id_of, put
 
 from lastlight_state import StateStore
@@ -221,8 +221,8 @@ def test_a_prune_of_logs_that_is_killed_is_taken_over_and_counts_all(
     plan = store.maintenance.prune.plan(AGENTS)
     given = fresh_database.url, store.settings.state_dir, fresh_database.clock.now().isoformat(), place
     program = [sys.executable, killed_with_logs.__file__, *map(str, given)]
-    died = subprocess.run(program, capture_output=True, check=False)
-    assert (died.returncode, died.stderr, len(there(store))) == (-signal.SIGKILL, b"", left)
+    died = run_program(program, capture_output=True, check=False)
+    assert (died.returncode, died.stderr, len(there(store))) == (-signal.SIGKILL, "", left)
     [killed] = store.receipts.list()
     fresh_database.clock.advance(seconds=660)
     done = store.maintenance.prune.resume(killed.id)

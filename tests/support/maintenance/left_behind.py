@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import signal
-import subprocess
 import sys
 from pathlib import Path
+
+from support.preloaded import run_program
 
 #: Commits a row, which stands in the write-ahead log alone, and dies.
 IN_THE_LOG = """
@@ -35,7 +36,7 @@ DEATHS = {"-wal": IN_THE_LOG, "-journal": IN_A_TRANSACTION}
 
 def killed(file: Path, ending: str) -> Path:
     """Let a writer of the file die, and return what it left beside it."""
-    done = subprocess.run([sys.executable, "-c", DEATHS[ending], str(file)], check=False)
+    done = run_program([sys.executable, "-c", DEATHS[ending], str(file)], check=False)
     assert done.returncode == -signal.SIGKILL
     left = Path(f"{file}{ending}")
     assert left.stat().st_size > 0

@@ -39,8 +39,10 @@ class Future:
 @contextmanager
 def speaking(part: str, url: str, *more: str) -> Iterator[subprocess.Popen[str]]:
     """The process, ready; `go` lets it play its part."""
+    from support.preloaded import Program  # the process itself knows no folder of tests
+
     command = [sys.executable, __file__, part, url, *more]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with Program(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"

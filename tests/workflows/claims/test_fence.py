@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.preloaded import Program
 from support.workflows.claim_steps import LEASE, MILLI
 from support.workflows.steps import PLAN, Raw, started, undone, wait_until_blocked
 
@@ -68,7 +69,7 @@ def test_a_process_that_was_stopped_past_its_lease_and_continued_writes_nothing(
     """workflows W-14, case 1: SIGSTOP, a takeover, SIGCONT."""
     store, raw = StateStore.open(fresh_database.url, migrate=False), Raw(fresh_database)
     run = store.workflows.runs.create("deploy", trigger=Trigger("t-1"), phase="plan")
-    worker = subprocess.Popen(
+    worker = Program(
         [sys.executable, "-c", STOPPED, fresh_database.url, run.id],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.preloaded import Program
 from support.workflows.claim_steps import LEASE, MILLI, abandoned, offered, sleeping
 from support.workflows.steps import Raw, started, together, wait_until_blocked
 
@@ -332,7 +333,7 @@ def test_a_holder_that_is_killed_is_replaced_when_its_last_lease_is_over(fresh_d
         "    print(claim.lease_expires_at.isoformat(), flush=True)\n"
         "    time.sleep(0.1)\n"
     )
-    holder = subprocess.Popen(
+    holder = Program(
         [sys.executable, "-c", script, fresh_database.url, run.id],
         stdout=subprocess.PIPE,
         text=True,
