@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -109,6 +111,43 @@ def test_an_examination_is_shared_for_a_minute(
         assert client.get("/health").status_code == 200
         assert len(examined) == count
     assert health.LIMIT < 10
+
+
+def test_a_slow_examination_holds_one_page_and_no_other(
+    filled: StateStore, fresh_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inspector IN-43: meanwhile others show the last one, or that there is none yet."""
+    began, go_on = threading.Event(), threading.Event()
+    doctor = type(filled.maintenance.doctor)
+    examine = doctor.examine
+
+    def slow(self: Any, **given: Any) -> Any:
+        began.set()
+        assert go_on.wait(20)
+        return examine(self, **given)
+
+    monkeypatch.setattr(doctor, "examine", slow)
+    monkeypatch.setattr(health, "PATIENCE", 0.01)
+    app = inspector(filled, clock=fresh_database.clock)
+
+    def looked() -> Any:
+        return TestClient(app).get("/health", headers=JSON).json()
+
+    with ThreadPoolExecutor(1) as pool:
+        for is_first in (True, False):
+            first = pool.submit(looked)
+            try:
+                assert began.wait(20)
+                other = looked()
+                assert (other["busy"], other["report"] is None) == (True, is_first)
+                assert "under way" in TestClient(app).get("/health").text
+            finally:
+                go_on.set()
+            assert first.result()["busy"] is False
+            assert looked()["report"] is not None
+            fresh_database.clock.advance(seconds=61)
+            began.clear()
+            go_on.clear()
 
 
 def test_receipts_are_listed_and_shown(filled: StateStore) -> None:

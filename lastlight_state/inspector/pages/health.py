@@ -15,6 +15,8 @@ page = Page("health", "Health", "/health", "h")
 
 #: How long an examination is shown before there is a new one, and after how many seconds it begins no further check.
 KEPT, LIMIT = timedelta(minutes=1), 5.0
+#: How many seconds a page waits for the examination of another one, if there is no earlier one to show.
+PATIENCE = 2.0
 
 Examined = tuple[datetime, Report, Stats]
 _examined: WeakKeyDictionary[StateStore, Examined] = WeakKeyDictionary()
@@ -23,11 +25,12 @@ _examining = Lock()
 
 @page.look()
 def shown(ask: Ask) -> View:
-    """Show the last examination, which is at most a minute old, and a page of receipts."""
-    at, report, stats = _examination(ask)
+    """Show the last examination and a page of receipts; it is at most a minute old, unless another is under way."""
+    found, busy = _examination(ask)
+    at, report, stats = found or (None, None, None)
     kind, state = ask.text("kind"), ask.text("state")
     receipts = ask.store.receipts.list(kind=kind, state=state, **ask.part)  # type: ignore[arg-type] # it refuses others
-    data = {"examined_at": at, "report": report, "stats": stats, "receipts": receipts}
+    data = {"examined_at": at, "busy": busy, "report": report, "stats": stats, "receipts": receipts}
     return View("health.html", data, "Health", {"kinds": sorted(KINDS), "states": sorted(STATES)})
 
 
@@ -38,12 +41,26 @@ def receipt(ask: Ask) -> View:
     return View("receipt.html", {"receipt": found}, f"Receipt of {found.kind}")
 
 
-def _examination(ask: Ask) -> Examined:
-    """Return what was found at most a minute ago; one browser waits for what another one began."""
-    with _examining:
-        now, found = ask.clock.now(), _examined.get(ask.store)
-        if found is None or not timedelta(0) <= now - found[0] < KEPT:
-            maintenance = ask.store.maintenance
+def _examination(ask: Ask) -> tuple[Examined | None, bool]:
+    """Return the last examination, made anew after a minute, and whether another page is making one.
+
+    One page at a time examines, so that a slow check holds one thread and not all.
+    """
+    found = _examined.get(ask.store)
+    if _is_fresh(ask, found):
+        return found, False
+    if not _examining.acquire(timeout=0 if found else PATIENCE):
+        return _examined.get(ask.store), True
+    try:
+        found = _examined.get(ask.store)
+        if not _is_fresh(ask, found):
+            now, maintenance = ask.clock.now(), ask.store.maintenance
             report = maintenance.doctor.examine(time_limit=LIMIT)
             found = _examined[ask.store] = now, report, maintenance.stats.collect(exact=False)
-        return found
+        return found, False
+    finally:
+        _examining.release()
+
+
+def _is_fresh(ask: Ask, found: Examined | None) -> bool:
+    return found is not None and timedelta(0) <= ask.clock.now() - found[0] < KEPT
