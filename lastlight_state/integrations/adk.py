@@ -26,7 +26,7 @@ from lastlight_state.db.lists.pages import iterate
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import MisuseError, StaleVersion
 from lastlight_state.ids import new_id
-from lastlight_state.integrations.conversing import Calls
+from lastlight_state.integrations.conversing import Calls, escaped, unescaped
 from lastlight_state.states import State
 from lastlight_state.workflows import Claim
 
@@ -133,7 +133,7 @@ class ADKSessions(BaseSessionService):
             )
             found = []
             for one in iterate(view.states.items, limit=_PAGE, **within("sessions")):
-                whose = _unescaped(one.scope.rpartition("/")[2])
+                whose = unescaped(one.scope.rpartition("/")[2])
                 place = self._place(app_name, whose, one.key)
                 found.append(_made(app_name, whose, one, app, users[place.user], states[place.session]))
             return found
@@ -235,7 +235,7 @@ class ADKSessions(BaseSessionService):
         talks.branches.append(talk, [message])
 
     def _scoped(self, kind: str, *names: str) -> str:
-        return "/".join([self._scope, kind, *map(_escaped, names)])
+        return "/".join([self._scope, kind, *map(escaped, names)])
 
     def _place(self, app_name: str, user_id: str, session_id: str) -> _Place:
         return _Place(
@@ -321,11 +321,3 @@ def _is_stale(talks: Conversations, session: Session, found: State) -> bool:
 
 def _stale(session: Session) -> StaleSessionError:
     return StaleSessionError(f"Session {session.id} was modified in storage since it was read: read it again.")
-
-
-def _escaped(name: str) -> str:
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("%2F", "/").replace("%25", "%")

@@ -85,3 +85,13 @@ def batches(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
 def key_of(scope: str, name: str) -> str:
     """Return the id of a conversation of a scope."""
     return f"{scope}:{name}" if scope else name
+
+
+def escaped(name: str) -> str:
+    """Return a name as a part of a scope, whose parts stand between slashes."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def unescaped(name: str) -> str:
+    """Return the name of `escaped`."""
+    return name.replace("%2F", "/").replace("%25", "%")

@@ -8,6 +8,7 @@ from lastlight_state.aio import AsyncStateStore
 from lastlight_state.errors import MisuseError
 from lastlight_state.integrations.adk import ADKSessions
 from lastlight_state.integrations.langgraph import LangGraphSaver
+from lastlight_state.integrations.langgraph_store import LangGraphStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.integrations.pydantic_ai import PydanticAIConversations
 from lastlight_state.testing import Database
@@ -17,6 +18,12 @@ def test_a_saver_without_its_framework_names_the_extra(database: Database) -> No
     """checkpoints CK-45: what the environment of `make frameworks` has, this one has not."""
     with pytest.raises(MisuseError, match=r"lastlight-state\[langgraph\]"):
         LangGraphSaver(database.open())
+
+
+def test_a_store_of_memories_without_its_framework_names_the_extra(database: Database) -> None:
+    """integrations AD-1: an index does not change that."""
+    with pytest.raises(MisuseError, match=r"lastlight-state\[langgraph\]"):
+        LangGraphStore(database.open(), index={"dims": 1})
 
 
 def test_sessions_and_conversations_without_their_framework_name_the_extra(database: Database) -> None:

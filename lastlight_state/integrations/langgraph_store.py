@@ -1,0 +1,342 @@
+"""A store for LangGraph's memories over ``store.states`` (extra ``langgraph``).
+
+::
+
+    from lastlight_state import StateStore
+    from lastlight_state.integrations.langgraph_store import LangGraphStore
+
+    with StateStore.open("state/lastlight.db") as store:
+        graph = builder.compile(store=LangGraphStore(store))
+
+An item is a state whose scope is made of the labels of its namespace, each with a "/" behind it: so the namespaces that
+begin with some labels are a range of scopes, which ends between labels. The embeddings of an item are a state of their
+own beside it, with the same user and expiry: what removes one removes the other. Methods from coroutines run on the
+worker threads of an `AsyncStateStore`: a call that is cancelled learns the outcome of its write first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from itertools import groupby, islice
+from typing import Any, NamedTuple, TypeVar
+
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.conversations import runtime, similarity
+from lastlight_state.db import valid
+from lastlight_state.db.lists.pages import iterate
+from lastlight_state.domains import Transaction, View
+from lastlight_state.errors import InvalidValue, MisuseError, NotFound
+from lastlight_state.integrations.conversing import escaped, unescaped
+from lastlight_state.integrations.langgraph_search import Embedded, Index, passes, refuse_unknown
+from lastlight_state.states import State, StateSummary
+from lastlight_state.store import StateStore
+from lastlight_state.workflows import Claim
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        IndexConfig,
+        Item,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+    )
+except ImportError:  # the module can be looked at without the framework; a store cannot be made
+    BaseStore = object
+
+T = TypeVar("T")
+
+#: How many states are read at once.
+_PAGE = 100
+#: What stands in the value of an item's state: the value, and how many minutes it lives after each access.
+_VALUE, _TTL = "value", "ttl"
+
+
+class _Place(NamedTuple):
+    """Where an item is: the labels of its namespace as one text, and its key."""
+
+    labels: str
+    key: str
+
+
+class _Batch(NamedTuple):
+    """What one call is to do: its operations, the last write of each item, and the texts of those to embed."""
+
+    ops: list[Op]
+    puts: dict[_Place, PutOp]
+    texts: dict[_Place, list[str]]
+    queries: list[str]
+
+    @property
+    def documents(self) -> list[str]:
+        """The texts to embed, each once."""
+        return list(dict.fromkeys(text for texts in self.texts.values() for text in texts))
+
+
+class LangGraphStore(BaseStore):
+    """A store of LangGraph, sync and async. The store below stays the caller's, who closes it.
+
+    ``index`` says how items are embedded, for searches with a query; without it a query is passed over, as in the
+    shipped stores. ``ttl`` are LangGraph's words for how long items live; what has expired is never read, and a prune
+    removes it. ``scope`` keeps its items apart from others. ``user_of`` names the person whose items a namespace has,
+    for erasure. With the ``claim`` of a run only the holder of that claim writes: a second runner gets `ClaimLost`.
+    Raises `MisuseError` without LangGraph.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        store: StateStore | AsyncStateStore,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        scope: str = "langgraph",
+        user_of: Callable[[tuple[str, ...]], str | None] | None = None,
+        claim: Claim | None = None,
+    ) -> None:
+        if BaseStore is object:
+            raise MisuseError.missing_extra("langgraph", what="a store for LangGraph")
+        behind = store if isinstance(store, AsyncStateStore) else AsyncStateStore(store)
+        self._runner = behind._runner
+        self._store = behind._store
+        self._items = f"{escaped(scope)}/items/"
+        self._vectors = f"{escaped(scope)}/vectors/"
+        self._user_of = user_of
+        self._claim = claim
+        self.ttl_config = ttl
+        self.index_config = index
+        self._index = None if index is None else Index(index)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations at one moment: reads see what was there before the writes, which are done whole or not at all.
+
+        Of several writes of one item the last counts. Raises `InvalidValue` for what cannot be stored or compared.
+        """
+        batch = self._batch(ops)
+        embedded = Embedded() if self._index is None else self._index.embedded(batch.documents, batch.queries)
+        if batch.puts:
+            return self._written(batch, embedded)
+        found, lasting = self._viewed(batch, embedded)
+        if lasting:
+            self._refreshed(lasting)
+        return found
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations as `batch`."""
+        batch = self._batch(ops)
+        embedded = Embedded() if self._index is None else await self._index.aembedded(batch.documents, batch.queries)
+        if batch.puts:
+            return await self._runner.write(partial(self._written, batch, embedded))
+        found, lasting = await self._runner.read(partial(self._viewed, batch, embedded))
+        if lasting:
+            await self._runner.write(partial(self._refreshed, lasting))
+        return found
+
+    # What is to be done, and with which embeddings.
+
+    def _batch(self, given: Iterable[Op]) -> _Batch:
+        found = _Batch([*given], {}, {}, [])
+        for op in found.ops:
+            if isinstance(op, SearchOp | ListNamespacesOp):
+                valid.number("offset", op.offset)
+                valid.number("limit", op.limit)
+            if isinstance(op, PutOp):
+                found.puts[_place(op)] = op
+            elif isinstance(op, SearchOp):
+                refuse_unknown("filter", op.filter)
+                if op.query and self._index is not None and op.query not in found.queries:
+                    found.queries.append(op.query)
+            elif not isinstance(op, GetOp | ListNamespacesOp):
+                raise InvalidValue("ops", f"expected operations of LangGraph, got {type(op).__name__}")
+        if self._index is not None:
+            for place, op in found.puts.items():
+                if op.value is not None and op.index is not False and (texts := self._index.texts(op)):
+                    found.texts[place] = texts
+        return found
+
+    # What is done, in a view or a transaction.
+
+    def _viewed(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[_Place, float]]:
+        """Return the answers to operations that only read, and which items live on from now for how many minutes."""
+        lasting: dict[_Place, float] = {}
+        with self._store.view() as view:
+            return self._answers(view, batch.ops, embedded, lasting), lasting
+
+    def _refreshed(self, lasting: Mapping[_Place, float]) -> None:
+        self._run(lambda tx: self._refresh(tx, lasting), repeatable=True)
+
+    def _written(self, batch: _Batch, embedded: Embedded) -> list[Result]:
+        def work(tx: Transaction) -> list[Result]:
+            lasting: dict[_Place, float] = {}
+            found = self._answers(tx, batch.ops, embedded, lasting)
+            self._refresh(tx, lasting)
+            for place, op in sorted(batch.puts.items()):
+                self._put(tx, place, op, [embedded.documents[text] for text in batch.texts.get(place, ())])
+            return found
+
+        return self._run(work, repeatable=len(batch.ops) == len(batch.puts))
+
+    def _run(self, work: Callable[[Transaction], T], *, repeatable: bool) -> T:
+        return self._store.run(work, claim=self._claim, label=type(self).__name__, repeatable=repeatable)
+
+    def _put(self, tx: Transaction, place: _Place, op: PutOp, embeddings: Sequence[bytes]) -> None:
+        items, indexed = self._items + place.labels, self._vectors + place.labels
+        if op.value is None:
+            tx.states.remove(place.key, scope=items)
+            tx.states.remove(place.key, scope=indexed)
+            return
+        value = {_VALUE: runtime.packed(op.value), **({} if op.ttl is None else {_TTL: op.ttl})}
+        ttl = None if op.ttl is None else timedelta(minutes=op.ttl)
+        user = None if self._user_of is None else self._user_of(op.namespace)
+        self._store_at(tx, place.key, value, items, ttl, user)
+        if self._index is not None and embeddings:
+            self._store_at(tx, place.key, self._index.stored(embeddings), indexed, ttl, user)
+        else:
+            tx.states.remove(place.key, scope=indexed)
+
+    def _store_at(
+        self, tx: Transaction, key: str, value: Any, scope: str, ttl: timedelta | None, user: str | None
+    ) -> None:
+        stored = tx.states.put(key, value, scope=scope, ttl=ttl, user=user)
+        if ttl is None and stored.expires_at is not None:  # what replaces it lives for ever
+            tx.states.expire(key, None, scope=scope)
+
+    def _refresh(self, tx: Transaction, lasting: Mapping[_Place, float]) -> None:
+        """Let these items live for so many minutes from now on."""
+        now = self._store.states._now()
+        for place, minutes in sorted(lasting.items()):
+            for kind in (self._items, self._vectors):
+                with suppress(NotFound):  # gone meanwhile, or without embeddings
+                    tx.states.expire(place.key, now + timedelta(minutes=minutes), scope=kind + place.labels)
+
+    def _answers(
+        self, view: View | Transaction, ops: Sequence[Op], embedded: Embedded, lasting: dict[_Place, float]
+    ) -> list[Result]:
+        asked: dict[str, list[str]] = {}
+        for op in ops:
+            if isinstance(op, GetOp):
+                asked.setdefault(_labels(op.namespace), []).append(op.key)
+        got = {
+            _Place(labels, key): one
+            for labels, keys in asked.items()
+            for key, one in view.states.find_many(keys, scope=self._items + labels).items()
+        }
+        answers: list[Result] = []
+        for op in ops:
+            if isinstance(op, GetOp):
+                one = got.get(_place(op))
+                answers.append(None if one is None else Item(**self._shown(one)))
+                read = [] if one is None else [one]
+            elif isinstance(op, SearchOp):
+                scored = self._searched(view, op, embedded)
+                answers.append([SearchItem(**self._shown(one), score=score) for one, score in scored])
+                read = [one for one, _ in scored]
+            else:
+                answers.append(self._namespaces(view, op) if isinstance(op, ListNamespacesOp) else None)
+                read = []
+            if getattr(op, "refresh_ttl", False):
+                lasting.update((self._place_of(one), one.value[_TTL]) for one in read if _TTL in one.value)
+        return answers
+
+    def _searched(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
+        """Return items in the order of namespaces and keys, or with a query the nearest first."""
+        query = similarity.Query(embedded.queries[op.query], "cosine") if op.query in embedded.queries else None
+        if self._index is not None and query is not None and query.norm:
+            return self._nearest(view, op, self._index, query)
+        wanted = op.offset + op.limit
+        found = self._passing(view, op, _PAGE if op.filter else max(1, min(wanted, _PAGE)))
+        return [(one, None) for one in islice(found, op.offset, wanted)]
+
+    def _passing(self, view: View | Transaction, op: SearchOp, page: int = _PAGE) -> Iterator[State]:
+        listed = iterate(view.states.items, under=self._items + _labels(op.namespace_prefix), limit=page)
+        return (one for one in listed if passes(runtime.unpacked(one.value[_VALUE]), op.filter))
+
+    def _nearest(
+        self, view: View | Transaction, op: SearchOp, index: Index, query: similarity.Query
+    ) -> list[tuple[State, float | None]]:
+        """Return the items that are nearest to a query, and behind them those without embeddings.
+
+        Items and embeddings are walked side by side, for they have one order; only the best are kept.
+        """
+        labels = _labels(op.namespace_prefix)
+        listed: Iterable[StateSummary] = (
+            self._passing(view, op) if op.filter else iterate(view.states.list, under=self._items + labels, limit=_PAGE)
+        )
+        indexed = iterate(view.states.items, under=self._vectors + labels, limit=_PAGE)
+        wanted = op.offset + op.limit
+        best: list[tuple[float, _Place]] = []
+        others: list[_Place] = []
+        vectors = next(indexed, None)
+        for one in listed:
+            place = self._place_of(one)
+            while vectors is not None and self._place_of(vectors) < place:
+                vectors = next(indexed, None)
+            is_indexed = vectors is not None and self._place_of(vectors) == place
+            score = index.score(query, vectors.value) if vectors is not None and is_indexed else None
+            if score is not None:
+                best.append((-score, place))
+                if len(best) >= wanted + _PAGE:
+                    best = sorted(best)[:wanted]
+            elif len(others) < wanted:
+                others.append(place)
+        ranked = [*((place, -score) for score, place in sorted(best)), *((place, None) for place in others)]
+        chosen = dict(ranked[op.offset : wanted])
+        found = {
+            _Place(labels, key): one
+            for labels, some in groupby(sorted(chosen), lambda place: place.labels)
+            for key, one in view.states.find_many([one.key for one in some], scope=self._items + labels).items()
+        }
+        return [(found[place], score) for place, score in chosen.items() if place in found]
+
+    def _namespaces(self, view: View | Transaction, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        conditions = op.match_conditions or ()
+        under = next(
+            (_labels(one.path) for one in conditions if one.match_type == "prefix" and "*" not in one.path), ""
+        )
+        listed = iterate(view.states.scopes, under=self._items + under, limit=_PAGE)
+        spaces = (_namespace(scope.removeprefix(self._items)) for scope in listed)
+        matching = (one for one in spaces if all(_matches(condition, one) for condition in conditions))
+        cut = (one for one, _ in groupby(one[: op.max_depth] for one in matching))
+        return [*islice(cut, op.offset, op.offset + op.limit)]
+
+    def _place_of(self, one: StateSummary) -> _Place:
+        """Return where the item of a state is, or of the embeddings of one."""
+        kind = self._items if one.scope.startswith(self._items) else self._vectors
+        return _Place(one.scope.removeprefix(kind), one.key)
+
+    def _shown(self, one: State) -> dict[str, Any]:
+        return {
+            "namespace": _namespace(one.scope.removeprefix(self._items)),
+            "key": one.key,
+            "value": runtime.unpacked(one.value[_VALUE]),
+            "created_at": one.created_at,
+            "updated_at": one.updated_at,
+        }
+
+
+def _labels(namespace: Sequence[str]) -> str:
+    return "".join(f"{escaped(label)}/" for label in namespace)
+
+
+def _namespace(labels: str) -> tuple[str, ...]:
+    return tuple(map(unescaped, labels.split("/")[:-1]))
+
+
+def _place(op: GetOp | PutOp) -> _Place:
+    return _Place(_labels(op.namespace), op.key)
+
+
+def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    path = tuple(condition.path)
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return len(namespace) >= len(path) and all(want in ("*", label) for want, label in zip(path, part, strict=True))
