@@ -156,7 +156,7 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml
 $(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requirements.txt
 	$(BIN)/python -m venv $(VENV)/frameworks
 	$(VENV)/frameworks/bin/python -m pip install --quiet --disable-pip-version-check \
-		--requirement tests/frameworks/requirements.txt --editable '.[test,adk,langgraph,openai-agents,pydantic-ai]'
+		--requirement tests/frameworks/requirements.txt --editable '.[test,a2a,adk,langgraph,openai-agents,pydantic-ai]'
 	rm -rf $(VENV)/frameworks/sdist $(VENV)/frameworks/openai-agents; mkdir $(VENV)/frameworks/openai-agents
 	$(VENV)/frameworks/bin/python -m pip download --quiet --disable-pip-version-check --no-deps \
 		--no-binary openai-agents --dest $(VENV)/frameworks/sdist \

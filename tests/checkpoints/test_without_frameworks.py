@@ -6,6 +6,7 @@ import pytest
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.errors import MisuseError
+from lastlight_state.integrations.a2a import A2ATasks
 from lastlight_state.integrations.adk import ADKSessions
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
@@ -35,3 +36,5 @@ def test_sessions_and_conversations_without_their_framework_name_the_extra(datab
         PydanticAIConversations(store)
     with pytest.raises(MisuseError, match=r"lastlight-state\[adk\]"):
         ADKSessions(store)
+    with pytest.raises(MisuseError, match=r"lastlight-state\[a2a\]"):
+        A2ATasks(store)

@@ -1,0 +1,140 @@
+"""A task store for servers of the A2A protocol over ``store.states`` (extra ``a2a``).
+
+::
+
+    from lastlight_state.aio import AsyncStateStore
+    from lastlight_state.integrations.a2a import A2ATasks
+
+    async with await AsyncStateStore.open("state/lastlight.db") as store:
+        handler = DefaultRequestHandler(agent_executor=executor, agent_card=card, task_store=A2ATasks(store))
+
+A task is a state in a scope of its owner, in the bytes of its protocol. A call that is cancelled learns the outcome of
+its write first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from lastlight_state.aio import AsyncStateStore
+from lastlight_state.db.lists.pages import iterate
+from lastlight_state.domains import View
+from lastlight_state.errors import MisuseError
+from lastlight_state.integrations.conversing import Calls, escaped
+from lastlight_state.workflows import Claim
+
+try:
+    from a2a.server.context import ServerCallContext
+    from a2a.server.owner_resolver import resolve_user_scope
+    from a2a.server.tasks.task_store import TaskStore
+    from a2a.types import ListTasksRequest, ListTasksResponse, Task
+    from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
+    from a2a.utils.errors import InvalidParamsError
+    from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_list_tasks_cursor
+except ImportError:  # the module can be looked at without the SDK; a store cannot be made
+    TaskStore = object
+
+#: How many tasks are read at once.
+_PAGE = 100
+#: What lists of tasks go by: whether a task says when it changed, when, and its id.
+_Order: TypeAlias = tuple[bool, int, str]
+
+
+class A2ATasks(TaskStore):
+    """A task store for servers of the A2A protocol. The store stays the caller's, who closes it.
+
+    ``scope`` keeps its tasks apart from others. ``owner_of`` names the owner of a call's tasks, by default its user;
+    nobody sees the tasks of another one, and `erase` removes them. ``ttl`` is how long a task lives after each save,
+    until a prune removes it. With the ``claim`` of a run only the holder of that claim writes: a second runner gets
+    `ClaimLost`. Raises `MisuseError` without the SDK.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStateStore,
+        *,
+        scope: str = "a2a",
+        owner_of: Callable[[ServerCallContext], str] | None = None,
+        ttl: timedelta | None = None,
+        claim: Claim | None = None,
+    ) -> None:
+        if TaskStore is object:
+            raise MisuseError.missing_extra("a2a", what="a task store for A2A")
+        self._scope = scope
+        self._owner_of = owner_of or resolve_user_scope
+        self._ttl = ttl
+        self._calls = Calls(store, claim, label=type(self).__name__)
+
+    async def save(self, task: Task, context: ServerCallContext) -> None:
+        """Store a task, in the place of the one that is there."""
+        owner, data = self._owner_of(context), task.SerializeToString()
+        given: dict[str, Any] = {"scope": self._scoped(owner), "user": owner or None, "ttl": self._ttl}
+        await self._calls.transact(lambda tx: tx.states.put(task.id, data, **given), repeatable=True)
+
+    async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
+        """Return a task of the owner, or None."""
+        scope = self._scoped(self._owner_of(context))
+        found = await self._calls.view(lambda view: view.states.find(task_id, scope=scope))
+        return None if found is None else Task.FromString(found.value)
+
+    async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
+        """Return a page of the owner's tasks that pass the filters, the last changed first.
+
+        Every task of the owner is read, and the page is kept. Raises `InvalidParamsError` for a token that no page had.
+        """
+        scope = self._scoped(self._owner_of(context))
+        size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
+        after = decode_list_tasks_cursor(params.page_token) if params.page_token else None
+        if params.page_token and after is None:
+            raise InvalidParamsError(f"Invalid page token: {params.page_token}")
+
+        def read(view: View) -> tuple[list[tuple[_Order, Task]], int]:
+            total = 0
+            found: list[tuple[_Order, Task]] = []
+            for one in iterate(view.states.items, scope=scope, limit=_PAGE):
+                task = Task.FromString(one.value)
+                if not _passes(task, params):
+                    continue
+                total += 1
+                if after is None or _order(task) < after.sort_key():
+                    found.append((_order(task), task))
+                if len(found) > size + _PAGE:
+                    found = heapq.nlargest(size + 1, found, key=lambda one: one[0])
+            return heapq.nlargest(size + 1, found, key=lambda one: one[0]), total
+
+        found, total = await self._calls.view(read)
+        page = [task for _, task in found[:size]]
+        token = encode_list_tasks_cursor(_cursor(page[-1])) if len(found) > size else None
+        return ListTasksResponse(tasks=page, next_page_token=token, total_size=total, page_size=size)
+
+    async def delete(self, task_id: str, context: ServerCallContext) -> None:
+        """Remove a task of the owner, if it is there."""
+        scope = self._scoped(self._owner_of(context))
+        await self._calls.transact(lambda tx: tx.states.remove(task_id, scope=scope), repeatable=True)
+
+    def _scoped(self, owner: str) -> str:
+        return f"{self._scope}/{escaped(owner)}"
+
+
+def _passes(task: Task, params: ListTasksRequest) -> bool:
+    if params.context_id and task.context_id != params.context_id:
+        return False
+    if params.status and task.status.state != params.status:
+        return False
+    then = params.status_timestamp_after
+    return not params.HasField("status_timestamp_after") or (
+        _order(task)[0] and task.status.timestamp.ToNanoseconds() >= then.ToNanoseconds()
+    )
+
+
+def _order(task: Task) -> _Order:
+    is_timed = task.HasField("status") and task.status.HasField("timestamp")
+    return is_timed, task.status.timestamp.ToNanoseconds() if is_timed else 0, task.id
+
+
+def _cursor(task: Task) -> ListTasksCursor:
+    is_timed, moment, task_id = _order(task)
+    return ListTasksCursor(timestamp_ns=moment if is_timed else None, task_id=task_id)
