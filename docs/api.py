@@ -44,7 +44,7 @@ Names load when they are first used, so importing a package costs next to nothin
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([_HEAD, *("\n".join(_section(path)) + "\n" for path in PACKAGES)])
 
 
@@ -61,7 +61,7 @@ def _section(path: str) -> Iterator[str]:
 
 
 def _sentence(of: Any) -> str:
-    """The first sentence of what the object says of itself."""
+    """Return the first sentence of what the object says of itself."""
     text = "" if isinstance(of, enum.Enum | str) else inspect.getdoc(of) or ""
     lines = text.partition("\n\n")[0].split("\n")
     first, stop, _ = " ".join(lines).partition(". ")

@@ -84,7 +84,7 @@ Brought = dict[tuple[str, str], str]
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     brought = _brought()
     tables = sorted(METADATA.tables.values(), key=lambda table: (_since(table, brought), table.name))
     contents = [f"- [`{table.name}`](#{table.name}): {_holds(table)}" for table in tables]

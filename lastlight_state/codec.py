@@ -58,7 +58,7 @@ def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH
 
 
 def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes:
-    """Like `encode`, without a limit on bytes."""
+    """Encode like `encode`, without a limit on bytes."""
     if not _is_sound(value, max_depth):
         _raise_for(where, value, max_depth, only_if_found=True)
         value = _by_value(value, least=_ROUNDED)
@@ -73,7 +73,7 @@ def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes
 
 
 def encode_sound(value: Any, *, indented: bool = False) -> bytes:
-    """Like `encode_bytes`, for a value whose parts have all been checked or came out of the database.
+    """Encode like `encode_bytes` a value whose parts were all checked or came out of the database.
 
     What another program stored there may hold integers of any size.
     """
@@ -84,7 +84,10 @@ def encode_sound(value: Any, *, indented: bool = False) -> bytes:
 
 
 def canonical(value: Any) -> bytes:
-    """The canonical UTF-8 form: sorted keys, no blanks, numbers by value (``1.0`` is ``1``, ``-0.0`` is ``0``)."""
+    """Return the canonical UTF-8 form: sorted keys, no blanks, numbers by value.
+
+    ``1.0`` is ``1``, and ``-0.0`` is ``0``.
+    """
     plain = _by_value(value)
     try:
         return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
@@ -93,12 +96,12 @@ def canonical(value: Any) -> bytes:
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of the canonical form, 64 lower-case hex digits. Equal values have equal digests."""
+    """Return SHA-256 of the canonical form, 64 lower-case hex digits. Equal values have equal digests."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def in_one_order(value: Any, written: Any) -> Any:
-    """``written``, the JSON of ``value``, with the members of each set in one order, whichever they had."""
+    """Return ``written``, the JSON of ``value``, with the members of each set in one order."""
     if isinstance(value, AbstractSet) and isinstance(written, list):
         return sorted(written, key=canonical)
     if isinstance(value, Mapping) and isinstance(written, dict) and len(value) == len(written):
@@ -250,7 +253,7 @@ _HALF_OF_PAIR = re.compile(
 
 
 def dump_line(value: Any, *, where: str = "line") -> bytes:
-    """``value`` as one line of a log file: compact UTF-8 JSON, keys in the order given, ``\\n`` at the end.
+    """Return ``value`` as one line of a log file: compact UTF-8 JSON, keys in the order given, ``\\n`` at the end.
 
     Whole floats below 1e21 are written as integers, NaN and infinities as ``null``, lone surrogates and NUL as escapes,
     keys that are no text as their JSON text, integers of any size as digits. Raises `InvalidValue` naming the path for

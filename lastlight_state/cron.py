@@ -57,7 +57,10 @@ def available() -> bool:
 
 
 def trimmed(pattern: str) -> str:
-    """The pattern without needless blanks, otherwise unread. Raises `InvalidValue` for a blank or too long one."""
+    """Return the pattern without needless blanks, otherwise unread.
+
+    Raises `InvalidValue` for a blank or too long one.
+    """
     if not isinstance(pattern, str):
         raise InvalidValue("pattern", f"expected text, got {type(pattern).__name__}")
     if not pattern.isascii():
@@ -90,7 +93,7 @@ def next_after(pattern: str, timezone: str, after: datetime) -> datetime | None:
 
 
 def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[datetime]:
-    """The next ``count`` (1 to 100) instants strictly after ``after``, ascending; fewer when there are no more."""
+    """Return the next ``count`` (1 to 100) instants strictly after ``after``, ascending; fewer if there are no more."""
     if type(count) is not int or not 1 <= count <= MOST:
         raise InvalidValue("count", f"must be a whole number from 1 to {MOST}")
     start = aware_utc("after", after)

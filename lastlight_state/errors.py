@@ -57,7 +57,7 @@ class StateError(Exception):
 
     @property
     def details(self) -> dict[str, Any]:
-        """The facts of the error by name, without ``code``."""
+        """Return the facts of the error by name, without ``code``."""
         return {name: value for name, value in self.__dict__.items() if name != "code" and not name.startswith("_")}
 
     def __reduce__(self) -> tuple[Any, ...]:

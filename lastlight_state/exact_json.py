@@ -35,12 +35,12 @@ def decode(text: str | bytes) -> Any:
 
 
 def decode_jsonb(text: str | bytes) -> Any:
-    """Like `decode`, for text that Postgres made of JSONB, in which a large float has the digits of an integer."""
+    """Decode like `decode` text that Postgres made of JSONB, in which a large float has the digits of an integer."""
     return _decoded(text, _as_stored)
 
 
 def may_hold_long_integers(data: bytes) -> bool:
-    """False if no integer in JSON text has 19 digits, as all have that are beyond 64 bits. True is a guess.
+    """Return False if no integer in JSON text has 19 digits, as all beyond 64 bits have. True is a guess.
 
     Looks at every fourth byte first, and then at every second: a time or an id has no such row of digits there. A
     search for the digits would take ten times as long as parsing does.

@@ -50,7 +50,7 @@ class IdSource:
 
 
 def series(seed: str) -> Iterator[str]:
-    """Ids of the millisecond of the id ``seed``, increasing: the same ones whenever they are asked for."""
+    """Yield ids of the millisecond of the id ``seed``, increasing: the same ones whenever they are asked for."""
     millis = int(seed[:8] + seed[9:13], 16)
     tail = int.from_bytes(hashlib.sha256(seed.encode()).digest()[: _FRESH_BITS // 8], "big")
     while True:

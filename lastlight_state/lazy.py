@@ -60,5 +60,5 @@ class Part(Generic[T]):
 
     @property
     def kind(self) -> type[Any]:
-        """The class of the part."""
+        """Return the class of the part."""
         return cast("type[Any]", getattr(import_module(self._module), self._class))

@@ -154,7 +154,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The usual sources, but without the variable ``SCHEMA`` of the environment: it belongs to other programs.
+        """Return the usual sources without the environment's variable ``SCHEMA``, which belongs to other programs.
 
         Where an argument says which database it is, the variables that say so are not read either. A source that has
         nothing to say is left out: to ask pydantic's for each setting takes as long as to open the database.
@@ -209,22 +209,22 @@ class Settings(BaseSettings):
 
     @property
     def agent_sessions(self) -> Path:
-        """The directory of the agent's event logs."""
+        """Return the directory of the agent's event logs."""
         return self.agent_log_dir or self.state_dir / "agent-sessions"
 
     @property
     def run_logs(self) -> Path:
-        """The directory whose ``sessions`` holds the logs of runs and the states of sessions."""
+        """Return the directory whose ``sessions`` holds the logs of runs and the states of sessions."""
         return self.run_log_root or self.state_dir
 
     @property
     def mailboxes(self) -> Path:
-        """The directory whose folders are agent groups, and in those the sessions' mailboxes."""
+        """Return the directory whose folders are agent groups, and in those the sessions' mailboxes."""
         return self.mailbox_root or self.state_dir / "v2-sessions"
 
     @property
     def line_directories(self) -> tuple[Path, Path]:
-        """The directories of all line files: those of agents, and those of runs."""
+        """Return the directories of all line files: those of agents, and those of runs."""
         return self.agent_sessions, self.run_logs / "sessions"
 
 

@@ -34,7 +34,7 @@ class HeldResource:
         return self.handle is not None and self.handle() is None
 
     def abandoned(self, handle: object) -> None:
-        """Called when the statement is over and the block has not ended: end it, as far as that is possible here."""
+        """End a block that has not ended when its statement is over, as far as that is possible here."""
 
 
 class Exit:
@@ -99,7 +99,7 @@ class _Block(AbstractContextManager[T]):
 
 
 def block(make: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
-    """`contextlib.contextmanager`, whose generator is closed when the ``with`` statement is over, come what may."""
+    """Make a `contextlib.contextmanager` whose generator is always closed when the ``with`` statement is over."""
     managed = contextmanager(make)
 
     @wraps(make)

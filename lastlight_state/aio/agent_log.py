@@ -41,22 +41,22 @@ class AsyncSessionWriter(Face[SessionWriter]):
 
     @property
     def session_id(self) -> str | None:
-        """As `SessionWriter.session_id`."""
+        """See `SessionWriter.session_id`."""
         return self._target.session_id
 
     @property
     def slug(self) -> str | None:
-        """As `SessionWriter.slug`."""
+        """See `SessionWriter.slug`."""
         return self._target.slug
 
     @property
     def path(self) -> Path | None:
-        """As `SessionWriter.path`."""
+        """See `SessionWriter.path`."""
         return self._target.path
 
     @property
     def ignored(self) -> Mapping[str, int]:
-        """As `SessionWriter.ignored`."""
+        """See `SessionWriter.ignored`."""
         return self._target.ignored
 
     @property
@@ -92,7 +92,7 @@ class AsyncWriter(Face[Writer]):
         sync: SyncWord | None = None,
         on_error: OnError = "raise",
     ) -> AsyncSessionWriter:
-        """As `Writer.open`, which touches no file: not awaited."""
+        """See `Writer.open`, which touches no file. Not awaited."""
         opened = self._target.open(
             place=place,
             session_id=session_id,
@@ -125,13 +125,13 @@ class AsyncReader(Face[Reader]):
     search = reading(Reader.search)
 
     def scan(self, session_id: str, *, slug: str | None = None) -> AsyncIterator[LogLine]:
-        """As `Reader.scan`. `NotFound` comes with the first line asked for."""
+        """See `Reader.scan`. `NotFound` comes with the first line asked for."""
         return streamed(lambda: self._target.scan(session_id, slug=slug))
 
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: threading.Event | None = None
     ) -> AsyncIterator[LogLine | Reset]:
-        """As `Reader.follow`, until the iteration is left or its task is cancelled."""
+        """See `Reader.follow`. Ends when the iteration is left or its task is cancelled."""
         left = StopEvent(stop)
         return streamed(lambda: self._target.follow(session_id, after=after, poll=poll, stop=left), left)
 
@@ -168,5 +168,5 @@ class AsyncAgentLog(Face[AgentLog]):
 
     @property
     def root(self) -> Path:
-        """The directory of all logs."""
+        """Return the directory of all logs."""
         return self._target.root

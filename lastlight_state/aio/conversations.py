@@ -166,7 +166,7 @@ class AsyncChanges(Face[Changes]):
         poll_interval: float = 0.5,
         limit: int = 50,
     ) -> Page[Change]:
-        """As `Changes.wait`. Who waits holds no thread."""
+        """See the sync `wait`. A waiting task holds no thread."""
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         read = partial(self._target.after, session_id, seq, limit=limit)
@@ -187,7 +187,7 @@ class AsyncChanges(Face[Changes]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[Change]:
-        """As `Changes.follow`, until the iteration is left or its task is cancelled."""
+        """See `Changes.follow`. Ends when the iteration is left or its task is cancelled."""
         left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow(
@@ -204,7 +204,7 @@ class AsyncChanges(Face[Changes]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[SessionSummary]:
-        """As `Changes.follow_all`, until the iteration is left or its task is cancelled."""
+        """See `Changes.follow_all`. Ends when the iteration is left or its task is cancelled."""
         left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow_all(since, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=left),
@@ -212,7 +212,7 @@ class AsyncChanges(Face[Changes]):
         )
 
     def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:
-        """As `Changes.subscribe`; the callback runs on the worker thread that committed."""
+        """See `Changes.subscribe`. The callback runs on the worker thread that committed."""
         return self._target.subscribe(callback)
 
 
@@ -240,7 +240,7 @@ class AsyncExchange(Face[Exchange]):
         poll_interval: float = 0.5,
         limit: int = 50,
     ) -> Page[Delivery]:
-        """As `Exchange.wait`. Who waits holds no thread."""
+        """See the sync `wait`. A waiting task holds no thread."""
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         read = partial(self._target.inbox, owner, after_ord=after_ord, state="all", limit=limit)

@@ -58,7 +58,7 @@ class Runner(Protocol):
     def write(self, call: Callable[[], R]) -> Awaitable[R]: ...
 
     def finish(self, call: Callable[[], R]) -> Awaitable[R]:
-        """For a call that ends something: it is made and awaited, even if the task is cancelled."""
+        """Make and await a call that ends something, even if the task is cancelled."""
 
     def refuse_closed(self) -> None:
         """Refuse a call through the store inside a transaction of the same task."""

@@ -77,7 +77,7 @@ class AsyncEvents(Face[Events]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[Any]:
-        """As `Events.follow`, until the iteration is left or its task is cancelled."""
+        """See `Events.follow`. Ends when the iteration is left or its task is cancelled."""
         return self.follow_many(
             {run_id: after_seq},
             where=where,
@@ -127,7 +127,7 @@ class AsyncEvents(Face[Events]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[Any]:
-        """As `Events.follow_many`, until the iteration is left or its task is cancelled."""
+        """See `Events.follow_many`. Ends when the iteration is left or its task is cancelled."""
         left = StopEvent(stop)
         follow: Any = self._target.follow_many
         started = partial(
@@ -166,7 +166,7 @@ class AsyncSignals(Face[Signals]):
         wait: float = 0,
         poll_interval: float = 0.5,
     ) -> Signal | None:
-        """As `Signals.try_take`. Who waits holds no thread."""
+        """See `Signals.try_take`. A waiting task holds no thread."""
         take = partial(
             self._target.try_take,
             run_id,
@@ -200,7 +200,7 @@ class AsyncFrames(Face[Frames]):
     verify = reading(Frames.verify)
 
     def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> AsyncIterator[Frame]:
-        """As `Frames.replay`."""
+        """See `Frames.replay`."""
         return streamed(lambda: self._target.replay(run_id, after=after, upto=upto))
 
 

@@ -31,26 +31,26 @@ class AsyncPendingEvent(Face[PendingEvent]):
 
     @property
     def run_id(self) -> str:
-        """As `PendingEvent.run_id`."""
+        """See `PendingEvent.run_id`."""
         return self._target.run_id
 
     @property
     def event_id(self) -> str:
-        """As `PendingEvent.event_id`."""
+        """See `PendingEvent.event_id`."""
         return self._target.event_id
 
     @property
     def occurred_at(self) -> datetime:
-        """As `PendingEvent.occurred_at`."""
+        """See `PendingEvent.occurred_at`."""
         return self._target.occurred_at
 
     @property
     def seq(self) -> int | None:
-        """As `PendingEvent.seq`."""
+        """See `PendingEvent.seq`."""
         return self._target.seq
 
     async def wait(self, timeout: float | None = None) -> int:  # noqa: ASYNC109 - as the sync method
-        """As `PendingEvent.wait`."""
+        """See `PendingEvent.wait`."""
         entry, core = self._target._entry, self._target._core
         seconds = writer.check_timeout(timeout)
         if not entry.is_decided:
@@ -73,7 +73,7 @@ class AsyncJournalWriter(Face[JournalWriter]):
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> AsyncPendingEvent:
-        """As `JournalWriter.append`. Waiting for room does not hold up the event loop."""
+        """See `JournalWriter.append`. Waiting for room does not hold up the event loop."""
         entry = self._entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._target._core.offer(entry):
             await self._wait_and_offer(entry)
@@ -89,13 +89,13 @@ class AsyncJournalWriter(Face[JournalWriter]):
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> AsyncPendingEvent:
-        """As `JournalWriter.append_nowait`: not awaited."""
+        """See `JournalWriter.append_nowait`. Not awaited."""
         return AsyncPendingEvent(
             self._target.append_nowait(run_id, type, payload, at=at, event_id=event_id, node_id=node_id), self._runner
         )
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the sync method
-        """As `JournalWriter.flush`. A task that is cancelled leaves the queue as it was."""
+        """See `JournalWriter.flush`. A task that is cancelled leaves the queue as it was."""
         seconds = writer.check_timeout(timeout)
         self._runner.refuse_closed()
         core = self._target._core
@@ -105,7 +105,7 @@ class AsyncJournalWriter(Face[JournalWriter]):
         core.report(flush)
 
     async def close(self, timeout: float | None = CLOSE_SECONDS) -> None:  # noqa: ASYNC109 - as the sync method
-        """As `JournalWriter.close`."""
+        """See `JournalWriter.close`."""
         seconds = writer.check_timeout(timeout)
         core = self._target._core
         if core.is_over:
@@ -121,15 +121,15 @@ class AsyncJournalWriter(Face[JournalWriter]):
         core.report_last(flush)
 
     def subscribe(self, listener: Listener, types: Collection[str] = ()) -> None:
-        """As `JournalWriter.subscribe`: not awaited. The listener is a function, not a coroutine."""
+        """See `JournalWriter.subscribe`. Not awaited; the listener is a function, not a coroutine."""
         self._target.subscribe(listener, types)
 
     def unsubscribe(self, listener: Listener) -> None:
-        """As `JournalWriter.unsubscribe`: not awaited."""
+        """See `JournalWriter.unsubscribe`. Not awaited."""
         self._target.unsubscribe(listener)
 
     def stats(self) -> WriterStats:
-        """As `JournalWriter.stats`: not awaited."""
+        """See `JournalWriter.stats`. Not awaited."""
         return self._target.stats()
 
     async def __aenter__(self) -> Self:
@@ -168,7 +168,7 @@ class AsyncWriter(Face[Writer]):
     """``store.journal.writer``"""
 
     def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> AsyncJournalWriter:
-        """As `Writer`: not awaited. Mirrors are functions, called in the thread that stores."""
+        """Open a writer, as `Writer` does. Not awaited. Mirrors are functions, called in the thread that stores."""
         return AsyncJournalWriter(self._target(options, mirrors=mirrors), self._runner)
 
 
@@ -181,7 +181,7 @@ class AsyncLineFileMirror(Face[LineFileMirror]):
         super().__init__(LineFileMirror(events._target, directory, sync=sync), events._runner)
 
     def __call__(self, events: Collection[Event]) -> None:
-        """As `LineFileMirror`, by the writer's thread."""
+        """Write the lines of a batch, as `LineFileMirror` does, in the writer's thread."""
         self._target(list(events))
 
     catch_up = reading(LineFileMirror.catch_up)
@@ -192,12 +192,12 @@ class AsyncLineFileMirror(Face[LineFileMirror]):
         return self._target.directory
 
     def path_of(self, run_id: str) -> Path:
-        """As `LineFileMirror.path_of`: not awaited."""
+        """See `LineFileMirror.path_of`. Not awaited."""
         return self._target.path_of(run_id)
 
 
 async def _until(queue: Queue, until: Callable[[], bool], seconds: float | None) -> bool:
-    """As `Queue.wait`."""
+    """See `Queue.wait`."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:

@@ -132,26 +132,26 @@ class _Side(Face[M]):
 
     @property
     def metrics(self) -> Metrics:
-        """As `HostMailbox.metrics`."""
+        """See `HostMailbox.metrics`."""
         return self._target.metrics
 
     @property
     def group(self) -> str:
-        """The agent group of the session."""
+        """Return the agent group of the session."""
         return self._target.group
 
     @property
     def session(self) -> str:
-        """The session whose mailbox this is."""
+        """Return the session whose mailbox this is."""
         return self._target.session
 
     @property
     def folder(self) -> Path:
-        """The folder of the session."""
+        """Return the folder of the session."""
         return self._target.folder
 
     def transaction(self) -> AbstractAsyncContextManager[Self]:
-        """As `HostMailbox.transaction`: call the mailbox that the block gets. Its calls run in turn on one thread.
+        """See `HostMailbox.transaction`. Call the mailbox that the block gets; its calls run in turn on one thread.
 
         A task that is cancelled in the block rolls back. Raises `NestedTransaction` for calls of the outer mailbox by
         the task that is inside.
@@ -247,7 +247,7 @@ class AsyncAgentMailbox(_Side[AgentMailbox]):
 
     @property
     def instance(self) -> str | None:
-        """The life of the agent that this object writes for."""
+        """Return the life of the agent that this object writes for."""
         return self._target.instance
 
     start = writing(AgentMailbox.start)
@@ -267,23 +267,23 @@ class AsyncMailboxes(Face[Mailboxes]):
 
     @property
     def root(self) -> Path:
-        """The directory whose folders are agent groups."""
+        """Return the directory whose folders are agent groups."""
         return self._target.root
 
     async def create(self, group: str, session: str) -> AsyncHostMailbox:
-        """As `Mailboxes.create`."""
+        """See `Mailboxes.create`."""
         return self._host(await self._runner.write(partial(self._target.create, group, session)))
 
     async def ensure(self, group: str, session: str) -> AsyncHostMailbox:
-        """As `Mailboxes.ensure`."""
+        """See `Mailboxes.ensure`."""
         return self._host(await self._runner.write(partial(self._target.ensure, group, session)))
 
     async def host(self, group: str, session: str) -> AsyncHostMailbox:
-        """As `Mailboxes.host`."""
+        """See `Mailboxes.host`."""
         return self._host(await self._runner.write(partial(self._target.host, group, session)))
 
     async def agent(self, group: str, session: str, *, instance: str | None = None) -> AsyncAgentMailbox:
-        """As `Mailboxes.agent`."""
+        """See `Mailboxes.agent`."""
         opened = partial(self._target.agent, group, session, instance=instance)
         return AsyncAgentMailbox(await self._runner.write(opened), self._runner)
 

@@ -123,7 +123,7 @@ class AsyncTimeline(Face[Timeline]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[FollowedEntry]:
-        """As `Timeline.follow`, until the iteration is left or its task is cancelled."""
+        """See `Timeline.follow`. Ends when the iteration is left or its task is cancelled."""
         left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow(

@@ -69,17 +69,17 @@ class AsyncRunWriter(Face[RunWriter]):
 
     @property
     def run_id(self) -> str:
-        """The run that is written."""
+        """Return the run that is written."""
         return self._target.run_id
 
     @property
     def path(self) -> Path:
-        """The file of its log."""
+        """Return the file of its log."""
         return self._target.path
 
     @property
     def ended(self) -> bool:
-        """As `RunWriter.ended`."""
+        """See `RunWriter.ended`."""
         return self._target.ended
 
     @property
@@ -88,7 +88,7 @@ class AsyncRunWriter(Face[RunWriter]):
         return self._target.failed_appends
 
     async def close(self) -> None:
-        """As `RunWriter.close`, behind the calls that were made before. Also in a task that is cancelled."""
+        """Close the writer after the calls made before, also in a task that is cancelled. See `RunWriter.close`."""
         if self._turns.lane.is_open:
             try:
                 await self._turns.finish(self._target.close)
@@ -135,19 +135,19 @@ class AsyncRuns(Face[Runs]):
     prune = writing(Runs.prune)
 
     async def start(self, header: RunHeader, *, invoke_seq: int = 0, on_error: OnError = "raise") -> AsyncRunWriter:
-        """As `Runs.start`."""
+        """See `Runs.start`."""
         start = partial(self._target.start, header, invoke_seq=invoke_seq, on_error=on_error)
         return AsyncRunWriter(await self._runner.write(start))
 
     async def reopen(self, run_id: str, *, invoke_seq: int = 0, on_error: OnError = "raise") -> AsyncRunWriter:
-        """As `Runs.reopen`."""
+        """See `Runs.reopen`."""
         reopen = partial(self._target.reopen, run_id, invoke_seq=invoke_seq, on_error=on_error)
         return AsyncRunWriter(await self._runner.write(reopen))
 
     async def read(
         self, run_id: str, *, types: Collection[str] | None = None, strict_version: bool = False
     ) -> AsyncRunReading:
-        """As `Runs.read`."""
+        """See `Runs.read`."""
         read = partial(self._target.read, run_id, types=types, strict_version=strict_version)
         return AsyncRunReading(await self._runner.read(read))
 
@@ -161,7 +161,7 @@ class AsyncReplay(Face[Replay]):
     summarise = reading(Replay.summarise)
 
     def prompts(self, run_id: str) -> AsyncIterator[PromptTurn]:
-        """As `Replay.prompts`. `NotFound` comes with the first turn asked for."""
+        """See `Replay.prompts`. `NotFound` comes with the first turn asked for."""
         return streamed(lambda: self._target.prompts(run_id))
 
 
@@ -198,5 +198,5 @@ class AsyncRunLog(Face[RunLog]):
 
     @property
     def root(self) -> Path:
-        """The directory whose ``sessions`` holds all files."""
+        """Return the directory whose ``sessions`` holds all files."""
         return self._target.root

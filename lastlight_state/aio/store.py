@@ -146,7 +146,7 @@ class AsyncTransaction(AsyncDomains):
         return await self._runner.write(partial(work, self._transaction))
 
     def after_commit(self, hook: Callable[[], object]) -> None:
-        """As `Transaction.after_commit`; the hook runs on the worker thread that committed."""
+        """See `Transaction.after_commit`. The hook runs on the worker thread that committed."""
         self._transaction.after_commit(hook)
 
 
@@ -267,7 +267,7 @@ class AsyncStateStore(AsyncDomains):
 
     @property
     def replica(self) -> AsyncStateStore:
-        """As `StateStore.replica`."""
+        """See `StateStore.replica`."""
         self._lanes.refuse_closed()
         found = self._store.replica
         if found is self._store:
@@ -283,7 +283,7 @@ class AsyncStateStore(AsyncDomains):
         claim: Claim | None = None,
         label: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """As `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it.
+        """See `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it.
 
         ``connection``, an asynchronous one or a session, is of psycopg or aiosqlite. Calls in such a block, and hooks
         after your commit, run in your event loop.
@@ -295,7 +295,10 @@ class AsyncStateStore(AsyncDomains):
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[Driven[AsyncWorkflows, AsyncJournal, _Block]]:
-        """As `StateStore.driving`, for ``async with``. A task that is cancelled in the block gives the run back."""
+        """See `StateStore.driving`; used with ``async with``.
+
+        A task that is cancelled in the block gives the run back.
+        """
         async with entered(self._lanes, self._store._driving(claim, self.transaction)) as run:
             driven: Any = run
             driven.workflows = type(self.workflows)(run.workflows, self._lanes)
@@ -303,7 +306,7 @@ class AsyncStateStore(AsyncDomains):
             yield driven
 
     def view(self) -> AbstractAsyncContextManager[AsyncView]:
-        """As `StateStore.view`."""
+        """See `StateStore.view`."""
         return self._pinned(self._store.view(), AsyncView)
 
     async def run(
@@ -314,11 +317,11 @@ class AsyncStateStore(AsyncDomains):
         label: str | None = None,
         repeatable: bool = False,
     ) -> T:
-        """As `StateStore.run`: ``work`` is a plain function of a sync transaction, run on a worker thread."""
+        """See `StateStore.run`. ``work`` is a plain function of a sync transaction, run on a worker thread."""
         return await self._lanes.write(partial(self._store.run, work, claim=claim, label=label, repeatable=repeatable))
 
     async def close(self) -> None:
-        """As `StateStore.close`, after the calls that were under way. Idempotent; not inside a transaction."""
+        """Close the store after the calls under way. Idempotent; not inside a transaction."""
         lanes = self._lanes
         if lanes.writers.is_open:
             lanes.refuse_closed()

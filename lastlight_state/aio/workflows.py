@@ -97,12 +97,12 @@ class AsyncClaims(Face[Claims[Workflows]]):
         workflow_names: Sequence[str] | None = None,
         poll_interval: float | None = None,
     ) -> bool:
-        """As `Claims.wait`. Who waits holds no thread."""
+        """See the sync `wait`. A waiting task holds no thread."""
         return await _waited(self._runner, self._target._awaited(timeout, workflow_names, poll_interval))
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[DrivenRun[AsyncWorkflows]]:
-        """As `Claims.driving`, for ``async with``. A task that is cancelled in the block gives the run back."""
+        """See `Claims.driving`; used with ``async with``. A task that is cancelled in the block gives the run back."""
         async with entered(self._runner, self._target.driving(claim)) as run:
             driven = cast("DrivenRun[AsyncWorkflows]", run)
             driven.workflows = AsyncWorkflows(run.workflows, self._runner)
@@ -199,7 +199,7 @@ class AsyncQueue(Face[Queue]):
         claimable: bool = False,
         poll_interval: float | None = None,
     ) -> bool:
-        """As `Queue.wait`. Who waits holds no thread."""
+        """See the sync `wait`. A waiting task holds no thread."""
         awaited = self._target._awaited(cap, timeout, workflow_names, workflow_caps, claimable, poll_interval)
         return await _waited(self._runner, awaited)
 
@@ -280,5 +280,5 @@ class AsyncWorkflows(Face[Workflows]):
     usage: Part[AsyncRollups] = Part("lastlight_state.aio.workflows.AsyncRollups")
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
-        """As `Workflows.on_terminal`; the callback runs on the worker thread that committed."""
+        """See `Workflows.on_terminal`. The callback runs on the worker thread that committed."""
         return self._target.on_terminal(callback)

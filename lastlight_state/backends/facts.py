@@ -52,7 +52,7 @@ Catalogue = Mapping[Entry, str]
 
 
 def squeezed(sql: str) -> str:
-    """SQL text with each run of white space as one blank, so that line breaks make no difference."""
+    """Return SQL text with each run of white space as one blank, so that line breaks make no difference."""
     return re.sub(r"\s+", " ", sql).strip().replace("( ", "(").replace(" )", ")")
 
 
@@ -127,7 +127,7 @@ class Original(Protocol):
         """Return what the database's own integrity check finds; empty for a sound file."""
 
     def orphans(self) -> list[str]:
-        """Rows whose foreign keys refer to no row, by table."""
+        """Return rows whose foreign keys refer to no row, by table."""
 
     def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
         """Return what stands in the column and is in another form than this library stores."""
@@ -152,7 +152,7 @@ class Upkeep:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files of the database on this machine, whether or not they exist; none for a server."""
+        """Return the files of the database on this machine, whether or not they exist; none for a server."""
         return ()
 
     def server(self) -> str | None:
@@ -171,7 +171,7 @@ class Upkeep:
         return None
 
     def newest(self, table: Table) -> ColumnElement[Any] | None:
-        """The order of a table's rows from the last one that was stored to the first; None where there is none."""
+        """Return the order of a table's rows from the last stored to the first, None if there is none."""
         return None
 
     def place(self) -> Place | None:

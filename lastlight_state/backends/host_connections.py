@@ -96,7 +96,7 @@ def hold_migration_lock(connection: Connection) -> None:
 
 @contextmanager
 def inside(connection: Connection, schema: str | None) -> Iterator[None]:
-    """A block in which the schema, which is made if it is missing, is the place of everything. Afterwards as before."""
+    """Run a block in which everything is in the schema, which is made if missing. The setting of before comes back."""
     if schema is None:
         yield
         return

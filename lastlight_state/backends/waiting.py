@@ -63,7 +63,7 @@ class Deadline:
 
     @property
     def end(self) -> float:
-        """The moment on the monotonic clock. Asking for the first time begins the count."""
+        """Return the moment on the monotonic clock. Asking for the first time begins the count."""
         if self._end is None:
             self._end = time.monotonic() + self._seconds
         return self._end
@@ -81,7 +81,7 @@ class Deadline:
 
 
 def until(seconds: float) -> float:
-    """The moment when a wait of so many seconds ends: with the deadline of this thread's call, where that is sooner."""
+    """Return the moment when a wait of so many seconds ends, or this thread's deadline if it is sooner."""
     end, deadline = time.monotonic() + seconds, _deadline()
     return end if deadline is None else min(end, deadline.end)
 
@@ -92,13 +92,13 @@ def _deadline() -> Deadline | None:
 
 
 def lend(patience: Patience | None) -> None:
-    """From now on this thread's waits are as patient as that, or without end."""
+    """Make this thread's waits as patient as that, or endless, from now on."""
     _of_thread.patience = patience
 
 
 @contextmanager
 def none() -> Iterator[None]:
-    """A block whose calls do not wait: where they would, they raise `BackendBusy`."""
+    """Run a block whose calls raise `BackendBusy` instead of waiting."""
     before: Patience | None = getattr(_of_thread, "patience", None)
     over = Patience()
     over.end()
@@ -178,7 +178,9 @@ class Retry:
     stretch: Callable[[], float] = field(default=lambda: random.uniform(_LEAST_STRETCH, _MOST_STRETCH))  # noqa: S311 - not for secrets
 
     def run(self, attempt: Callable[[], T], *, repeatable: bool = False, label: str | None = None) -> T:
-        """The result of ``attempt``, which is a whole unit and may run several times. ``label`` names it in metrics.
+        """Return the result of ``attempt``, which is a whole unit and may run several times.
+
+        ``label`` names it in metrics.
 
         ``repeatable``: a second run after an unknown outcome finds what the first one wrote, so it may be repeated too.
         """

@@ -44,7 +44,7 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """0, or the failure's."""
+        """Return 0, or the failure's exit code."""
         return self.failure.exit_code if self.failure else 0
 
 
@@ -61,7 +61,7 @@ class Output:
 
     @cached_property
     def screen(self) -> Screen:
-        """Stdout, for people."""
+        """Return the console of stdout, for people."""
         return self._screen(self._out)
 
     @cached_property
@@ -69,12 +69,12 @@ class Output:
         return self._screen(self._err)
 
     def note(self, text: str) -> None:
-        """Progress or a remark, on stderr; not with ``--quiet``."""
+        """Print progress or a remark on stderr, unless ``--quiet`` is given."""
         if not self._flags.quiet:
             self._to_stderr(text)
 
     def warn(self, text: str) -> None:
-        """A remark that the JSON object carries too."""
+        """Print a remark on stderr that the JSON object carries too."""
         self._warnings.append(self._secrets.hidden(text))
         if not self._flags.json:
             self.note(text)

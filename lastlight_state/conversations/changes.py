@@ -102,7 +102,9 @@ class Changes(Repository):
     def wait(
         self, session_id: str, seq: int = 0, *, timeout: float, poll_interval: float = 0.5, limit: int = 50
     ) -> Page[Change]:
-        """As `after`; where there is nothing yet, wait for it. After ``timeout`` seconds the page is empty.
+        """Wait for entries after ``seq`` and return a page of them, as `after` does.
+
+        It is empty after ``timeout`` seconds.
 
         Looks every ``poll_interval`` seconds, with one statement for all that wait in a store, and holds no connection
         meanwhile. In a transaction it is `MisuseError`.
@@ -125,7 +127,7 @@ class Changes(Repository):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> Iterator[Change]:
-        """Each entry after ``seq`` once and in order: the stored ones, then new ones as they are committed.
+        """Yield each entry after ``seq`` once and in order: the stored ones, then new ones as they are committed.
 
         Ends after ``idle_timeout`` seconds without one, or when ``stop`` is set. Raises as `after`: `NotFound`, too,
         when the session is removed meanwhile.
@@ -147,7 +149,7 @@ class Changes(Repository):
     def updated_sessions(
         self, since: datetime, *, limit: int = 50, page_token: str | None = None
     ) -> Page[SessionSummary]:
-        """A page of the sessions that were updated from a minute before ``since`` on, in the order of their updates.
+        """Return a page of the sessions updated from a minute before ``since`` on, in the order of their updates.
 
         The minute is for commits that are late, so sessions come again: compare ``change_seq``.
         """
@@ -162,7 +164,7 @@ class Changes(Repository):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> Iterator[SessionSummary]:
-        """Each session that changes, and those that have changed since; again whenever its ``change_seq`` has grown.
+        """Yield each session that changed since or changes, again whenever its ``change_seq`` has grown.
 
         Asks as `updated_sessions` every ``poll_interval`` seconds. Ends after ``idle_timeout`` seconds without a
         change, or when ``stop`` is set. A session whose ``updated_at`` lies more than a minute back when it is stored,

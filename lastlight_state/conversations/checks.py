@@ -49,7 +49,7 @@ def encoded(where: str, value: Any, most: int) -> str | None:
 
 
 def content(where: str, value: Any) -> str:
-    """Any JSON but None, as text."""
+    """Return any JSON but None, as text."""
     if value is None:
         raise InvalidValue(where, "must not be None")
     return codec.encode(where, value, max_bytes=_MESSAGE.content)
@@ -91,7 +91,7 @@ def batch(where: str, given: Any, most: int) -> Sequence[Any]:
 
 
 def message_ids(where: str, given: Any, most: int) -> list[str]:
-    """Ids of messages, in their order, repetitions included."""
+    """Return ids of messages, in their order, repetitions included."""
     return [valid.identifier(f"{where}[{i}]", one, _MESSAGE.id) for i, one in enumerate(batch(where, given, most))]
 
 

@@ -46,7 +46,7 @@ class Lineage(Repository):
         session_id: str | None = None,
         node_metadata: dict[str, Any] | None = None,
     ) -> Branch:
-        """A new branch that inherits the first ``at`` positions of a branch's history, by default all that it has now.
+        """Make a branch that inherits the first ``at`` positions of a branch's history, by default all it has now.
 
         It sees nothing that the parent gets later. It has the parent's system message, and is in the parent's session
         unless another is named. Raises `NotFound`, `AlreadyExists`, and `InvalidValue` past the parent's length or for
@@ -79,7 +79,7 @@ class Lineage(Repository):
         return self._writing(lambda unit: branching.fork(unit, self._listeners, row, at=start, where="at", now=now))
 
     def ancestors(self, branch_id: str) -> builtins.list[Ancestor]:
-        """The ancestors of a branch, its parent first and the root last, with what each contributes to its history.
+        """Return the ancestors of a branch, parent first and root last, with what each adds to its history.
 
         Raises `NotFound`, and `CorruptData` where they form a circle.
         """
@@ -96,7 +96,7 @@ class Lineage(Repository):
         return self._page(FORKS, BranchSummary.of, given, limit, page_token)
 
     def common_point(self, branch_a: str, branch_b: str) -> ForkPoint | None:
-        """The nearest branch that two branches share, themselves included, and up to where they agree; None if none."""
+        """Return the nearest branch that two branches share, themselves included, and where they part; None if none."""
         ids = valid.sought("branch_a", branch_a), valid.sought("branch_b", branch_b)
 
         def read(unit: Unit) -> ForkPoint | None:

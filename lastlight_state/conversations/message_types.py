@@ -52,5 +52,5 @@ class MessageTypes(Repository):
         return found
 
     def list(self) -> builtins.list[MessageType]:
-        """All classes, at most 10,000, by their numbers."""
+        """Return all classes, at most 10,000, by their numbers."""
         return self._all(MessageType.of, ALL)

@@ -118,7 +118,7 @@ class Progression(Record):
 
     @property
     def size(self) -> int:
-        """The number of its own links."""
+        """Return the number of its own links."""
         return self.next_ord - self.start_ord
 
 

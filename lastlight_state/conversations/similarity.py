@@ -150,7 +150,7 @@ class Best:
 
     @property
     def found(self) -> list[tuple[str, float]]:
-        """Ids and scores, the best first."""
+        """Return ids and scores, the best first."""
         return [(key, -negated) for negated, key in self._found]
 
     @property

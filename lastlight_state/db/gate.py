@@ -45,7 +45,7 @@ def guarded(method: F) -> F:
 
 
 def checked(method: F) -> F:
-    """The method, with its arguments compared before it begins: for calls that are rare and build on what they get."""
+    """Return the method, which compares its arguments before it begins. For rare calls that build on what they get."""
 
     @wraps(method)
     def call(*given: Any, **named: Any) -> Any:

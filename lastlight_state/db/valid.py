@@ -78,7 +78,7 @@ def content(where: str, value: Any, max_bytes: int, *, hint: str | None = None) 
 
 
 def optional_content(where: str, value: str | None, max_bytes: int) -> str | None:
-    """`content`, or None."""
+    """Return `content`, or None."""
     return None if value is None else content(where, value, max_bytes)
 
 
@@ -95,7 +95,10 @@ def words(literal: Any) -> frozenset[str]:
 
 
 def several(where: str, values: Any) -> list[Any]:
-    """The values of a sequence or set, as a list. A single text is refused: it would count as a list of letters."""
+    """Return the values of a sequence or set, as a list.
+
+    A single text is refused: it would count as a list of letters.
+    """
     if isinstance(values, str) or not isinstance(values, Collection):
         raise InvalidValue(where, f"expected a list of values, got {type(values).__name__}")
     return list(values)
@@ -137,7 +140,7 @@ def seconds(where: str, value: Any) -> float:
 
 
 def callback(where: str, value: Any) -> Callable[..., Any]:
-    """Something that can be called."""
+    """Return a function, or another object that can be called."""
     if not callable(value):
         raise InvalidValue(where, f"expected a callable, got {type(value).__name__}")
     return value  # type: ignore[no-any-return]

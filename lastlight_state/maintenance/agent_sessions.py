@@ -67,7 +67,7 @@ def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, ExecutionOfSessi
 
 
 def qualified_repo(owner: str | None, repo: str | None) -> str | None:
-    """``owner/repo``, or None if either part is unknown."""
+    """Return ``owner/repo``, or None if either part is unknown."""
     owner, repo = split_legacy(owner, repo)
     return f"{owner}/{repo}" if owner and repo else None
 
@@ -116,7 +116,7 @@ class AgentSessions(Repository):
         return AgentSessionPage(items=items, next_page_token=page.next_page_token, skipped=page.skipped)
 
     def repo_for_session(self, session_id: str) -> str | None:
-        """``owner/repo`` of the session's newest execution; None unless both parts are known.
+        """Return ``owner/repo`` of the session's newest execution, None unless both parts are known.
 
         Raises `UnsafePath` for a text that cannot be a session id.
         """

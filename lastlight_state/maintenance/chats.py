@@ -131,7 +131,7 @@ class ChatThread(Record):
 
     @classmethod
     def joined(cls, turns: ThreadUsage, known: Mapping[str, Any]) -> ChatThread:
-        """From the turns of a thread, and the columns of `chat_threads.KNOWN`."""
+        """Join the turns of a thread with the columns of `chat_threads.KNOWN`."""
         return cls(
             trigger_id=turns.trigger_id,
             agent_session_id=known["agent_session_id"] or known["session_id"],

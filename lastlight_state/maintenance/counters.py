@@ -66,7 +66,7 @@ class Counter:
 
     @property
     def name(self) -> str:
-        """The column, and the stream if it has several."""
+        """Return the column, and the stream if it has several."""
         name = f"{self.column.table.name}.{self.column.name}"
         return name if self.stream is None else f"{name} of {self.stream}"
 
@@ -77,7 +77,7 @@ class Counter:
 
     @property
     def needed(self) -> sa.ScalarSelect[Any]:
-        """The value that the counter must have at least; NULL where no row is numbered."""
+        """Return the value that the counter must have at least; NULL where no row is numbered."""
         numbered = sa.select(self.number + number(self.ahead)).where(self.owner == self.key)
         return numbered.order_by(self.number.desc()).limit(number(1)).scalar_subquery()
 
@@ -96,7 +96,7 @@ class Counter:
 
     @cached_property
     def mend(self) -> Statement:
-        """Raises one counter if it is behind, and only raises it: Postgres compares again after waiting for its row."""
+        """Raise one counter if it is behind: Postgres compares again after waiting for its row."""
         this = self.key == bind("key", self.key)
         return prepared(
             sa.update(self.column.table)

@@ -46,7 +46,7 @@ def interruptible(receipts: Receipts, current: Callable[[], Receipt], *, again: 
 
 
 def refused(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
-    """The receipt of work that was refused before anything of it was stored: ``failed``, unless somebody has it."""
+    """Return the receipt of work refused before anything was stored: ``failed``, unless another owner has it."""
     with suppress(StateError):
         return receipts.finish(receipt, "failed", error=message_of(error))
     return receipt

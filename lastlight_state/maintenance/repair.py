@@ -162,7 +162,10 @@ def scans_below(roots: Sequence[Path]) -> Iterator[LineFileScan]:
 
 
 def scans(path: Path) -> Iterator[LineFileScan]:
-    """The scans of `Repair.scan`, one file after the other. In a directory, what cannot be read is told and passed."""
+    """Yield the scans of `Repair.scan`, one file after the other.
+
+    In a directory, what cannot be read is told and passed.
+    """
     unreadable: list[OSError] = []
     for found in line_files(path, unreadable.append):
         try:

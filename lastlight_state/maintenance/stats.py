@@ -109,14 +109,14 @@ def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
 
 
 def status_counts(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
-    """For each table with a status, how many rows have which."""
+    """Return, for each table with a status, how many rows have which."""
     return {
         table: tuple(unit.all(StatusCount.of, statement)) for table, statement in _STATUSES.items() if table in present
     }
 
 
 def message_counts(unit: Unit, present: Collection[str], now: datetime) -> MessageCounts:
-    """Chat messages by role and by age, ages counted back from ``now``."""
+    """Return chat messages by role and by age, ages counted back from ``now``."""
     if MESSAGES.name not in present:
         return NO_MESSAGES
     by_role = {row["role"]: row["rows"] for row in unit.rows(_BY_ROLE)}

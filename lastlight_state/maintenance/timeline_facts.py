@@ -79,7 +79,10 @@ def _of_run(
 def numbered(
     name: str, table: sa.Table, order: tuple[str, str], shown: tuple[Any, ...], *always: sa.ColumnElement[bool]
 ) -> Listing:
-    """The facts of a run in the order of their numbers, with their times. ``order`` names the columns of both."""
+    """Return the facts of a run in the order of their numbers, with their times.
+
+    ``order`` names the columns of both.
+    """
     at, number = (table.c[column] for column in order)
     return Listing(
         f"timeline.{name}",

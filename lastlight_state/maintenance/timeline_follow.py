@@ -148,7 +148,7 @@ class Follower:
     def entries(
         self, idle_timeout: float | None, poll_interval: float, stop: threading.Event
     ) -> Iterator[FollowedEntry]:
-        """Each entry once; ends in silence, with the run where that was asked for, or when told to stop."""
+        """Yield each entry once; ends in silence, with the run where that was asked for, or when told to stop."""
         heard = time.monotonic()
         with self._watch.waiting_for([self._run_id], poll_interval):
             known = dict(self._watch.look([self._run_id]))

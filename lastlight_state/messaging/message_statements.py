@@ -49,7 +49,7 @@ def units(text: str) -> int:
 
 
 def clip_tail(text: str, limit: int) -> str:
-    """``text`` if it has at most ``limit`` UTF-16 units, else its tail behind ``…(truncated)…`` and a newline.
+    """Return ``text`` if it has at most ``limit`` UTF-16 units, else its tail behind ``…(truncated)…`` and a newline.
 
     The result then has exactly ``limit`` units, or one less where the cut would split a surrogate pair. Raises
     `InvalidValue` for a limit below 15, which has no room for a tail.
@@ -133,7 +133,10 @@ COLUMNS = tuple(MESSAGES.c)
 
 
 def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
-    """The UPDATE that counts added messages. It also locks the session's row, and returns nothing if there is none."""
+    """Return the UPDATE that counts added messages.
+
+    It also locks the session's row, and returns nothing if there is none.
+    """
     return (
         sa.update(SESSIONS)
         .where(*conditions)

@@ -115,7 +115,10 @@ class Messages(Repository):
         return self._sound(sql.BEFORE, values, limit)[::-1]
 
     def since(self, session_id: str, *, after: int, limit: int = 200) -> builtins.list[MessagingMessage]:
-        """Messages with an id above ``after`` (0 is the start), oldest first. Polling with the last id misses none."""
+        """Return messages with an id above ``after`` (0 is the start), oldest first.
+
+        Polling with the last id misses none.
+        """
         values = {
             "session_id": valid.sought("session_id", session_id),
             "after": valid.number("after", after),

@@ -62,7 +62,7 @@ class ConversationKey:
 
     @property
     def place(self) -> ThreadPlace:
-        """The place of the conversation, without the user."""
+        """Return the place of the conversation, without the user."""
         return ThreadPlace(self.platform, self.channel_id, self.thread_id)
 
 
@@ -126,7 +126,7 @@ class MessagingSessionSummary(Record):
 
     @property
     def key(self) -> ConversationKey:
-        """The conversation key of this session."""
+        """Return the conversation key of this session."""
         return ConversationKey(self.platform, self.channel_id, self.user_id, self.thread_id or None)
 
     def is_idle(self, now: datetime, idle_timeout: timedelta | None) -> bool:

@@ -278,7 +278,7 @@ def replace(unit: Unit, row: NewSession) -> MessagingSession:
 
 
 def replace_in_turn(unit: Unit, row: NewSession) -> MessagingSession:
-    """`replace` under a named lock of the key, for callers that have lost a race once.
+    """Run `replace` under a named lock of the key, for callers that have lost a race once.
 
     They queue on the lock, so that they cannot lose to each other again. The first try does not queue, because races
     are rare.

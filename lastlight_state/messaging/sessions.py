@@ -135,7 +135,9 @@ class Sessions(Repository):
         return stored
 
     def ensure_agent_session(self, session_id: str, proposed: str) -> str:
-        """The agent session of this session; ``proposed`` is stored if it had none. All callers get the same one.
+        """Return the agent session of this session; ``proposed`` is stored if it had none.
+
+        All callers get the same one.
 
         Raises `InvalidValue` if ``proposed`` is not 1 to 200 of ``A-Z a-z 0-9 _ -``, or `NotFound`.
         """

@@ -26,7 +26,7 @@ from lastlight_state.migrations.state import SEED_TABLES, unreleased, word_for
 
 @contextmanager
 def environment_kept() -> Iterator[None]:
-    """A block that may run Alembic. Afterwards Alembic's current environment is the one of before.
+    """Run a block that may run Alembic, and put Alembic's current environment back.
 
     Alembic keeps one environment and one set of operations in these modules. Without this, a host that calls us from
     its ``env.py`` or from a revision would lose its own.
@@ -88,7 +88,7 @@ def write_version(connection: Connection, revision: str) -> None:
 
 
 def config() -> Config:
-    """Alembic's configuration, made in code: no ini file, no working directory."""
+    """Return Alembic's configuration, made in code: no ini file, no working directory."""
     made = Config()
     made.set_main_option("script_location", str(scripts.folder()).replace("%", "%%"))
     made.set_main_option("path_separator", "os")

@@ -43,7 +43,7 @@ def lines(tables: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iterator[None]:
-    """A block that upgrades from ``state``. If it fails because of such tables, all of them are named."""
+    """Run a block that upgrades from ``state``. If it fails because of such tables, all of them are named."""
     try:
         yield
     except SchemaMismatch:

@@ -38,7 +38,7 @@ def differences(backend: Backend) -> tuple[str, ...]:
 
 
 def recognised(backend: Backend) -> str | None:
-    """The revision of which the schema has everything by name, and nothing of a later one, whatever its version says.
+    """Return the revision of which the schema has every name, and of later ones nothing, whatever its version says.
 
     None for any other schema, and for products of which the revisions' folder holds no list.
     """
@@ -62,7 +62,7 @@ def _shape(backend: Backend) -> Catalogue:
 
 
 def promised(product: str) -> Mapping[Entry, SchemaEntry]:
-    """Everything that the newest revision has on this product. Empty for unknown products."""
+    """Return everything that the newest revision has on this product. Empty for unknown products."""
     return _listed(scripts.folder() / "shapes" / f"{product}.txt", scripts.head())
 
 

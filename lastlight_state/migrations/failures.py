@@ -12,7 +12,7 @@ from lastlight_state.backends.base import Backend
 
 @contextmanager
 def translated(backend: Backend) -> Iterator[None]:
-    """A block in which a failure of the driver is raised as the backend's error."""
+    """Run a block in which a failure of the driver is raised as the backend's error."""
     try:
         yield
     except backend.driver_errors as error:

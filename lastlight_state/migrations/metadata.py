@@ -83,7 +83,7 @@ _OUTPUT_TIMES = {"row_created_at", "row_updated_at"}
 
 
 def include_object(element: Any, name: str | None, kind: str, reflected: bool, *_: Any) -> bool:
-    """For a host application's ``context.configure(include_object=...)``: False for our tables and their indexes.
+    """Return False for our tables and indexes, for a host application's ``context.configure(include_object=...)``.
 
     Only what the database has can be ours, never what the host declares. On Postgres our tables are known by their
     comments, in whatever schema they are, so that a host may have tables of equal names in others.

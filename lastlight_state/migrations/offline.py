@@ -34,7 +34,7 @@ OPERATORS = frozenset(
 
 
 def grants(backend: Backend, role: str) -> tuple[str, ...]:
-    """The statements that give ``role`` these rights to the tables as they are, without semicolons at their ends.
+    """Return the statements that give ``role`` these rights to the present tables, without semicolons at their ends.
 
     The owner of the tables executes them, and again after each migration that adds tables. Raises what `verify`
     raises, and `NotSupported` on a database without roles.

@@ -13,7 +13,7 @@ from lastlight_state.migrations.verification import actual_revision
 
 
 def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
-    """The state of the schema, and the revisions that ``migrate`` would apply, with the rows that each would change.
+    """Return the state of the schema, and the revisions that ``migrate`` would apply, with the rows each would change.
 
     Compares a current schema with what the newest revision makes, unless ``quick``. Also says how a database of the
     original program would be taken over, or why not. Works on databases that no store would open, without raising.

@@ -24,7 +24,10 @@ _PACKAGE = Path(__file__).parents[1]
 
 @cache
 def folder() -> Path:
-    """The folder with ``env.py`` and ``versions/``. Raises `FileNotFoundError` naming where it was looked for."""
+    """Return the folder with ``env.py`` and ``versions/``.
+
+    Raises `FileNotFoundError` naming where it was looked for.
+    """
     places = (_PACKAGE / "_migrations", _PACKAGE.parent / "alembic")
     for place in places:
         if (place / "env.py").is_file() and (place / "versions").is_dir():
@@ -34,7 +37,7 @@ def folder() -> Path:
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """All revisions, oldest first: the names of their files. The first has its number alone, without a name.
+    """Return all revisions, oldest first: the names of their files. The first has its number alone, without a name.
 
     The files begin with four digits, and the line of revisions has no forks.
     """
@@ -52,7 +55,7 @@ def was_never_released(revision: str | None) -> bool:
 
 
 def history() -> tuple[Revision, ...]:
-    """All revisions that this library knows, oldest first."""
+    """Return all revisions that this library knows, oldest first."""
     return tuple(_read(path) for path in _files())
 
 

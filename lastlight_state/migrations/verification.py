@@ -56,7 +56,9 @@ def refuse(backend: Backend, state: SchemaState) -> None:
 
 
 def actual_revision(backend: Backend, state: SchemaState) -> str | None:
-    """The revision that the schema is at, where its version says another one, or nothing. None where no revision fits.
+    """Return the revision that the schema is at, where its version says another one, or nothing.
+
+    None where no revision fits.
 
     The version is read again, because somebody may have migrated between the two looks. A database of the original
     program is at no revision.

@@ -102,7 +102,7 @@ class Cache(Targeted):
     """``store.outputs.cache``"""
 
     def find(self, key: CacheKey, target: OutputTable[M] | str) -> CachedOutput[M] | None:
-        """The cached result, or None: nothing stored, expired, another schema, or content that no longer validates.
+        """Return the cached result, or None if it is missing, expired, of another schema or no longer valid.
 
         Never an error for what is stored: without a hit the task runs. A hit becomes an output by `results.put`.
         """

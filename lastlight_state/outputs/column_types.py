@@ -64,12 +64,12 @@ def signed_text(table_name: str, columns: Iterable[SignedColumn]) -> str:
 
 
 def signature(table_name: str, columns: Iterable[SignedColumn]) -> str:
-    """SHA-256 of `signed_text`, 64 lower-case hex digits; the same on both databases."""
+    """Return SHA-256 of `signed_text`, 64 lower-case hex digits; the same on both databases."""
     return hashlib.sha256(signed_text(table_name, columns).encode()).hexdigest()
 
 
 def model_digest(json_schema: Mapping[str, Any]) -> str:
-    """SHA-256 of a JSON Schema without its documentation and the order of its fields."""
+    """Return SHA-256 of a JSON Schema without its documentation and the order of its fields."""
     plain = json.dumps(_validating(json_schema), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()
 
@@ -111,7 +111,7 @@ _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"}
 
 
 def snake_case(name: str) -> str:
-    """``codeReview`` as ``code_review``, ``parseHTML`` as ``parse_html``; what is snake case already stays."""
+    """Return ``code_review`` for ``codeReview``, ``parse_html`` for ``parseHTML``; snake case stays as it is."""
     return _WORD_BOUNDARY.sub("_", name).lower()
 
 

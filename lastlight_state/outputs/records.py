@@ -102,7 +102,7 @@ class _Typed(Record, Generic[M]):
 
     @property
     def value(self) -> M:
-        """The content as an instance of the model, which is today's.
+        """Return the content as an instance of the model, which is today's.
 
         Raises `InvalidValue` with ``issues`` for a row that was written under an earlier shape and does not fit, and
         `MisuseError` where this process has not defined the key. ``data`` can be read in any case.

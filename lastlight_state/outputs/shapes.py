@@ -62,7 +62,7 @@ class Shape:
 
     @cached_property
     def fields(self) -> frozenset[str]:
-        """The names of the fields that are columns."""
+        """Return the names of the fields that are columns."""
         return frozenset(str(column.field) for column in self.columns)
 
     @cached_property
@@ -77,7 +77,10 @@ class Shape:
 
 
 def shape_of(model: Any) -> Shape:
-    """The shape of a model, or of any other type. Raises `InvalidValue` naming the field that cannot be stored."""
+    """Return the shape of a model, or of any other type.
+
+    Raises `InvalidValue` naming the field that cannot be stored.
+    """
     kind: Kind = "columns" if _has_fields(model) and set(model.model_fields) != {models.PAYLOAD} else "payload"
     columns = _columns(model) if kind == "columns" else (_payload(model),)
     schema = _schema_of(model)

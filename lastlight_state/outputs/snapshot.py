@@ -112,7 +112,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
-    """All packs with their sizes, and with their content only if the tables together are within the limit."""
+    """Return all packs with their sizes, and with their content only if the tables together are within the limit."""
     of_a_table = packs.c.source >= number(0)
     total = sa.select(sa.func.coalesce(sa.func.sum(packs.c.size), number(0))).where(of_a_table).scalar_subquery()
     few = sa.or_(~of_a_table, total <= sa.bindparam("max_bytes", type_=columns.Integer))

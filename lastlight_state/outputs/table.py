@@ -42,7 +42,7 @@ class OutputTable(Generic[M]):
 
     @property
     def model(self) -> type[M] | None:
-        """The model, or None for an untyped handle."""
+        """Return the model, or None for an untyped handle."""
         return None if self.shape is None else self.shape.model
 
     @cached_property
@@ -52,7 +52,7 @@ class OutputTable(Generic[M]):
 
     @cached_property
     def domain(self) -> tuple[OutputColumn, ...]:
-        """The columns of what the task produced."""
+        """Return the columns of what the task produced."""
         return tuple(column for column in self.columns if column.field is not None)
 
     @cached_property
@@ -67,7 +67,7 @@ class OutputTable(Generic[M]):
 
     @cached_property
     def names(self) -> tuple[tuple[str, str], ...]:
-        """The field and the column of each part of what the task produced."""
+        """Return the field and the column of each part of what the task produced."""
         return tuple((str(column.field), column.name) for column in self.domain)
 
     @property
@@ -80,7 +80,7 @@ class OutputTable(Generic[M]):
         return schema_text(self._known_shape().json_schema)
 
     def describe(self) -> list[dict[str, Any]]:
-        """The fields in declared order: name, column, type, required, nullable, default, description, enum values.
+        """Return the fields in order: name, column, type, required, nullable, default, description, enum values.
 
         What has no simple type is ``unknown``, with a ``warning``.
         """

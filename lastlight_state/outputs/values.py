@@ -55,7 +55,10 @@ class Content:
 
 
 def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
-    """A caller's value, validated. Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming a field."""
+    """Return a caller's value, validated.
+
+    Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming a field.
+    """
     instance = validated(shape, value)
     dumped = _dumped(shape, instance)
     data = {
@@ -84,7 +87,10 @@ def validated(shape: Shape, value: Any) -> Any:
 
 
 def instance_of(shape: Shape, data: Any) -> Any:
-    """The instance that today's model makes of a stored row. NULL is left out where the field may not be None."""
+    """Return the instance that today's model makes of a stored row.
+
+    NULL is left out where the field may not be None.
+    """
     columns = shape.columns
     if shape.kind == "payload":
         plain: Any = {models.PAYLOAD: data} if shape.holds_model else data
@@ -157,7 +163,7 @@ def invalid(error: ValidationError, note: str | None = None, *, where: str = _WH
 
 
 def bare(value: Any) -> Any:
-    """The value with instances of models and dataclasses replaced by their fields: validation trusts none of them."""
+    """Return the value with instances of models and dataclasses replaced by their fields, to be validated anew."""
     try:
         return _bare(value)
     except RecursionError:

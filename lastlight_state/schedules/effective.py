@@ -70,7 +70,7 @@ class Effective:
 
     @property
     def plan(self) -> str:
-        """The zone and pattern that instants are computed from, as ``planned_with`` keeps them."""
+        """Return the zone and pattern that instants are computed from, as ``planned_with`` keeps them."""
         return f"{self.timezone} {self.pattern}"
 
 

@@ -75,7 +75,7 @@ def changes(enabled: Any, schedule: Any, timezone: Any) -> Change:
 
 
 def check_defaults(given: Any) -> dict[str, CronSpec]:
-    """Configured crons by name. Patterns and time zones are checked for their length, not parsed."""
+    """Return configured crons by name. Patterns and time zones are checked for their length, not parsed."""
     if not isinstance(given, Mapping):
         raise InvalidValue("defaults", f"expected a mapping of names to CronSpec, got {type(given).__name__}")
     for name, spec in given.items():

@@ -59,7 +59,7 @@ class SharedPostgres:
 
 
 def shared_server(config: pytest.Config) -> testing.ThrowawayPostgres | None:
-    """The server of the whole run, as seen from its main process or from a worker; None when each starts its own."""
+    """Return the whole run's server, as its main process or a worker sees it, None if each starts its own."""
     worker_input: dict[str, Any] = getattr(config, "workerinput", {})
     if WORKER_KEY in worker_input:
         return testing.ThrowawayPostgres(worker_input[WORKER_KEY])
@@ -139,7 +139,7 @@ class ThrowawayPostgres:
 
     @contextmanager
     def database(self, *, template: str | None = None) -> Iterator[str]:
-        """The URL of a new database that lasts as long as the block."""
+        """Lend the URL of a new database that lasts as long as the block."""
         url = self.create_database(template=template)
         try:
             yield url

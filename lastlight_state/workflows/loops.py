@@ -165,7 +165,9 @@ class Loops(Repository):
         self._writing(lambda unit: carry(unit, run_id, output, limits), repeatable=True)
 
     def find_output(self, run_id: str, key: str) -> str | None:
-        """The text that the last iteration handed on, read in one round trip. None for no text, or an unknown run.
+        """Return the text that the last iteration handed on, read in one round trip.
+
+        None for no text, or an unknown run.
 
         A foreign run may hold the text itself, as ``scratch[key].lastOutput``. It is returned if there is no pointer.
         """

@@ -39,7 +39,7 @@ class Node(Record):
 
     @property
     def ref(self) -> NodeRef:
-        """The node as an argument."""
+        """Return the reference of the node, as calls take it."""
         return NodeRef(self.node_id, self.iteration)
 
 

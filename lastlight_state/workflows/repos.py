@@ -36,7 +36,7 @@ def preview(column: ColumnElement[str]) -> ColumnElement[str]:
 
 
 def short(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """JSON if it is short, else NULL, as an index can hold it."""
+    """Return JSON if it is short, else NULL, as an index can hold it."""
     return case((func.length(cast(column, Text)) <= literal_column(str(SHORT)), column))
 
 
@@ -77,7 +77,7 @@ def _trimmed(where: str, value: str | None) -> str | None:
 
 
 def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
-    """The conditions on a table with the columns ``owner`` and ``repo``, under the names that `repo_filter` returns."""
+    """Return the conditions on the columns ``owner`` and ``repo``, under the names that `repo_filter` returns."""
     return {"owned_repo": sa.or_(*spellings(table)), "bare_repo": bare(table)}
 
 

@@ -41,7 +41,7 @@ RECORD_NAMES = {
 
 
 def shown(columns: Iterable[sa.Column[Any]]) -> tuple[sa.ColumnElement[Any], ...]:
-    """Columns to select for a record, under the names of the record."""
+    """Return the columns to select for a record, under the names of the record."""
     return tuple(
         column.label(RECORD_NAMES[column.name]) if column.name in RECORD_NAMES else column for column in columns
     )

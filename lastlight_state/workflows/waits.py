@@ -50,7 +50,7 @@ class Pause:
 
     @property
     def why(self) -> TransitionReason:
-        """The word for it; the first that applies."""
+        """Return the first word of why the run waits that applies."""
         if self.gates:
             return "gate"
         if self.wait.signal is not None:
@@ -194,7 +194,7 @@ class Waits(Repository):
     def list_waiting(
         self, signal: str, *, correlation_id: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[RunSummary]:
-        """A page of the paused runs that wait for this signal, by id; with ``correlation_id``, for that one only.
+        """Return a page of the paused runs that wait for this signal, by id, with ``correlation_id`` for that one only.
 
         Ids made by the store sort by the time of creation.
         """

@@ -121,7 +121,7 @@ def mirrored(cost: Cost) -> float:
 
 
 def stored_cost(micros: int | None, picos: int | None, mirror: float | None) -> Decimal | None:
-    """The cost of a row in dollars: the exact amount, or else the float, rounded as the SQL of sums rounds it."""
+    """Return the cost of a row in dollars: the exact amount, or else the float, rounded as the SQL of sums does."""
     if micros is not None:
         return dollars_of(micros, picos or 0)
     if mirror is None or abs(mirror) > MOST_MIRRORED:

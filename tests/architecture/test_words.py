@@ -18,9 +18,9 @@ def run(folder: Path, *words: str) -> None:
     subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
 
 
-def write(folder: Path, text: str) -> None:
-    (folder / "lastlight_state").mkdir(parents=True, exist_ok=True)
-    (folder / "lastlight_state" / "new.py").write_text(text)
+def write(folder: Path, text: str, place: str = "tests") -> None:
+    (folder / place).mkdir(parents=True, exist_ok=True)
+    (folder / place / "new.py").write_text(text)
 
 
 def commit(folder: Path, subject: str) -> None:
@@ -51,12 +51,29 @@ def test_a_folder_without_history_passes(tmp_path: Path) -> None:
     assert list(WORDS["problems"](tmp_path)) == []
 
 
+@pytest.mark.parametrize(
+    ("docstring", "named"),
+    [("What is new.", True), ("The new one.", True), ("As `old`.", True), ("Return it.", False), ("Yield all.", False)],
+)
+def test_every_docstring_of_the_library_is_looked_at(tmp_path: Path, docstring: str, named: bool) -> None:
+    """house H-130: without history, too."""
+    write(tmp_path, f'class Face:\n    def new():\n        """{docstring}"""\n', "lastlight_state")
+    assert len(list(WORDS["problems"](tmp_path))) == named
+
+
+@pytest.mark.parametrize("function", ["def _new():", "class _Face:\n  def new():", "def new():\n  def inner():"])
+def test_a_docstring_that_is_not_public_may_begin_with_an_article(tmp_path: Path, function: str) -> None:
+    """house H-130."""
+    write(tmp_path, f'{function}\n    """The new one."""\n', "lastlight_state")
+    assert list(WORDS["problems"](tmp_path)) == []
+
+
 def test_a_changed_docstring_without_a_verb_is_named_and_an_old_one_is_not(clone: Path) -> None:
     """house H-130."""
     old = 'def old():\n    """What was there."""\n'
     write(clone, f'{old}\n\ndef new():\n    """Whether it is new."""\n\n\ndef good():\n    """Return it."""\n')
     (problem,) = WORDS["problems"](clone)
-    assert problem.startswith("lastlight_state/new.py:6: a docstring begins with 'Whether'")
+    assert problem.startswith("tests/new.py:6: a docstring begins with 'Whether'")
 
 
 def test_a_new_commit_is_named_by_its_subject(clone: Path) -> None:

@@ -26,7 +26,7 @@ from lastlight_state.errors import (
 
 
 def fetched(cursor: psycopg.Cursor[Any]) -> list[Any]:
-    """All rows. A value that the driver cannot load is `Unreadable`; errors of the server are raised."""
+    """Return all rows. A value that the driver cannot load is `Unreadable`; errors of the server are raised."""
     try:
         return cursor.fetchall()
     except psycopg.Error as error:

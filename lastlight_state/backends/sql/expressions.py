@@ -22,7 +22,10 @@ from lastlight_state.errors import NotSupported
 
 
 def quoted(name: str) -> str:
-    """The name as a quoted identifier. SQLAlchemy's own quoting doubles ``%``, which is wrong without parameters."""
+    """Return the name as a quoted identifier.
+
+    SQLAlchemy's own quoting doubles ``%``, which is wrong without parameters.
+    """
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -64,7 +67,7 @@ _BODY = re.compile(r"\bBEGIN\b", re.IGNORECASE)
 
 
 def ending_word(sql: str) -> str | None:
-    """The words, such as COMMIT, by which the text would begin or end a transaction; None where it would do neither.
+    """Return the words, such as COMMIT, by which SQL text would begin or end a transaction, None if it has none.
 
     Savepoints do neither. An END after a BEGIN in the text is that of a trigger's or a function's body.
     """

@@ -35,7 +35,10 @@ _TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_
 
 
 def shape_of(driver: Any) -> Catalogue:
-    """The columns, keys, constraints, indexes and triggers of the main database. An index's text is its statement."""
+    """Return the columns, keys, constraints, indexes and triggers of the main database.
+
+    An index's text is its statement.
+    """
     found: dict[Entry, str] = {}
     for table, sql in driver.execute(_TABLES).fetchall():
         found["table", table, ""] = " ".join(sorted(_WORDS.intersection(_tokens(sql))))
@@ -110,7 +113,7 @@ _CONSTRAINTS = ("CONSTRAINT ", "PRIMARY KEY", "UNIQUE", "CHECK", "FOREIGN KEY")
 
 
 def catalogue_of(driver: Any) -> Catalogue:
-    """Every object of the main database except SQLite's own."""
+    """Return every object of the main database except SQLite's own."""
     found: dict[Entry, str] = {}
     for kind, name, table, sql in driver.execute(_OBJECTS).fetchall():
         if kind == "table":

@@ -25,7 +25,7 @@ from lastlight_state.errors import (
 
 
 def fetched(cursor: sqlite3.Cursor) -> list[Any]:
-    """All rows. A text that is no UTF-8 is `Unreadable`; other errors of the driver are raised."""
+    """Return all rows. A text that is no UTF-8 is `Unreadable`; other errors of the driver are raised."""
     rows: list[Any] = []
     try:
         rows.extend(cursor)  # keeps the rows before an error, which fetchall() drops

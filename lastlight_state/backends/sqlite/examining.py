@@ -88,7 +88,7 @@ _STEPS = 10_000
 def ask(
     driver: sqlite3.Connection, sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
 ) -> tuple[list[str], list[Any]]:
-    """The names of the columns, and at most ``limit`` rows as SQLite holds them, or of the statement's ``plan``."""
+    """Return column names and at most ``limit`` rows as SQLite holds them, or those of the statement's ``plan``."""
     ends = time.monotonic() + timeout
     denied: list[int] = []
 

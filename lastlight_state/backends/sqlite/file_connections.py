@@ -40,14 +40,14 @@ _inherited: dict[_File, list[_Inherited]] = {}
 
 
 def inherit(path: Path, *, idle: Iterable[sqlite3.Connection], in_use: Iterable[object]) -> None:
-    """In a child: note the parent's connections to a file, and keep them from being closed by chance."""
+    """Note, in a child, the parent's connections to a file, and keep them from being closed by chance."""
     found = _identity(path)
     if found is not None:
         _inherited.setdefault(found, []).append(_Inherited(list(idle), list(in_use)))
 
 
 def let_go(path: Path) -> None:
-    """Before a connection is opened: close what this process inherited of the file.
+    """Close what this process inherited of the file, before a connection is opened.
 
     Raises `MisuseError` when the parent was in the middle of a unit on it.
     """

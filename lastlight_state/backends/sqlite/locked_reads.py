@@ -57,7 +57,7 @@ class LockUnavailable(Exception):
 
 
 def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) -> LockedConnection | None:
-    """A connection that reads the regular file at an absolute path; None where a writer that died left a journal.
+    """Return a connection that reads the regular file at an absolute path, None if a dead writer left a journal.
 
     ``connect`` opens the file as unchanging. Raises OSError for a link or anything else in the place of the file or its
     journal, `BackendBusy` for one that is locked for so many seconds, and `LockUnavailable`.

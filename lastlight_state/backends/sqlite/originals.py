@@ -51,7 +51,7 @@ def newest(table: Table) -> ColumnElement[Any]:
 
 
 def condition(column: str, form: Form) -> str:
-    """`malformed` as text, NULL excepted."""
+    """Return `malformed` as text, NULL excepted."""
     value: ColumnElement[Any] = named(column)
     wrong = value.is_not(None) & malformed(value, form)
     return str(wrong.compile(dialect=sqlite.dialect(paramstyle="named")))

@@ -196,7 +196,9 @@ def stamps_of(path: Path) -> FileStamps:
 
 
 def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> PrivateCopy:
-    """A copy of the last commit. ``checked``: a damaged file raises `BackendUnavailable` instead of being copied.
+    """Return a copy of the last commit.
+
+    ``checked``: a damaged file raises `BackendUnavailable` instead of being copied.
 
     Raises `BackendBusy` for a file that does not stay the same meanwhile, and `BackendUnavailable` without room, for a
     file that cannot be copied or read in so many seconds, and for one that holds anything but tables.

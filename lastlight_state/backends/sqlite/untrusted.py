@@ -204,7 +204,7 @@ def _permitted(action: int, _first: object, _second: object, _database: object, 
 
 @contextmanager
 def directory(path: Path) -> Iterator[int]:
-    """The directory of an absolute path, for looking alone. Raises OSError for a link among the components."""
+    """Open the directory of an absolute path for reading. Raises OSError for a link among the components."""
     held = os.open(path.anchor, _STEP)
     try:
         for name in path.parts[1:-1]:

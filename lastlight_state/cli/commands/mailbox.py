@@ -65,7 +65,7 @@ class Arguments:
 
     @property
     def message_id(self) -> str:
-        """The message that is named. Raises `InvalidValue` where none is."""
+        """Return the message that is named. Raises `InvalidValue` where none is."""
         if self._message_id is None:
             raise InvalidValue("MESSAGE", "must be given: the id of a message of the agent")
         return self._message_id

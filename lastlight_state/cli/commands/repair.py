@@ -59,7 +59,7 @@ class ScanResult:
 
     @property
     def classes(self) -> Sequence[dict[str, Any]]:
-        """Sections and bytes by class."""
+        """Return sections and bytes by class."""
         return [
             {"kind": kind, "sections": count, "bytes": self.bytes[kind]} for kind, count in self.sections.most_common()
         ]

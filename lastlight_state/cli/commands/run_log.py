@@ -55,7 +55,7 @@ class Arguments:
 
     @property
     def run_id(self) -> str:
-        """The run that is named. Raises `InvalidValue` where none is."""
+        """Return the run that is named. Raises `InvalidValue` where none is."""
         if self._key is None:
             raise InvalidValue("ID", "must be given: the id of a run")
         return self._key

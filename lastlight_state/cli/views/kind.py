@@ -53,7 +53,7 @@ class Filters:
 
     @property
     def status(self) -> Any:
-        """The only status, or None. Raises `InvalidValue` for several."""
+        """Return the only status, or None. Raises `InvalidValue` for several."""
         if self.statuses is None:
             return None
         if len(self.statuses) != 1:
@@ -111,7 +111,7 @@ PAGE_TOKEN = click.option("--page-token", metavar="TOKEN", help="Go on where the
 
 
 def words(given: Sequence[str]) -> list[str] | None:
-    """Statuses as repeated flags or in one, with commas between."""
+    """Return the statuses of repeated flags, or of one with commas between."""
     return [word.strip() for words in given for word in words.split(",")] if given else None
 
 
@@ -139,7 +139,10 @@ SHORT = 200
 
 
 def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -> Iterator[Any]:
-    """The lines of a record and of the texts that come with it. ``full`` shows long texts whole, and empty fields."""
+    """Yield the lines of a record and of the texts that come with it.
+
+    ``full`` shows long texts whole, and empty fields.
+    """
     values = {name: getattr(record, name) for name in type(record).model_fields}
     long = {name: text for name, value in values.items() if (text := _long(value))}
     shown = {name: value for name, value in values.items() if name not in long and (full or value is not None)}

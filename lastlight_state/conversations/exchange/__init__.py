@@ -166,7 +166,7 @@ class Exchange(Repository):
         poll_interval: float = 0.5,
         limit: int = 50,
     ) -> Page[Delivery]:
-        """All that was delivered after a position; where there is nothing yet, wait for it.
+        """Wait for deliveries after a position, and return all.
 
         After ``timeout`` seconds the page is empty. Looks every ``poll_interval`` seconds, with one statement for all
         that wait in a store, and holds no connection meanwhile. In a transaction it is `MisuseError`.

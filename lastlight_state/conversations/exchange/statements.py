@@ -211,7 +211,7 @@ def owners(where: str, given: Any) -> list[str]:
 
 
 def ordered(names: Any) -> list[str]:
-    """Names in the order in which the database has them, each once."""
+    """Return names in the order in which the database has them, each once."""
     return sorted(set(names), key=str.encode)
 
 

@@ -153,7 +153,10 @@ def placed(given: Sequence[Position]) -> dict[str, str]:
 
 
 def whole_order(unit: Unit, branch_id: str) -> list[str]:
-    """The ids of a whole history, one statement for each branch of its line. Raises `NotFound` and `CorruptData`."""
+    """Return the ids of a whole history, one statement for each branch of its line.
+
+    Raises `NotFound` and `CorruptData`.
+    """
     line = line_of(unit, branch_id)
     found = [
         row["message_id"]

@@ -40,7 +40,7 @@ class SearchRequest(NamedTuple):
 
     @property
     def dimensions(self) -> int:
-        """The length of the query."""
+        """Return the length of the query."""
         return len(self.query.packed) // 4
 
 

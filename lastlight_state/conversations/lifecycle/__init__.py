@@ -73,7 +73,7 @@ class Lifecycle(Repository):
         branch_id: str | None = None,
         ended_at: datetime | None = None,
     ) -> Transition | None:
-        """As `transition`, with None where that raises `LostRace`."""
+        """Change the status as `transition` does, and return None where that raises `LostRace`."""
         status = valid.word("to", to, words.STATUSES)
         expected = _expected(expect)
         why = statuses.reason("reason", reason, status)
@@ -149,7 +149,10 @@ class Lifecycle(Repository):
     def history(
         self, session_id: str, *, branch_id: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[Transition]:
-        """A page of the changes of status of a session and its branches, the newest first. They outlive the session."""
+        """Return a page of the changes of status of a session and its branches, the newest first.
+
+        They outlive the session.
+        """
         given = {
             "session_id": valid.sought("session_id", session_id),
             "branch_id": None if branch_id is None else valid.sought("branch_id", branch_id),
@@ -157,7 +160,10 @@ class Lifecycle(Repository):
         return self._page(sql.HISTORY, Transition.of, given, limit, page_token)
 
     def stale(self, *, older_than: timedelta, limit: int = 50) -> list[StaleSession]:
-        """Running sessions whose last sign of life is older than this, the longest silent first. Writes nothing."""
+        """Return running sessions whose last sign of life is older than this, the longest silent first.
+
+        Writes nothing.
+        """
         valid.page_limit(limit)
         now = self._now()
         values = {"before": now - valid.duration("older_than", older_than, most=now - _FIRST)}

@@ -80,7 +80,7 @@ class Vectors(Repository):
     def list(
         self, namespace: str, *, document_id: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ChunkSummary]:
-        """A page of a namespace's chunks by their ids, or of those of a document in their order, without texts."""
+        """Return a page of a namespace's chunks by id, or of a document's in their order, without texts."""
         given = {"namespace": valid.sought("namespace", namespace)}
         if document_id is None:
             return self._page(sql.LIST, ChunkSummary.of, given, limit, page_token)

@@ -167,7 +167,10 @@ class Listing(Generic[RowT]):
         return None if key is None else self.checked_key(key)
 
     def checked_key(self, key: Sequence[Any]) -> list[Any]:
-        """A key from a token, its times as times. Raises `InvalidValue` for anything that is no key of this list."""
+        """Return a key from a token, its times as times.
+
+        Raises `InvalidValue` for anything that is no key of this list.
+        """
         return pages.checked(key, self._kinds, nullable=True)
 
     @property

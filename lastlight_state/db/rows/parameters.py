@@ -79,7 +79,7 @@ class Gate:
         self.known.add(kinds)
 
     def refusals(self) -> list[str]:
-        """Lines of code that refuse values of the right type which are too much; the values are ``v0``, ``v1`` …"""
+        """Return lines of code that refuse too large values of the right type; the values are ``v0``, ``v1`` …"""
         rules = zip(self._names, self._rules, strict=True)
         edges = [(name, f"v{i}", _edge(f"v{i}", allowed)) for i, (name, (allowed, _)) in enumerate(rules)]
         return [f"if {edge}: refuse({name!r}, {value})" for name, value, edge in edges if edge]

@@ -75,7 +75,7 @@ class Compiled:
 
     @property
     def batches(self) -> Batches:
-        """The driver's parameters of many rows. Few statements are asked for that, so it is made when one is."""
+        """Return the driver's parameters of many rows. Few statements are asked for that, so it is made when one is."""
         if self._batches is None:
             self._batches = Batches(*self._gathered)
         return self._batches
@@ -163,7 +163,7 @@ def exactly(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
 
 
 def number(value: int) -> sa.ColumnElement[int]:
-    """A whole number written into the SQL. A parameter instead would hide it from the planner, and cost a conversion.
+    """Return a whole number written into the SQL, which a parameter would hide from the planner at a cost.
 
     A LIMIT above all: with a parameter Postgres plans a prepared page anew each time, or for an average limit.
     """

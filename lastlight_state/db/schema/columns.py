@@ -342,7 +342,7 @@ _STORED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...]], ...] = (
 
 
 def stored_types(kind: TypeEngine[Any]) -> tuple[type, ...] | None:
-    """The Python types in which a driver gives values of a column's type (as its dialect has it); None for any."""
+    """Return the Python types in which a driver gives a column's values, in its dialect; None for any."""
     return next((types for ours, types in _STORED if isinstance(kind, ours)), None)
 
 

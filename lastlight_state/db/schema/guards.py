@@ -114,7 +114,7 @@ def declare_reaction(reaction: Reaction) -> Reaction:
 
 
 def declared_reactions(metadata: MetaData = Base.metadata) -> tuple[Reaction, ...]:
-    """All reactions of the schema."""
+    """Return all reactions of the schema."""
     return tuple(metadata.info.get(_REACTIONS, {}).values())
 
 
@@ -160,7 +160,7 @@ class Key:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns whose change may make a row equal to another one."""
+        """Return the columns whose change may make a row equal to another one."""
         return (*self.columns, *(self.among[:1] if self.among else ()))
 
     def taken(self, table: str) -> str:
@@ -189,7 +189,7 @@ def declare(guards: Iterable[Guard]) -> tuple[Guard, ...]:
 
 
 def declared_guards(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
-    """All guards of the schema, in the order of declaration."""
+    """Return all guards of the schema, in the order of declaration."""
     return tuple(_declared(metadata).values())
 
 
@@ -208,7 +208,7 @@ def no_update(table: str) -> tuple[Guard, ...]:
 
 
 def no_replacement(table: str, *keys: Key) -> tuple[Guard, ...]:
-    """The guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the row that has the new key.
+    """Return the guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the row of the new key.
 
     SQLite fires no delete trigger for that row unless ``recursive_triggers`` is on, which a plain connection does not
     have. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.

@@ -93,13 +93,13 @@ class _LentConnection(Connection):
         self._loan.refuse("begin_twophase()")
 
     def begin_nested(self) -> NestedTransaction:
-        """As SQLAlchemy's. What waits for the commit is forgotten with the savepoint that it was registered in."""
+        """Begin a savepoint, as SQLAlchemy does. Hooks registered in it are forgotten when it is undone."""
         if self.get_transaction() is None:
             self.begin()
         return _Savepoint(self, self._loan.unit)
 
     def execution_options(self, **options: Any) -> Self:
-        """As SQLAlchemy's. Raises `MisuseError` for options that belong to the beginning of a transaction."""
+        """Set options, as SQLAlchemy does. Raises `MisuseError` for those of the beginning of a transaction."""
         for name in _FIXED.intersection(options):
             self._loan.refuse(f"execution_options({name}=…)", "it has begun")
         super().execution_options(**options)

@@ -66,7 +66,7 @@ class Unit:
         return cast(RowT, compiled.row(found[0])) if found else None
 
     def rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
-        """All rows."""
+        """Return all rows."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         return cast(list[RowT], compiled.rows(self._fetch(compiled, values)))
 
@@ -81,7 +81,7 @@ class Unit:
         return FoundRows(rows, lambda at, names: compiled.key(stored[at], names))
 
     def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
-        """For sweeps: the rows that can be read, and how many there are in all. The others are logged and counted."""
+        """Return, for sweeps, the readable rows and the number of all. The others are logged and counted."""
         found = self.readable(statement, values).rows
         return self.passing(found), len(found)
 

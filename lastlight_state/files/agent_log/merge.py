@@ -161,7 +161,7 @@ class Sources:
 
 @contextmanager
 def opened(log: SessionFile, agents: Iterable[Path], positions: Mapping[str, Position]) -> Iterator[Sources]:
-    """The files of a session, from these positions on. Raises `NotFound` if the main file has vanished."""
+    """Open the files of a session, from these positions on. Raises `NotFound` if the main file has vanished."""
     found = [(MAIN, log.path, open_log(log))]
     try:
         for path in agents:

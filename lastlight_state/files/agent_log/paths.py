@@ -45,7 +45,10 @@ Place: TypeAlias = Cwd | Slug
 
 
 def slug_for_cwd(cwd: str) -> str:
-    """The slug of a working directory: every ``/`` becomes ``-``, nothing else changes. ``/app`` gives ``-app``."""
+    """Return the slug of a working directory: every ``/`` becomes ``-``, nothing else changes.
+
+    ``/app`` gives ``-app``.
+    """
     return cwd.replace("/", "-")
 
 
@@ -65,7 +68,7 @@ def checked_slug(slug: str) -> str:
 
 
 def checked_session_id(session_id: str) -> str:
-    """The id, if a log may be written under it; else `UnsafePath`, or `ReservedName` for the names of sub-agents."""
+    """Return an id under which a log may be written. Raises `UnsafePath`, or `ReservedName` for sub-agents' names."""
     if not isinstance(session_id, str):
         raise InvalidValue("session_id", f"expected text, got {type(session_id).__name__}")
     if not is_safe_id(session_id):
@@ -81,7 +84,7 @@ def is_safe_id(session_id: str) -> bool:
 
 
 def readable_id(session_id: str) -> str:
-    """The id, if a log of that name can be read, even one that this library would not write; else `UnsafePath`."""
+    """Return an id whose log can be read, even if this library would not write it. Raises `UnsafePath`."""
     problem = component_problem(session_id + LOG_SUFFIX)
     if problem or not session_id:
         raise UnsafePath("session_id", problem or "empty")
@@ -97,5 +100,5 @@ def session_of(file_name: str) -> str | None:
 
 
 def scope_of(slug: str) -> Scope:
-    """``chat`` for the agents that work in ``/app``, ``sandbox`` for all others."""
+    """Return ``chat`` for the agents that work in ``/app``, ``sandbox`` for all others."""
     return "chat" if slug == CHAT_SLUG else "sandbox"

@@ -119,14 +119,16 @@ class Reader:
 
     @guarded
     def scan(self, session_id: str, *, slug: str | None = None) -> Iterator[LogLine]:
-        """All lines of the main log, streamed. Raises `NotFound` at once."""
+        """Yield all lines of the main log, streamed. Raises `NotFound` at once."""
         return scanned(self._sessions.get(session_id, slug=slug))
 
     @checked
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: Stop | None = None
     ) -> Iterator[LogLine | Reset]:
-        """The lines of the main log after ``after``, then new ones as they come. Waits for a log that is not there yet.
+        """Yield the lines of the main log after ``after``, then new ones as they come.
+
+        Waits for a log that is not there yet.
 
         A line is delivered when it is terminated. `Reset` says that the file was shrunk or replaced and begins again.
         Looks every ``poll`` seconds until ``stop`` (a ``threading.Event``) is set. Leaving the loop closes the file.
@@ -143,7 +145,7 @@ class Reader:
 
     @guarded
     def search(self, text: str, *, scope: ScopeFilter = "sandbox", sessions: int = 200, limit: int = 50) -> list[Hit]:
-        """Messages that contain the text in any case, in the sessions changed last; one hit for each message.
+        """Return messages that contain the text in any case, in the sessions changed last; one hit for each message.
 
         Reads at most ``sessions`` (1 to 500) logs and returns at most ``limit`` (1 to 500) hits, each with 60
         characters before the text and 120 after it. Raises `InvalidValue` for an empty text.

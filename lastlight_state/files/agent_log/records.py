@@ -46,23 +46,23 @@ class LogLine(Line):
 
     @property
     def length(self) -> int:
-        """Bytes of the line."""
+        """Return bytes of the line."""
         return len(self.raw)
 
     @property
     def type(self) -> str | None:
-        """The line's ``type``; None for a role line."""
+        """Return the line's ``type``; None for a role line."""
         kind = self.value.get("type")
         return kind if isinstance(kind, str) else None
 
     @property
     def timestamp(self) -> datetime | None:
-        """The time of the line, aware UTC."""
+        """Return the time of the line, aware UTC."""
         return events.time_of(self.value)
 
     @property
     def cursor(self) -> str:
-        """The cursor after this line, for ``after`` of the readers of a main log."""
+        """Return the cursor after this line, for ``after`` of the readers of a main log."""
         is_ended = self.end > self.offset + len(self.raw)
         mark = mark_behind(self.raw + b"\n" if is_ended else self.raw, self.end)
         return events.to_text({self.source: events.Position(mark, self.timestamp)})

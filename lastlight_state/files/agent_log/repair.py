@@ -35,7 +35,9 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def judged(log: Path, may_go: MayGo) -> dict[str, int] | None:
-    """The files that `remove` would remove now, with their bytes. None if one of them must stay. Waits for nobody.
+    """Return the files that `remove` would remove now, with their bytes.
+
+    None if one of them must stay. Waits for nobody.
 
     A log that is not there has no files, but its folder may. Raises `BackendUnavailable`, `UnsafePath`.
     """

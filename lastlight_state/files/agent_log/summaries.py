@@ -270,7 +270,7 @@ class Sessions:
 
     @guarded
     def get(self, session_id: str, *, slug: str | None = None) -> SessionFile:
-        """Like `find`; without a log `NotFound`."""
+        """Return what `find` does. Raises `NotFound` without a log."""
         found = self.find(session_id, slug=slug)
         if found is None:
             raise NotFound(_KIND, session_id)
@@ -278,7 +278,7 @@ class Sessions:
 
     @guarded
     def locations(self, session_id: str, *, slug: str | None = None) -> tuple[SessionFile, ...]:
-        """All logs of this id, the one changed last first: an id may be in several project directories.
+        """Return all logs of this id, the one changed last first: an id may be in several project directories.
 
         Raises `UnsafePath` for an id or slug that cannot name a file.
         """

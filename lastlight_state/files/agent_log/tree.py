@@ -43,7 +43,7 @@ class FoundLog(NamedTuple):
 
     @property
     def changed_at(self) -> datetime:
-        """The time of the last change."""
+        """Return the time of the last change."""
         return of_file(-self.age * 1_000_000)
 
     def in_directory(self, directory: Path) -> SessionFile:
@@ -93,7 +93,7 @@ class LogTree:
         return found.in_directory(self._directory(found.slug) or self.projects / found.slug)
 
     def slugs(self) -> tuple[list[str], int]:
-        """The project directories, and how many entries were skipped: links out of the tree, plain files, bad names."""
+        """Return the project directories, and the number of links out of the tree, plain files and bad names."""
         try:
             entries = sorted(os.listdir(self.projects))  # noqa: PTH208 - names are needed, not paths
         except FileNotFoundError:
@@ -122,7 +122,7 @@ class LogTree:
         return found, seen - len(found)
 
     def agent_files(self, log: SessionFile) -> Iterator[tuple[Path, bool]]:
-        """Files that may be sub-agents' logs of a session, and whether they lie in its own directory."""
+        """Yield files that may be sub-agents' logs of a session, and whether they lie in its own directory."""
         own = log.path.with_suffix("") / paths.SUBAGENTS
         for directory, is_own in ((own, True), (log.path.parent, False)):
             try:
@@ -232,5 +232,5 @@ class Recent(Generic[K, V]):
                 self._values.popitem(last=False)
 
     def after_fork(self) -> None:
-        """In a forked child: replace the lock, which a thread of the parent may have held."""
+        """Replace, in a forked child, the lock, which a thread of the parent may have held."""
         self._lock = threading.Lock()

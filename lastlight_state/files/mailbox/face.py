@@ -110,7 +110,7 @@ class Mailboxes:
         *,
         policy: StalePolicy = DEFAULT_POLICY,
     ) -> _Reports:
-        """`HostSweep.run` for each of these groups and sessions. One that fails has its error in its report."""
+        """Run `HostSweep.run` for each of these groups and sessions. One that fails has its error in its report."""
         asked = _pairs(sessions)
         valid.callback("running", running)
         rule = queries.policy(policy)

@@ -69,7 +69,7 @@ ONE_SECOND, ONE_MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
 def plain_text(moment: datetime) -> str:
-    """``2026-02-03 12:34:56.789``, in UTC: the form that the original compares as text."""
+    """Return ``2026-02-03 12:34:56.789``, in UTC: the form that the original compares as text."""
     return iso_text(moment)[:-1].replace("T", " ")
 
 

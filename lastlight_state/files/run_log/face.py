@@ -59,7 +59,10 @@ class ResumePlan(Record):
     dropped: tuple[Dropped, ...]
 
     def header(self, run_id: str, *, started_at: datetime, **parts: Any) -> RunHeader:
-        """The header of the new run. ``parts`` are its other fields, such as ``client``, ``model`` and ``prompts``."""
+        """Return the header of the new run.
+
+        ``parts`` are its other fields, such as ``client``, ``model`` and ``prompts``.
+        """
         own = {"run_id": run_id, "session_id": self.session_id, "started_at": started_at, "runtime": self.runtime}
         return made(RunHeader, {**parts, **own})
 

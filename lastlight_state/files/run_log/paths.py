@@ -87,7 +87,10 @@ def checked_id(where: str, text: Any) -> str:
 
 
 def readable_id(where: str, text: Any) -> str:
-    """The id, if a file can have this name, also one that this library would not write. Raises as `checked_id`."""
+    """Return the id, if a file can have this name, also one that this library would not write.
+
+    Raises as `checked_id`.
+    """
     if not isinstance(text, str):
         raise InvalidValue(where, f"expected text, got {type(text).__name__}")
     if not text:

@@ -105,7 +105,7 @@ class RunReading:
                 yield placed.record
 
     def placed(self) -> Iterator[Placed]:
-        """All records, with their places."""
+        """Yield all records, with their places."""
         self._begin()
         reader = LineReader(-1, self.path, LineKind(Line, self._accepts), block_bytes=BLOCK_BYTES)
         with openings(self._file) as opened:

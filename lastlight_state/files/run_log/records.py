@@ -50,7 +50,7 @@ class Logged(Open):
 
     @property
     def raw(self) -> bytes | None:
-        """The record's exact bytes without the newline; None for one that was not read from a file."""
+        """Return the record's exact bytes without the newline; None for one that was not read from a file."""
         return self._raw
 
     @property
@@ -64,7 +64,7 @@ class Logged(Open):
         return self._problem
 
     def to_json(self) -> JsonObject:
-        """The record as a JSON object: that of its bytes if it was read, else exactly the fields that it was given."""
+        """Return the record as a JSON object: that of its bytes if it was read, else exactly the given fields."""
         return super().to_json() if self._raw is None else dict(codec.load_line(self._raw))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -313,7 +313,10 @@ def record_of_piece(piece: Piece, *, recovered: bool) -> RunRecord:
 
 
 def part(where: str, kind: type[P], value: Any) -> P:
-    """A part of a record: as it is, or made of a mapping. Raises `InvalidValue` naming the field that does not fit."""
+    """Return a part of a record: as it is, or made of a mapping.
+
+    Raises `InvalidValue` naming the field that does not fit.
+    """
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):

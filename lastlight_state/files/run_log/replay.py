@@ -229,7 +229,9 @@ class Replay:
 
     @checked
     def prompts(self, run_id: str) -> Iterator[PromptTurn]:
-        """The invocations in the order of their requests, each with the exact prompt that was sent. `NotFound` at once.
+        """Yield the invocations in the order of their requests, each with the exact prompt that was sent.
+
+        `NotFound` at once.
 
         Nothing is derived from events: compactions are already in the prompts. Of several records with one number the
         first counts. An invocation is given when its answer is met, so memory holds those that are not answered yet.
@@ -246,7 +248,9 @@ class Replay:
 
     @checked
     def events(self, run_id: str, *, after_seq: int | None = None) -> list[AgentEvent]:
-        """The events by ascending ``seq``, equal ones in file order; those behind ``after_seq``. For display only.
+        """Return the events by ascending ``seq``, equal ones in file order; those behind ``after_seq``.
+
+        For display only.
 
         Events of any type are given, ``compaction_start`` and ``compaction_complete`` among them. Raises `NotFound`.
         """
@@ -254,7 +258,7 @@ class Replay:
 
     @checked
     def history(self, session_id: str, *, max_runs: int = 20, max_events: int = 1500) -> SessionHistory:
-        """The events of a session's newest ``max_runs`` runs by their start, played oldest first; the last
+        """Return the events of a session's newest ``max_runs`` runs by their start, played oldest first; the last
         ``max_events`` of them.
 
         Each run begins with its input, an event ``hidden_user_message``. Runs that are damaged give what can be read.

@@ -65,7 +65,10 @@ def pack(plain: int, target: int) -> None:
 
 
 def unpacked(packed: int, most: int | None = None) -> int:
-    """A descriptor of an unnamed file with the bytes of a packed log, or the first ``most`` of them. Raises OSError."""
+    """Return a descriptor of an unnamed file with the bytes of a packed log, or the first ``most`` of them.
+
+    Raises OSError.
+    """
     with tempfile.TemporaryFile() as plain, _from_start(packed) as raw, gzip.GzipFile(fileobj=raw) as source:
         try:
             rest = most  # read1: what stands before the damage is not held back until a block is full
@@ -132,7 +135,7 @@ class LockFile:
             os.close(descriptor)
 
     def after_fork(self) -> None:
-        """In a forked child: let go of the parent's lock, which stays the parent's."""
+        """Let go, in a forked child, of the parent's lock, which stays the parent's."""
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if descriptor != _CLOSED:
             os.close(descriptor)

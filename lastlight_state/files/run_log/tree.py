@@ -33,7 +33,7 @@ class RunFile(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names that the run's log may have in its directory: as it was written, and packed."""
+        """Return the names that the run's log may have in its directory: as it was written, and packed."""
         return _names(self.run_id)
 
 
@@ -93,7 +93,7 @@ class RunTree:
         return None
 
     def get(self, run_id: str) -> RunFile:
-        """Like `find`; without a log `NotFound`."""
+        """Return what `find` does. Raises `NotFound` without a log."""
         found = self.find(run_id)
         if found is None:
             raise NotFound(paths.RUN, run_id)
@@ -142,7 +142,7 @@ def open_run(file: RunFile, most: int | None = None) -> int:
 
 @contextmanager
 def openings(file: RunFile) -> Iterator[Callable[[], int]]:
-    """A function that opens a log again and again. A packed one is unpacked once. Raises as `open_run`."""
+    """Lend a function that opens a log again and again. A packed one is unpacked once. Raises as `open_run`."""
     if not file.is_packed:
         yield lambda: open_run(file)
         return

@@ -77,7 +77,7 @@ def is_replay(given: NewEvent) -> bool:
 
 
 def batch(given: Any) -> Sequence[NewEvent]:
-    """1 to 1,000 new events."""
+    """Return 1 to 1,000 new events."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise InvalidValue("events", f"expected a sequence of events, got {type(given).__name__}")
     valid.number("events", len(given), least=1, most=models.BATCH)

@@ -80,7 +80,7 @@ _making = threading.Lock()
 
 
 def cache_of(owner: Any) -> FrameCache:
-    """The one cache of a store, which all its transactions share; ``owner`` is an object that they share as well."""
+    """Return the one cache of a store and its transactions; ``owner`` is an object that they share too."""
     with _making:
         return _caches.setdefault(owner, FrameCache())
 

@@ -73,12 +73,15 @@ _TEXT, _ELEMENT = {"kind", "text"}, {"kind", "tag", "props", "children"}
 
 
 def canonical(tree: Any) -> str:
-    """The canonical text of a tree. Raises `InvalidValue` with the path of what no tree holds, `PayloadTooLarge`."""
+    """Return the canonical text of a tree.
+
+    Raises `InvalidValue` with the path of what no tree holds, `PayloadTooLarge`.
+    """
     return codec.encode("tree", _ordered(tree, "tree", FRAME_DEPTH), max_bytes=_MOST.body, max_depth=2 * FRAME_DEPTH)
 
 
 def digest(text: str) -> str:
-    """SHA-256 of a canonical text, in hex."""
+    """Return SHA-256 of a canonical text, in hex."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -101,7 +104,10 @@ def apply(previous: Any, delta: FrameDelta) -> Any:
 
 
 def replayed(tree: Any, deltas: Iterable[str]) -> Any:
-    """The tree after all these deltas, which changes it in place. Raises `InvalidValue` where one does not fit."""
+    """Return the tree after all these deltas, which changes it in place.
+
+    Raises `InvalidValue` where one does not fit.
+    """
     root = {"tree": tree}
     for text in deltas:
         for op in decode_delta(text).ops:

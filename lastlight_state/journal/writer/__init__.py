@@ -44,12 +44,12 @@ def check_options(given: Any) -> WriterOptions:
 
 
 def check_timeout(value: Any) -> float | None:
-    """Seconds, or None to wait without end."""
+    """Return seconds, or None to wait without end."""
     return None if value is None else valid.seconds("timeout", value)
 
 
 def callables(where: str, given: Any) -> list[Callable[..., Any]]:
-    """Functions, or objects that can be called."""
+    """Return functions, or objects that can be called."""
     found = valid.several(where, given)
     for i, one in enumerate(found):
         valid.callback(f"{where}[{i}]", one)
@@ -57,7 +57,7 @@ def callables(where: str, given: Any) -> list[Callable[..., Any]]:
 
 
 def check_types(given: Any) -> frozenset[str]:
-    """Types of events; empty for all."""
+    """Return types of events; empty for all."""
     return frozenset(valid.identifier("types", one, _MOST.type) for one in valid.several("types", given))
 
 
@@ -76,7 +76,7 @@ class PendingEvent:
 
     @property
     def run_id(self) -> str:
-        """The run that it is for."""
+        """Return the run that it is for."""
         return self._entry.row["run_id"]
 
     @property

@@ -101,7 +101,7 @@ class Core:
         self.queue.refuse(StoreClosed("the queued writer is closed"))
 
     def report_last(self, flush: Flush) -> None:
-        """The same when the writer ends: what is not stored by now will not be."""
+        """Report the same when the writer ends: what is not stored by now will not be."""
         try:
             self.report(flush)
         finally:
@@ -116,7 +116,7 @@ class Core:
         self.queue.wake()
 
     def after_fork(self) -> None:
-        """In a child process: the events are the parent's."""
+        """Leave the events, in a child process, to the parent."""
         self.is_over = True
         self.queue.after_fork(MisuseError("this writer was made before fork(): make one in the child"))
         self.saver.after_fork()

@@ -64,19 +64,19 @@ class Queue:
 
     @property
     def bytes(self) -> int:
-        """The size of all entries."""
+        """Return the size of all entries."""
         return self._total() - self._left_total
 
     @property
     def last(self) -> Entry | None:
-        """The entry that was appended last."""
+        """Return the entry that was appended last."""
         try:
             return self._entries[-1]
         except IndexError:
             return None
 
     def entries(self) -> list[Entry]:
-        """All entries, the first one first."""
+        """Return all entries, the first one first."""
         return list(self._entries)
 
     def head(self, most: int) -> list[Entry]:
@@ -145,7 +145,7 @@ class Queue:
             waker()
 
     def after_fork(self, error: StateError) -> None:
-        """In a child process: hold nothing, and take nothing."""
+        """Hold nothing, and take nothing, in a child process."""
         self._lock = threading.RLock()
         self.refusal = error
         for entry in self._entries:

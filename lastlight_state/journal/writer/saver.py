@@ -150,14 +150,14 @@ class Saver:
         return self._working.get("thread") == threading.get_ident()
 
     def notice(self) -> None:
-        """Something was appended."""
+        """Note that an event was appended."""
         if not self._working:
             self._start()
         elif len(self._queue) >= self._wanted:
             waiting.wake(self._gate)
 
     def hurry(self) -> None:
-        """Somebody waits: store what is there now, without waiting for more or for a better time."""
+        """Store what is there now for a waiting caller, without waiting for more or for a better time."""
         self._is_hurried = True
         waiting.wake(self._gate)
         if not self._working:
@@ -169,7 +169,7 @@ class Saver:
         waiting.wake(self._gate)
 
     def after_fork(self) -> None:
-        """In a child process, which has no such thread."""
+        """Forget, in a child process, the thread, which it does not have."""
         self.is_over = True
         self._working.clear()
 

@@ -68,7 +68,7 @@ _FORMAT = 1
 
 
 def described(folder: Path) -> Iterator[BackedFile]:
-    """Every file of a backup that has no manifest yet, in the order of their paths."""
+    """Yield every file of a backup that has no manifest yet, in the order of their paths."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             yield _described(folder, path)
@@ -85,7 +85,10 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a backup. Raises `NotFound`, and `Conflict` ``damaged_backup`` for one that cannot be read."""
+    """Return the manifest of a backup.
+
+    Raises `NotFound`, and `Conflict` ``damaged_backup`` for one that cannot be read.
+    """
     path = folder / NAME
     if not path.is_file():
         raise NotFound("backup", str(folder))

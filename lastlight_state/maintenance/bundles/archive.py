@@ -86,7 +86,7 @@ class Archive:
 
 @contextmanager
 def new_file(place: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name when it is whole and on disk. Raises `AlreadyExists` if anything is there."""
+    """Lend a file that gets its name when it is whole and on disk. Raises `AlreadyExists` if anything is there."""
     with translated(place):
         refuse_present(place)
         made = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
@@ -143,7 +143,7 @@ class OpenBundle:
 
 @contextmanager
 def opened(path: Path) -> Iterator[OpenBundle]:
-    """The bundle, verified. Raises `NotFound`, `NewerSchema`, and `Conflict` ``damaged_bundle``."""
+    """Open the bundle, verified. Raises `NotFound`, `NewerSchema`, and `Conflict` ``damaged_bundle``."""
     with translated(path), _file(path) as file:
         packed, bundle = _verified(file, path.name)
         try:

@@ -212,7 +212,7 @@ class Renaming:
         return self._ids[kind].get(old, old)
 
     def rows(self, table: sa.Table, rows: list[Row]) -> list[Row]:
-        """The rows under their new ids, without what belongs to others: their inboxes and what was delivered there."""
+        """Return the rows under their new ids, without what belongs to others: their inboxes and deliveries."""
         if table in (talks.INBOXES, talks.DELIVERIES):
             rows = [row for row in rows if row.get("owner") in self._owners]
         columns = self._columns.get(table.name, [("run", _RUN_ID)] if _RUN_ID in table.c else [])

@@ -93,7 +93,7 @@ class Loading:
 
     @property
     def id(self) -> str:
-        """The id under which it is stored."""
+        """Return the id under which it is stored."""
         series = "run" if self.kind == "run" else "talk"
         return self._id if self._renaming is None else self._renaming.id(series, self._id)
 

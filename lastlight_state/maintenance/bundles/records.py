@@ -75,7 +75,7 @@ class Bundle(Record):
 
     @property
     def tables(self) -> dict[str, BundlePart]:
-        """The parts with rows, by table."""
+        """Return the parts with rows, by table."""
         return tables_of(self.parts)
 
 

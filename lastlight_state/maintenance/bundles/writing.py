@@ -93,7 +93,7 @@ def is_left_out(subject: Subject, names: Collection[str]) -> bool:
 
 
 def marking(table: sa.Table, names: Collection[str]) -> Callable[[Row], Row] | None:
-    """Puts the mark into the rows of a table, None if it has none of these columns."""
+    """Put the mark into the rows of a table, None if it has none of these columns."""
     columns = [column for name in sorted(names) for column in _COLUMNS.get(name, ()) if column.table is table]
     marks = {column.name: _mark(column) for column in columns}
     if not marks:

@@ -32,7 +32,10 @@ Form = tuple[list[Any], bytes | str]
 
 
 def differing(source: Unit, target: Unit, subject: Subject, *, without: str) -> list[str]:
-    """The first keys of rows that are not equal in both, or not in both. The row of the key ``without`` is left out."""
+    """Return the first keys of rows that are not equal in both, or not in both.
+
+    The row of the key ``without`` is left out.
+    """
     found: list[str] = []
     for key in _differing(forms(source, subject), forms(target, subject)):
         if key != [without]:

@@ -130,7 +130,7 @@ def content(unit: Unit, subject: Subject, judge: Judge | None = None, *, without
 
 
 def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[tuple[list[Any], bytes | str]]:
-    """Each row's key and canonical form, in the order of keys; a text that says what is wrong where it has none."""
+    """Yield each row's key and canonical form by key, or in its place a text that says what is wrong."""
     reading = subject.reading(unit)
     for batch in batches(subject.stream(unit), _ROWS):
         for row, values in zip(batch, reading.readable(batch), strict=True):

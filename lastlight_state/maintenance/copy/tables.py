@@ -143,13 +143,13 @@ class Subject:
 
     @property
     def numbered(self) -> str | None:
-        """The column whose numbers the database gives, if there is one."""
+        """Return the column whose numbers the database gives, if there is one."""
         column = self.table.autoincrement_column
         return None if column is None else column.name
 
     @property
     def sorting(self) -> tuple[Any, ...]:
-        """For ORDER BY: rows in the order of their keys, those that others of the table refer to first."""
+        """Return the ORDER BY: rows by key, after those of the table that they refer to."""
         return tuple(map(_sorted, self.order))
 
     def key(self, row: Row) -> list[Any]:
@@ -157,7 +157,7 @@ class Subject:
         return [row[place] for place in self._places]
 
     def stream(self, unit: Unit, after: Sequence[Any] | None = None) -> Iterator[Row]:
-        """All rows, or those after a key, in the order of keys."""
+        """Yield all rows, or those after a key, in the order of keys."""
         compiled = self.reading(unit, after is not None)
         values = {} if after is None else {f"after_{i}": value for i, value in enumerate(after)}
         shown = self._shown(unit.backend.large_values_in_rows)
@@ -186,7 +186,7 @@ class Subject:
 
 
 def subjects(outputs: Iterable[sa.Table]) -> list[Subject]:
-    """Every table that is copied, each after those that it refers to. ``outputs`` are the output tables."""
+    """Return every table that is copied, each after those that it refers to. ``outputs`` are the output tables."""
     return [*_own(), *map(_of, outputs)]
 
 

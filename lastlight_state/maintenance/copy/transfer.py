@@ -43,7 +43,7 @@ UNFINISHED: tuple[State, ...] = ("running", "interrupted")
 def opened(
     url: str | Path, schema: str | None, settings: Settings, clock: Clock, *, read_only: bool
 ) -> Iterator[Context]:
-    """A context on the database of a URL, whatever the state of its schema."""
+    """Open a context on the database of a URL, whatever the state of its schema."""
     options = Options(
         schema=schema,
         read_only=read_only,

@@ -83,12 +83,12 @@ class Snapshot:
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """The tables of this library that there are."""
+        """Return the tables of this library that there are."""
         return frozenset(reconcile.existing(self.unit, METADATA.tables))
 
     @cached_property
     def measures(self) -> Measures:
-        """Sizes and settings."""
+        """Return sizes and settings."""
         return self.unit.backend.measures(self.unit.checkout, tuple(METADATA.tables))
 
 
@@ -152,7 +152,7 @@ def found(
 
 
 def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
-    """All records of a list, page by page."""
+    """Yield all records of a list, page by page."""
     for page in pages_of(page_of, limit=500):
         yield from page.items
 

@@ -33,7 +33,7 @@ NEWEST = 200
 
 
 def numbers(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
-    """Mailboxes that break the rules of their numbers and series, or cannot be read."""
+    """Find mailboxes that break the rules of their numbers and series, or cannot be read."""
     wrong: list[str] = []
     unreadable: list[str] = []
     mailboxes = _opened(look)
@@ -53,7 +53,7 @@ def numbers(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
 
 
 def claims(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
-    """Messages that an agent took long ago, without a sign of life since."""
+    """Yield messages that an agent took long ago, without a sign of life since."""
     stuck: list[str] = []
     mailboxes, before = _opened(look), look.now - DEFAULT_POLICY.silent_after
     for info in _looked_at(mailboxes, look):
@@ -256,7 +256,7 @@ _NAMES = prepared(
 
 
 def stuck(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Crons that have been due for long, and those that fail again and again."""
+    """Find crons that have been due for long, and those that fail again and again."""
     if not {SCHEDULES.name, OVERRIDES.name, FIRES.name} <= snapshot.tables:
         return
     yield from _OVERDUE.look(CheckContext(look.backend, look.settings, look.now - _LATE, look.deep), snapshot)

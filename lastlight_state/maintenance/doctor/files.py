@@ -48,7 +48,7 @@ def run_logs(look: CheckContext) -> Iterator[Finding]:
 
 
 def tool_results(look: CheckContext) -> Iterator[Finding]:
-    """Whole tool results that a log refers to and that are not there, and those that no line refers to."""
+    """Find whole tool results that a log refers to and that are missing, and those that no line refers to."""
     log = AgentLog(look.settings.agent_sessions)
     wrong: dict[str, list[str]] = defaultdict(list)
     for file in every(log.sessions.list):

@@ -101,13 +101,13 @@ class Tally:
         return sum(self.counts[_UNITS + outcome] for outcome in STORED)
 
     def with_(self, done: Outcome) -> Counter[str]:
-        """The counts, had this been done too."""
+        """Return the counts, had this been done too."""
         outcome, rows, noticed, _ = done
         found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
         return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
 
     def report(self, kind: str, receipt: Receipt | None) -> ImportReport:
-        """As a record."""
+        """Return the report as a record."""
         units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
         return ImportReport(
             kind=kind,

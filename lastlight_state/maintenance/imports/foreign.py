@@ -31,7 +31,7 @@ def blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def range_digest(file: BinaryIO, size: int) -> str:
-    """SHA-256 of the next bytes of a file, in hex."""
+    """Return SHA-256 of the next bytes of a file, in hex."""
     seen = hashlib.sha256()
     for block in blocks(file, size):
         seen.update(block)
@@ -79,7 +79,7 @@ class Foreign:
         return self._columns[table]
 
     def rows(self, table: str, rest: str = "", given: Sequence[Any] = ()) -> Iterator[Row]:
-        """The rows of a table with all its columns; ``rest`` is what follows in the statement, ``given`` its values.
+        """Yield the rows of a table with all columns; ``rest`` is the end of the statement, ``given`` its values.
 
         Raises `Conflict` ``damaged_source`` for what cannot be read.
         """

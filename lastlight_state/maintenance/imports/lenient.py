@@ -42,7 +42,9 @@ _FIELD = re.compile(r"\w+\.(\w+)(?:\.(\w+))?")
 
 
 def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
-    """The value of a JSON text. With ``noticed``, NaN and numbers beyond all floats are read as texts, and counted.
+    """Return the value of a JSON text.
+
+    With ``noticed``, NaN and numbers beyond all floats are read as texts, and counted.
 
     Raises `InvalidValue` for any other text.
     """

@@ -165,7 +165,10 @@ def is_home(path: Path) -> bool:
 
 
 def home_parts(path: Path) -> Generator[Part]:
-    """The logs, the oldest first, and then the snapshots. A snapshot of the older layout gives way to a later one."""
+    """Yield the logs, the oldest first, and then the snapshots.
+
+    A snapshot of the older layout gives way to a later one.
+    """
     tree = _home_tree(path)
     for _, folder in reversed(list(tree.days())):
         for name in _home_names(folder, _LOGS):

@@ -138,7 +138,10 @@ _IMPORTED, _COUNTED = "imported", "mailboxes"
 
 
 def piece(root: Path, group: str, session: str, into: ImportTarget) -> CopyPiece | AdoptedPiece:
-    """A session of another program, or of ours. Raises `UnsafePath` for names that no mailbox may have, and links."""
+    """Return a session of another program, or of ours.
+
+    Raises `UnsafePath` for names that no mailbox may have, and links.
+    """
     place = Place.below(root, group, session)
     target = Place.below(into.settings.mailboxes, group, session)
     return AdoptedPiece(place, into) if place.root == target.root else CopyPiece(place, target, into)

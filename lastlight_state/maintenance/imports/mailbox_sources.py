@@ -55,7 +55,7 @@ class Contents:
 
 @contextmanager
 def opened(folder: Path, options: Options) -> Iterator[Files]:
-    """The files in the folder of a session, both of one moment. The agent's may be missing.
+    """Open the files in the folder of a session, both as of one moment. The agent's may be missing.
 
     Raises `Conflict` ``damaged_source`` for what cannot be read, and was written meanwhile; `UnsafePath` for links.
     """
@@ -89,7 +89,10 @@ def contents(files: Files) -> Contents:
 
 
 def summed(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> str:
-    """A text that is the same for files with the same rows, in whatever order. The rows are added to ``counted``."""
+    """Return a text that is the same for files with the same rows, in whatever order.
+
+    The rows are added to ``counted``.
+    """
     found = {}
     for table, columns in shape.items():
         if table != _NOTES:

@@ -117,7 +117,7 @@ class Piece(Protocol):
 
     @property
     def target(self) -> tuple[str, str]:
-        """The kind and the id of what it becomes."""
+        """Return the kind and the id of what it becomes."""
 
     @property
     def kept(self) -> Sequence[str]:
@@ -208,7 +208,10 @@ _NOTE = prepared(
 
 
 def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
-    """``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises `AlreadyExists` for what was stored otherwise."""
+    """Return ``imported``, ``grown``, ``unchanged`` or ``pruned``.
+
+    Raises `AlreadyExists` for what was stored otherwise.
+    """
     kind, target_id = piece.target
     before = known(look)
     if not is_stored:

@@ -68,7 +68,7 @@ class RowPiece:
 
     @property
     def kept(self) -> Sequence[str]:
-        """The rows that differ from the source and stay, with the columns."""
+        """Return the rows that differ from the source and stay, with the columns."""
         return self._kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:

@@ -47,7 +47,7 @@ def found_at(path: Path) -> bool:
 
 
 def parts(path: Path) -> Generator[Part]:
-    """The runs of a folder, the oldest first; folders without a manifest are not to be read."""
+    """Yield the runs of a folder, the oldest first; folders without a manifest are not to be read."""
     folders = [Path(os.path.abspath(path))] if _is_run(path) else _folders(path)  # noqa: PTH100 - "..", and no link
     for folder in folders:
         yield Part(os.fsencode(folder.name).decode("utf-8", "backslashreplace"), _reader(folder))

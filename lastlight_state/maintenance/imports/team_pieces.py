@@ -148,7 +148,7 @@ class TeamPiece:
 
     @property
     def kept(self) -> Sequence[str]:
-        """The messages that were changed here, too."""
+        """Return the messages that were changed here, too."""
         return self._found.kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:

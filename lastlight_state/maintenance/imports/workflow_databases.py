@@ -159,7 +159,7 @@ def _is_known(source: Foreign) -> bool:
 
 
 def parts(place: Place) -> Generator[Part]:
-    """The runs of a database with what belongs to them, what belongs to none, the overrides, and the chats."""
+    """Yield the runs of a database with what belongs to them, what belongs to none, the overrides, and the chats."""
     with servers.opened(place) as source:
         if not _is_known(source):
             raise Conflict(f"{str(place)!r:.200} has not the tables {_NAMES}", code="unknown_source")

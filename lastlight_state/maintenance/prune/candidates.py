@@ -201,11 +201,14 @@ class Range:
 
     @property
     def statements(self) -> Statements:
-        """The statements of the kind."""
+        """Return the statements of the kind."""
         return STATEMENTS[self.kind.name]
 
     def next(self, unit: Unit, after: Place, *, locked: bool) -> list[Place]:
-        """The next records after a place, at most `LOOK`. ``locked``: locks them, and passes over locked ones."""
+        """Return the next records after a place, at most `LOOK`.
+
+        ``locked``: locks them, and passes over locked ones.
+        """
         if self.keys == ():
             return []
         values = {"after_age": after[0], "after_key": after[1], "until_age": self.until[0], "until_key": self.until[1]}
@@ -256,7 +259,7 @@ def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str
 
 
 def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
-    """For each of these records, its rows by table."""
+    """Return, for each of these records, its rows by table."""
     found = {key: Counter({kind.table_name: 1}) for key in keys}
     for at in range(0, len(keys), LOOK):
         some = keys[at : at + LOOK]
@@ -307,7 +310,10 @@ def hold(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) ->
 
 
 def outputs_of(unit: Unit, kind: Kind) -> list[str]:
-    """The output tables whose rows go with the records. One that was dropped behind the registry is passed over."""
+    """Return the output tables whose rows go with the records.
+
+    One that was dropped behind the registry is passed over.
+    """
     if not kind.has_outputs:
         return []
     names = [row["table_name"] for row in unit.rows(OUTPUTS)]
@@ -320,7 +326,7 @@ def in_use(unit: Unit, kind: Kind) -> frozenset[str]:
 
 
 def walk(unit: Unit, found: Range) -> Iterator[list[Place]]:
-    """All records of the range, a look at a time."""
+    """Yield all records of the range, a look at a time."""
     after = START
     while following := found.next(unit, after, locked=False):
         yield following

@@ -69,13 +69,13 @@ class Tree(Protocol):
         """The tree of these settings. Touches no file."""
 
     def seen(self, cutoff: datetime) -> LogsByAge:
-        """All logs that may be pruned once they are old enough, and how many that are as old stay in any case."""
+        """Return all logs that may be pruned once old enough, and the number of those as old that stay in any case."""
 
     def id_of(self, key: str) -> str:
         """Return the id of a log."""
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> Mapping[str, str]:
-        """Return the logs that must stay, each with the reason."""
+        """Return nothing: the database knows nothing of these logs."""
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
         """Return what would be removed with a log. None for a log that must stay: it is not as old as it seems."""
@@ -127,7 +127,7 @@ class AgentLogs:
         self._tree = LogTree(settings.agent_sessions)
 
     def seen(self, cutoff: datetime) -> LogsByAge:
-        """Return all logs, in the order of their last change."""
+        """Return all logs that may be pruned once old enough, and the number of those as old that stay in any case."""
         return LogsByAge(sorted(self._logs()), {})
 
     def id_of(self, key: str) -> str:
@@ -135,7 +135,7 @@ class AgentLogs:
         return key.partition("/")[2]
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
-        """Return those whose session somebody needs."""
+        """Return nothing: the database knows nothing of these logs."""
         sessions = {self.id_of(key) for key in keys}
         found: dict[str, str] = {}
         for using in USING:
@@ -210,7 +210,7 @@ class RunLogs:
         self._upkeep = Upkeep(self._tree, heads, self._lists, LOCK_TIMEOUT)
 
     def seen(self, cutoff: datetime) -> LogsByAge:
-        """All logs that have their end, in the order of their last records."""
+        """Return all logs that may be pruned once old enough, and the number of those as old that stay in any case."""
         entries, unreadable = self._lists.entries(RunFilter())
         ended = [(entry.last_ts, file.run_id) for file, entry in entries if entry.state == "ended" and entry.last_ts]
         others = [entry for _, entry in entries if entry.state != "ended" or entry.last_ts is None]
@@ -222,7 +222,7 @@ class RunLogs:
         return key
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
-        """None: the database knows nothing of these logs."""
+        """Return nothing: the database knows nothing of these logs."""
         return {}
 
     def size(self, key: str, cutoff: datetime) -> Size | None:

@@ -41,7 +41,7 @@ class Shared(Protocol):
         """Keep others from referring to what belongs to these records, until the unit ends."""
 
     def sizes(self, unit: Unit, keys: Sequence[str]) -> dict[str, int]:
-        """About how many shared rows go with each record. Bounds a batch."""
+        """Return about how many shared rows go with each record, which bounds a batch."""
 
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
         """Return how many shared rows go with all these records together, by table."""
@@ -92,13 +92,13 @@ class Kind:
 
     @property
     def table(self) -> sa.Table:
-        """The table of the records themselves."""
+        """Return the table of the records themselves."""
         table: sa.Table = self.key.table
         return table
 
     @property
     def table_name(self) -> str:
-        """The name of that table."""
+        """Return the name of that table."""
         return str(self.table.name)
 
 

@@ -59,7 +59,10 @@ def plan_files(unit: Unit, settings: Settings, terms: Terms) -> PrunePlan:
 
 
 def tree_of(settings: Settings, terms: Terms) -> Tree:
-    """The logs on this machine. Raises `InvalidValue` where their directory is not there, or was another one before."""
+    """Return the logs on this machine.
+
+    Raises `InvalidValue` where their directory is not there, or was another one before.
+    """
     tree = FILES[terms["kind"]](settings)
     if not tree.root.is_dir():
         raise InvalidValue("kind", f"no {tree.name} are on this machine: no folder {tree.root}")

@@ -46,7 +46,7 @@ class Misspelt:
 
     @property
     def remark(self) -> str:
-        """That they stay."""
+        """Return the remark that they stay."""
         return (
             f"{self.found.values} values of {self.table}.{self.column} are no {self.form}, such as {self._samples}; "
             "lists mark their rows as damaged"
@@ -119,7 +119,7 @@ class Survey:
 
     @property
     def adoption(self) -> Adoption:
-        """The same for a person who plans it."""
+        """Return the adoption for a person who plans it."""
         rebuilt = Rewrite(SESSIONS, (), "rebuilds the table without its UNIQUE over the whole key", self.sessions, 1)
         respelt = (Rewrite(one.table, (one.column,), one.change, one.found.values, 1) for one in self.misspelt)
         return Adoption(

@@ -70,7 +70,7 @@ def _table(name: str, columns: tuple[OutputColumn, ...], *, is_foreign: bool) ->
 
 
 def with_extras(made: OutputTable[Any], columns: Sequence[OutputColumn]) -> OutputTable[Any]:
-    """The handle with the columns that only the table has, and with the library's own columns as the table has them."""
+    """Return the handle with the columns that only the table has, and the library's own as the table has them."""
     declared = {column.name for column in made.columns}
     own = union(made.columns, [column for column in columns if column.name in declared])
     extra = tuple(column.name for column in columns if column.name not in declared)
@@ -87,7 +87,10 @@ LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=Fa
 
 
 def union(declared: Iterable[OutputColumn], known: Iterable[OutputColumn]) -> tuple[OutputColumn, ...]:
-    """The declared columns, then those that only the database has. The library's own are as the database has them."""
+    """Return the declared columns, then those that only the database has.
+
+    The library's own are as the database has them.
+    """
     there = {column.name: column for column in known}
     wanted = [there.get(column.name, column) if column.field is None else column for column in declared]
     names = {column.name for column in wanted}
@@ -103,7 +106,10 @@ def noting(
     known: Registered | None,
     at: datetime,
 ) -> str:
-    """The statement that notes a table in the registry, as text that anybody can run. ``registry`` is its name."""
+    """Return the statement that notes a table in the registry, as text that anybody can run.
+
+    ``registry`` is its name.
+    """
     row: dict[str, str | None] = {
         "key": handle.key,
         "table_name": handle.table_name,
@@ -278,7 +284,7 @@ class Targeted(Repository):
 
 
 def missing_table(key: str, table_name: str) -> SchemaMismatch:
-    """The error for a registered table that the database no longer has: nothing is guessed in place of its rows."""
+    """Return the error for a registered table that the database no longer has."""
     return SchemaMismatch(
         f"the table {table_name!r} of output {key!r} is not in the database",
         differences=[f"table {table_name}: missing"],

@@ -133,7 +133,7 @@ class Steps:
     sql: tuple[str, ...]
 
     def record(self) -> OutputPlan:
-        """As callers see it."""
+        """Return the plan as callers see it."""
         return OutputPlan(
             key=self.wish.key,
             table_name=self.wish.table_name,
@@ -184,7 +184,10 @@ def carry_out(unit: Unit, steps: Steps) -> None:
 
 
 def attachable(unit: Unit, wish: DefinitionRequest) -> Registered | None:
-    """The registry row of a table of the caller's making, or None. Raises `SchemaMismatch` for an unfit table."""
+    """Return the registry row of a table of the caller's making, or None.
+
+    Raises `SchemaMismatch` for an unfit table.
+    """
     known = unit.all(Registered.of, definitions.ALL)
     refuse_collisions(wish.made, [(found.key, found.table_name) for found in known])
     found = reconcile.present(unit, [wish.table_name]).get(wish.table_name)

@@ -36,7 +36,7 @@ class TableStatements:
 
     @cached_property
     def insert(self) -> Statement:
-        """Stores a row where there is none."""
+        """Return the statement that stores a row where there is none."""
         own = [name for name in ("row_created_at", "row_updated_at") if name in self._table.c]
         values = {name: bind(f"v_{name}", self._table.c[name]) for name in self._domain}
         values |= {name: bind("at", self._table.c[name]) for name in own}
@@ -49,12 +49,12 @@ class TableStatements:
 
     @cached_property
     def lock(self) -> Statement:
-        """The row, which stays as it is until the unit ends."""
+        """Return the SELECT of a row, which stays as it is until the unit ends."""
         return prepared(sa.select(*self._whole).where(self._this_row).with_for_update())
 
     @cached_property
     def replace(self) -> Statement:
-        """The whole row: a column that this process does not know becomes NULL."""
+        """Return the statement that replaces the whole row: a column that this process does not know becomes NULL."""
         values: Row = {
             name: sa.null() if name in self._extra else bind(f"v_{name}", self._table.c[name]) for name in self._domain
         }
@@ -68,13 +68,13 @@ class TableStatements:
 
     @cached_property
     def latest(self) -> Statement:
-        """The row of the highest iteration."""
+        """Return the SELECT of the row of the highest iteration."""
         found = sa.select(*self._whole).where(*self._of("run_id", "node_id"))
         return prepared(found.order_by(self._iteration.desc()).limit(number(1)) if self._has_iteration else found)
 
     @cached_property
     def newest(self) -> Listing:
-        """Newest first; by key where rows have no times."""
+        """Return the list of rows, newest first; by key where rows have no times."""
         run, node, iteration = self._place
         times = (self._written,) if self._has_times else ()
         return Listing(
@@ -86,7 +86,7 @@ class TableStatements:
 
     @cached_property
     def load(self) -> Listing:
-        """The rows of a run by node and iteration, in the order of code points whatever the database's collation is."""
+        """Return the list of a run's rows by node and iteration, in code points whatever the collation is."""
         _, node, iteration = self._place
         return Listing(
             f"outputs.{self.of.table_name}.load",
@@ -98,30 +98,30 @@ class TableStatements:
 
     @cached_property
     def count(self) -> dict[frozenset[str], Statement]:
-        """By the filters that are given."""
+        """Return the counting statements by the filters that are given."""
         wanted = [frozenset(names) for names in ((), ("run_id",), ("node_id",), ("run_id", "node_id"))]
         counted = sa.select(sa.func.count().label("rows")).select_from(self._table)
         return {names: prepared(counted.where(*self._of(*sorted(names)))) for names in wanted}
 
     @cached_property
     def of_run(self) -> sa.Select[Any]:
-        """All rows of a run, unordered, for a snapshot: the place, the times, the domain columns."""
+        """Return the SELECT of all rows of a run, unordered, for a snapshot: place, times, domain columns."""
         return sa.select(*self._whole).where(*self._of("run_id"))
 
     @cached_property
     def in_run(self) -> Statement:
-        """The same, to be run by itself."""
+        """Return the same SELECT, to be run by itself."""
         return prepared(self.of_run)
 
     @cached_property
     def shown(self) -> tuple[tuple[str, str], ...]:
-        """The name and the token of each column of `of_run`; a constant that stands for a column is an integer."""
+        """Return name and token of each column of `of_run`; a constant that stands for a column is an integer."""
         tokens: dict[str, str] = {column.name: column.type for column in self.columns}
         return tuple((name, tokens.get(name, "integer")) for name in (c.name for c in self.of_run.selected_columns))
 
     @cached_property
     def size(self) -> Statement:
-        """About how many bytes a run's rows hold."""
+        """Return the statement for about how many bytes a run's rows hold."""
         held = [sa.func.length(sa.cast(self._table.c[name], sa.LargeBinary)) for name in self._domain]
         row = reduce(add, (sa.func.coalesce(one, number(0)) for one in held))
         total = sa.func.coalesce(sa.func.sum(row), number(0), type_=sa.Integer)

@@ -202,7 +202,7 @@ class Differences:
 
     @property
     def report(self) -> SyncReport:
-        """As the record that `sync` returns."""
+        """Return the record that `sync` returns."""
         return SyncReport.of(dict(self.__dict__))
 
 

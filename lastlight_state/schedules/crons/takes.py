@@ -262,7 +262,7 @@ class DueTaker:
     chosen: Mapping[str, list[str] | None] = field(default_factory=dict)
 
     def taken(self, reading: Run[Any], writing: Run[Any], limit: int) -> tuple[FireClaim, ...]:
-        """At most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
+        """Return at most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
         return checks.claimed(self._due(reading, limit), lambda row: self._take(writing, row), limit)
 
     def _due(self, reading: Run[Any], limit: int) -> Iterator[DueRow | CorruptData]:

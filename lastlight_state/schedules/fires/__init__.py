@@ -211,7 +211,7 @@ class Fires(Repository):
         return self._reading(lambda unit: health.health(unit, asked)) if asked else {}
 
     def running(self, claim: FireClaim, *, lease: timedelta | None = None) -> AbstractContextManager[RunningFire]:
-        """A block around the work of a fire: renews the lease while the block runs, and finishes the fire at its end.
+        """Run a block around the work of a fire, which renews the lease meanwhile and finishes the fire at its end.
 
         ``with fires.running(claim) as fire``: the block may set ``fire.outcome``, else the fire ends ``ok``. It may
         also finish the fire itself, in a transaction. If the block raises, the fire ends ``failed`` with that

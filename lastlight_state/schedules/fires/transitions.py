@@ -112,7 +112,10 @@ def until(now: datetime, lease: Any) -> datetime:
 
 
 def over(now: datetime) -> datetime:
-    """The end of a lease that has expired now. A lease still holds at its very end, hence a millisecond before."""
+    """Return the end of a lease that has expired now.
+
+    A lease still holds at its very end, hence a millisecond before.
+    """
     return now - timedelta(milliseconds=1)
 
 
@@ -127,7 +130,7 @@ def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> Row:
 
 
 def names(given: Any) -> list[str]:
-    """At most 500 names of crons, each once."""
+    """Return at most 500 names of crons, each once."""
     several = valid.several("names", given)
     valid.at_most("names", several, MOST_NAMES)
     return list(dict.fromkeys(shared.name("names", name) for name in several))
@@ -249,7 +252,7 @@ class StaleTaker:
     chosen: Mapping[str, list[str] | None]
 
     def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> tuple[FireClaim, ...]:
-        """At most ``limit`` claims, the earliest expired lease first. While nothing is stale this only reads.
+        """Return at most ``limit`` claims, the earliest expired lease first. While nothing is stale this only reads.
 
         Abandoned fires do not count towards the limit.
         """

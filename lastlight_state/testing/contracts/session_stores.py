@@ -120,7 +120,7 @@ class HistoryContract:
         asyncio.run(story())
 
     def test_every_json_comes_back_equal(self, history: Histories) -> None:
-        """Calls of tools, and texts that some databases cannot hold."""
+        """Store calls of tools, and texts that some databases cannot hold."""
         items = [
             {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"n": 1}'},
             {"type": "reasoning", "summary": [], "encrypted_content": None},
@@ -163,7 +163,7 @@ class HistoryContract:
         asyncio.run(story())
 
     def test_writers_at_once_lose_nothing(self, history: Histories) -> None:
-        """Also the first ones of a session."""
+        """Add items at once, also the first ones of a session."""
         name = fresh("session")
         texts = [[f"{writer} {turn}" for turn in range(5)] for writer in range(8)]
 

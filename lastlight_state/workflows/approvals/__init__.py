@@ -111,7 +111,10 @@ class Approvals(QuestionRepository[Approval]):
         return self._get(approval_id)
 
     def find(self, run_id: str, gate: str, *, node: NodeRef | None = None) -> Approval | None:
-        """The newest gate of a run with this name, of any node or of this one, in any status. None if there is none."""
+        """Return the newest gate of a run with this name, of any node or of this one, in any status.
+
+        None if there is none.
+        """
         values = {
             "run_id": valid.sought("run_id", run_id),
             "gate": valid.identifier("gate", gate, _MOST.gate),
@@ -138,7 +141,7 @@ class Approvals(QuestionRepository[Approval]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ApprovalSummary]:
-        """A page of gates of all runs, newest first, overdue ones as expired.
+        """Return a page of gates of all runs, newest first, overdue ones as expired.
 
         An empty sequence of statuses matches nothing. Only ``artifact`` has an index: a rare status, gate or kind costs
         as much as there are gates.
@@ -156,7 +159,10 @@ class Approvals(QuestionRepository[Approval]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[PendingApproval]:
-        """A page of the inbox: pending gates of live runs, with short actions and the run's state. None is overdue."""
+        """Return a page of the inbox: pending gates of live runs, with short actions and the run's state.
+
+        None is overdue.
+        """
         given = checks.inbox_filters(run_id, kind)
         return self._page_of_inbox(sql.INBOX, PendingApproval.of, given, order, limit, page_token)
 
@@ -173,7 +179,7 @@ class Approvals(QuestionRepository[Approval]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ApprovalSummary]:
-        """A page of the answered gates of a workflow's runs, newest first; ``answered_via`` says how."""
+        """Return a page of the answered gates of a workflow's runs, newest first; ``answered_via`` says how."""
         given = checks.history_filters(workflow_name, gate, node_id)
         return self._page(sql.HISTORY, ApprovalSummary.of, given, limit, page_token)
 

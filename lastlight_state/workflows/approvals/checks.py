@@ -50,7 +50,7 @@ class ApprovalAnswer:
 
     @property
     def status(self) -> str:
-        """The status of the gate after this answer: a reply is stored as approved, with its text."""
+        """Return the status of the gate after this answer: a reply is stored as approved, with its text."""
         return "rejected" if self.decision == "rejected" else "approved"
 
 

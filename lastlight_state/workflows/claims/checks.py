@@ -128,7 +128,7 @@ def claim(value: Any) -> Claim:
 
 
 def claims(values: Sequence[Claim]) -> dict[str, Claim]:
-    """Claims by run id. Of two claims on one run the newer is kept.
+    """Return claims by run id. Of two claims on one run the newer is kept.
 
     A claim whose epoch no database can hold gets the last one that can be held, which is no run's: it is lost alone,
     and those beside it are renewed. Any other claim on its run is kept instead.

@@ -242,7 +242,10 @@ class Executions(Repository):
         return cast(PhaseState, state)
 
     def get(self, execution_id: str) -> Execution:
-        """The execution without its output text. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
+        """Return the execution without its output text.
+
+        Raises `NotFound`, or `CorruptData` if its JSON cannot be read.
+        """
         values = {"execution_id": execution_id}
         return self._one(Execution.of, sql.GET, values, kind="execution", key=execution_id)
 

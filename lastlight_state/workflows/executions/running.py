@@ -73,7 +73,7 @@ class RunningExecution:
 
     @property
     def id(self) -> str:
-        """The execution's id."""
+        """Return the execution's id."""
         return self.execution.id
 
 

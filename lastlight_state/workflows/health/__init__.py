@@ -200,7 +200,7 @@ class Health(Repository):
     def list_unhealthy(
         self, *, workflow_names: Sequence[str] | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[UnhealthyRun]:
-        """The unhealthy runs among the next ``limit`` live runs, of all workflows or of these, newest first.
+        """Return the unhealthy runs among the next ``limit`` live runs, of all workflows or of these, newest first.
 
         A page looks at ``limit`` runs, so it may hold few or none of them although more follow: go on until there is no
         token. Ended runs are not read.

@@ -120,7 +120,7 @@ class Facts:
 
     @property
     def earliest(self) -> PendingQuestions | None:
-        """The question that was asked first."""
+        """Return the question that was asked first."""
         return min(self.questions, key=lambda question: (question.asked_at, question.id), default=None)
 
 

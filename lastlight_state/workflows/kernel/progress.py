@@ -26,7 +26,7 @@ _POINTER_RULE = "store large text with executions.save_output and keep its execu
 
 
 def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str, Any] | None = None) -> str:
-    """Scratch as text. Past the limit it is `PayloadTooLarge`, unless it is smaller than ``before`` was."""
+    """Return scratch as text. Past the limit it is `PayloadTooLarge`, unless it is smaller than ``before`` was."""
     data = codec.encode_sound(scratch)
     if len(data) > limits.scratch and not len(data) < len(codec.encode_sound(before)):
         largest = max(scratch, key=lambda key: len(codec.encode_sound(scratch[key])))

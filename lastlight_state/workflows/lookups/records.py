@@ -87,7 +87,7 @@ class RepoRuns(Record):
 
     @property
     def qualified(self) -> str:
-        """``owner/repo``, or the bare name."""
+        """Return ``owner/repo``, or the bare name."""
         return self.repo if self.owner is None else f"{self.owner}/{self.repo}"
 
 

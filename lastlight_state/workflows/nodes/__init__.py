@@ -251,7 +251,7 @@ class Nodes(Repository):
         return self._reading(work)
 
     def list_due(self, now: datetime | None = None, *, limit: int = 50, page_token: str | None = None) -> Page[Node]:
-        """A page of the waiting nodes of live runs that are due at ``now``, inclusive; the longest overdue first."""
+        """Return a page of the waiting nodes of live runs due at ``now``, inclusive, longest overdue first."""
         at = self._now() if now is None else aware_utc("now", now)
         given = {"states": [*words.WAITING_NODE]}
         return self._page(sql.DUE, Node.of, given, limit, page_token, also={"now": at})
@@ -259,7 +259,7 @@ class Nodes(Repository):
     def list_waiting(
         self, signal: str, *, correlation_id: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[Node]:
-        """A page of the nodes of live runs that wait for this signal; with ``correlation_id``, for that one only."""
+        """Return a page of the nodes of live runs that wait for this signal, with ``correlation_id`` for that alone."""
         given = {
             "signal": valid.identifier("signal", signal, _MOST.waiting_for),
             "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),

@@ -200,7 +200,7 @@ class QuestionRows(Generic[Q]):
     def due(
         self, unit: Unit, now: datetime, limit: int, names: Sequence[str] | None
     ) -> tuple[dict[str, list[str]], int]:
-        """The ids of the ``limit`` questions that are overdue for longest, by run, and how many there were in all.
+        """Return the ids of the ``limit`` longest overdue questions, by run, and the number of all overdue ones.
 
         Of all workflows, or of these.
 

@@ -59,7 +59,10 @@ class Queue(Repository):
         self._overdue = Overdue(self._scope, self._now, expire)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
-        """A page of the queued runs, in the order of the line. Includes runs that are not due or switched off."""
+        """Return a page of the queued runs, in the order of the line.
+
+        Includes runs that are not due or switched off.
+        """
         return self._viewing(page_of_runs(sql.LIST, {}, limit, page_token))
 
     def admit(self, run_id: str) -> WorkflowRun:

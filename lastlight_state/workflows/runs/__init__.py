@@ -128,7 +128,7 @@ class Runs(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[RunSummary]:
-        """A page of runs with their totals, newest first.
+        """Return a page of runs with their totals, newest first.
 
         ``repo`` is ``"owner/name"``, or a bare name for any owner; or at most 50 of these. Runs from ``since`` on and
         before ``until``. ``triggered_by`` is the actor of the trigger. An empty sequence matches nothing.

@@ -50,13 +50,13 @@ def page_of_runs(
 
 
 def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
-    """A page of all runs, newest first."""
+    """Return a page of all runs, newest first."""
     found = sql.listing_of(given).page(unit, _as_it_is, limit=limit, page_token=page_token, given=given)
     return _page(unit, found.items, found.next_page_token, found.damaged)
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
-    """A page of all runs: running, paused, queued, then ended ones; newest first in each group."""
+    """Return a page of all runs: running, paused, queued, then ended ones; newest first in each group."""
     chosen = {name: value for name, value in given.items() if value is not None}
     asked = ["runs", "active_first", chosen]
     rank, key = _position(asked, page_token)

@@ -58,7 +58,10 @@ class Rollups(Repository):
         return self._reading(work)
 
     def for_trigger(self, trigger_id: str, *, workflow_names: Sequence[str] | None = None) -> UsageTotals:
-        """The usage of a trigger's runs, or of those of these workflows. Executions without a run do not count."""
+        """Return the usage of a trigger's runs, or of those of these workflows.
+
+        Executions without a run do not count.
+        """
         values: Row = {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id)}
         names = None if workflow_names is None else shared.several_workflows(workflow_names)
         if names is None:
@@ -90,12 +93,12 @@ class Rollups(Repository):
     def hourly(
         self, hours: int = 24, *, workflow: str | None = None, repo: str | None = None, model: str | None = None
     ) -> tuple[UsageBucket, ...]:
-        """The usage of each of the last ``hours`` hours (1 to 744), as `daily`; the present hour is the last one."""
+        """Return the usage of each of the last ``hours`` hours (1 to 744), as `daily`; the present hour is last."""
         count = valid.number("hours", hours, least=1, most=MOST_HOURS)
         return self._buckets(count, _HOUR, _filters(workflow, repo, model))
 
     def by(self, dimension: Dimension, *, since: datetime, until: datetime | None = None) -> tuple[UsageGroup, ...]:
-        """Usage grouped by a dimension, the most expensive of at most 500 groups first.
+        """Return usage grouped by a dimension, the most expensive of at most 500 groups first.
 
         Counts executions that started at ``since`` or later, and before ``until``, if given. Repositories are
         ``owner/name`` if the owner is known.
@@ -110,7 +113,7 @@ class Rollups(Repository):
         return tuple(self._all(UsageGroup.of, statement, values))
 
     def stats(self, *, since: datetime) -> UsageStats:
-        """Executions from ``since`` on by outcome, skill and trigger type, those in flight, and those of today.
+        """Return executions from ``since`` on by outcome, skill and trigger type, those in flight, and those of today.
 
         Reads all executions from ``since`` on, several times.
         """
@@ -151,7 +154,7 @@ class Rollups(Repository):
     def list_threads(
         self, *, since: datetime | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ThreadUsage]:
-        """A page of chat threads with a turn at ``since`` or later, newest activity first, each with all of its turns.
+        """Return a page of chat threads with a turn at ``since`` or later, newest activity first, with all their turns.
 
         A page reads the chat turns between its first and its last thread, with one index look-up for each.
         """

@@ -94,7 +94,7 @@ FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def skills_of(workflow: str) -> dict[str, str]:
-    """The parameters of the filter by workflow: the range from its name with a colon to its name with a semicolon."""
+    """Return the parameters of the filter by workflow: from its name with a colon to its name with a semicolon."""
     return {"first_skill": f"{workflow}:", "behind_skills": f"{workflow}{_AFTER_COLON}"}
 
 

@@ -70,7 +70,7 @@ class Meter:
 
     @property
     def usage(self) -> Usage:
-        """The totals so far."""
+        """Return the totals so far."""
         given, made, cached_new, cached = (self._tokens[name] for name in _COUNTS)
         return Usage(
             turns=self._turns,
@@ -145,7 +145,7 @@ class Step:
 
     @property
     def skill(self) -> str:
-        """The name of its executions."""
+        """Return the name of its executions."""
         return f"{WORKFLOW}:{self.phase}"
 
 

@@ -57,7 +57,7 @@ class Story:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The story for programs."""
+        """Return the story for programs."""
         return {
             "run_id": self.run.id,
             "status": self.run.status,

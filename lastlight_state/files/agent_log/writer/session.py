@@ -101,17 +101,20 @@ class SessionWriter:
 
     @property
     def session_id(self) -> str | None:
-        """The id of the session that lines go to; None before it is known."""
+        """Return the id of the session that lines go to; None before it is known."""
         return self._session.pin.session_id if self._session.pin else None
 
     @property
     def slug(self) -> str | None:
-        """The project directory of the session; None before it is known."""
+        """Return the project directory of the session; None before it is known."""
         return self._session.pin.slug if self._session.pin else None
 
     @property
     def path(self) -> Path | None:
-        """The log file, which exists from the first line on. Raises `UnsafePath` if it would be outside the tree."""
+        """Return the log file, which exists from the first line on.
+
+        Raises `UnsafePath` if it would be outside the tree.
+        """
         pin = self._session.pin
         return self._files.tree.path_to_write(pin.slug, pin.session_id) if pin and pin.slug is not None else None
 
@@ -131,7 +134,7 @@ class SessionWriter:
 
     @guarded
     def feed_many(self, events: Iterable[Event]) -> int:
-        """Like `feed`, for several events: all lines for one file are written at once."""
+        """Feed several events, as `feed` does one. All lines for one file are written at once."""
         with self._lock:
             before = self.lines_written
             with self._unit():
@@ -165,7 +168,7 @@ class SessionWriter:
 
     @checked
     def finish_failed(self, fallback_id: str, outcome: Outcome, *, error: str | None = None) -> str:
-        """Like `finish`, for a run that may have died before its session was known: then it uses ``fallback_id``.
+        """Finish, like `finish`, a run that may have died before its session was known: then under ``fallback_id``.
 
         Returns the session id to store with the execution. Raises `UnsafePath` if the fallback cannot name a log.
         """
@@ -206,7 +209,7 @@ class SessionWriter:
         self.close()
 
     def after_fork(self) -> None:
-        """In a forked child: replace the lock, which a thread of the parent may have held."""
+        """Replace, in a forked child, the lock, which a thread of the parent may have held."""
         self._lock = threading.RLock()
 
     @contextmanager

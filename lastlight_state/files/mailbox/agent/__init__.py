@@ -53,7 +53,7 @@ class AgentMailbox(Mailbox):
 
     @property
     def instance(self) -> str | None:
-        """The life of the agent that this object writes for."""
+        """Return the life of the agent that this object writes for."""
         return self._pair.instance
 
     def start(self) -> StartReport:

@@ -96,7 +96,7 @@ class AgentRouting(MailboxPart):
         return Destination.of(rows[0])
 
     def list_destinations(self) -> list[Destination]:
-        """All places that the agent may send to, by name."""
+        """Return all places that the agent may send to, by name."""
         return [Destination.of(row) for row in self._look(lambda look: look.rows(_ALL))]
 
 

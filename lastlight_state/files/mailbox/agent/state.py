@@ -132,7 +132,7 @@ class AgentState(MailboxPart):
         return self._writing(lambda unit: unit.change(DELETE_STATE, asked)) > 0
 
     def list(self) -> Sequence[StateEntry]:
-        """All values, by key."""
+        """Return all values, by key."""
         return self._all(StateEntry.of, LIST_STATE)
 
     def continuation(self, provider: str) -> str | None:

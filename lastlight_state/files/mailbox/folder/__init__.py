@@ -97,7 +97,10 @@ class Place:
 
     @classmethod
     def below(cls, root: Path, group: str, session: str) -> Place:
-        """The folder of a session below this root, which may be reached through links. Nothing below it may be one."""
+        """Return the folder of a session below this root, which may be reached through links.
+
+        Nothing below it may be one.
+        """
         checked_name("agent_group_id", group)
         checked_name("session_id", session)
         place = cls(files.real(root), group, session)
@@ -112,7 +115,7 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """The folder of the session."""
+        """Return the folder of the session."""
         return self.root / self.group / self.session
 
     @property
@@ -122,12 +125,12 @@ class Place:
 
     @property
     def inbound(self) -> Path:
-        """The file that the host writes."""
+        """Return the file that the host writes."""
         return self.path / INBOUND_DB
 
     @property
     def outbound(self) -> Path:
-        """The file that the agent writes."""
+        """Return the file that the agent writes."""
         return self.path / OUTBOUND_DB
 
     def refuse_missing(self) -> None:

@@ -238,7 +238,10 @@ def staged(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> I
 
 
 def stored(target: MessageFolder, listed: Sequence[object], limits: Limits) -> OutboxFiles:
-    """The files of a message that its content lists. What is missing, a link or no file is skipped, with the reason."""
+    """Return the files of a message that its content lists.
+
+    What is missing, a link or no file is skipped, with the reason.
+    """
     found: list[OutboxFile] = []
     skipped: list[tuple[str, str]] = []
     for name in listed[: limits.attachments]:

@@ -36,7 +36,10 @@ _LONG = timedelta(hours=1)
 
 
 def size(place: Place) -> int:
-    """The bytes of all regular files of the session. No link is followed; what vanishes meanwhile counts nothing."""
+    """Return the bytes of all regular files of the session.
+
+    No link is followed; what vanishes meanwhile counts nothing.
+    """
     total = 0
     for folder, _, names in os.walk(place.path):
         for name in names:
@@ -73,7 +76,7 @@ def remove_leftovers(group: Path, now: datetime) -> None:
 
 
 def old_folders(session: Path, before: datetime) -> list[str]:
-    """Names of folders below ``inbox`` that nothing has touched since ``before``. Links are passed over.
+    """Return names of folders below ``inbox`` that nothing has touched since ``before``. Links are passed over.
 
     So are folders whose name is a digest, because it does not say which message it belongs to.
     """

@@ -171,7 +171,7 @@ class HostInbox(MailboxPart):
         return changed
 
     def find_return_path(self, *, in_reply_to: str | None, peer_group: str) -> str | None:
-        """The session that an answer to another agent goes to: of the message it answers, else of the peer's newest."""
+        """Return the session for an answer to another agent: of the message it answers, else of the peer's newest."""
         asked = {"peer": valid.sought("peer_group", peer_group)}
         if in_reply_to is not None:
             found = self.find(in_reply_to)

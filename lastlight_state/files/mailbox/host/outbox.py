@@ -135,7 +135,7 @@ class HostOutbox(MailboxPart):
         return self._page(sql.LIST_FAILED, Delivery.of, None, limit, page_token)
 
     def list_waiting(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
-        """A page of the messages that are neither delivered nor failed, in the order in which they were written."""
+        """Return a page of the messages neither delivered nor failed, in the order in which they were written."""
         most = valid.page_limit(limit)
         return self._both(lambda both: deliveries.page(both, most, page_token))
 

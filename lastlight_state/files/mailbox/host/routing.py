@@ -40,7 +40,7 @@ class HostRouting(MailboxPart):
         return self._writing(lambda unit: _replaced(unit, rows))
 
     def list_destinations(self) -> list[Destination]:
-        """All destinations, by name."""
+        """Return all destinations, by name."""
         return self._all(Destination.of, sql.ALL_DESTINATIONS)
 
     def put_default(self, routing: Routing | None) -> None:

@@ -21,7 +21,9 @@ from lastlight_state.ids import new_id
 
 
 def next_occurrence(recurrence: str, timezone: str, *, now: datetime, last: datetime | None) -> datetime | None:
-    """The first match after both now and the last occurrence; missed ones are passed over. None when there is none.
+    """Return the first match after both now and the last occurrence; missed ones are passed over.
+
+    None when there is none.
 
     Raises `InvalidValue` for a pattern or zone that cannot be read.
     """

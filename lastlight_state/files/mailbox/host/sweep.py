@@ -167,7 +167,10 @@ class HostSweep(MailboxPart):
         return sum(creation.remove_leftover(self._pair.place.path, name) for name in found if name not in kept)
 
     def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
-        """All steps of a sweep. A step that fails is named in ``errors`` and does not undo the ones before it."""
+        """Return all steps of a sweep.
+
+        A step that fails is named in ``errors`` and does not undo the ones before it.
+        """
         queries.policy(policy)
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
         place = self._pair.place

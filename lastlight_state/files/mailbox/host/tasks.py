@@ -87,14 +87,14 @@ class HostTasks(MailboxPart):
         return self._changed_to(task_id, **ended, settled_at=iso_text(self._now()))
 
     def get(self, task_id: str) -> Task:
-        """The live message of the task, or the last one of a series that has ended. Raises `NotFound`."""
+        """Return the live message of the task, or the last one of a series that has ended. Raises `NotFound`."""
         found = self.find(task_id)
         if found is None:
             raise valid.not_found(TASK, task_id)
         return found
 
     def find(self, task_id: str) -> Task | None:
-        """As `get`, or None."""
+        """Return what `get` does, or None."""
         asked = valid.sought("id", task_id)
         found = self._viewing(lambda unit: _current(unit, asked))
         return None if found is None else Task.of(found)

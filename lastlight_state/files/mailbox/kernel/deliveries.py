@@ -68,7 +68,7 @@ class UnsettledMessage(NamedTuple):
 
 
 def unsettled(both: BothFiles) -> Iterator[UnsettledMessage]:
-    """All messages without a receipt, in the order in which they were written."""
+    """Yield all messages without a receipt, in the order in which they were written."""
     for step in steps(both, settled_seq(both)):
         for found in step:
             if isinstance(found, UnsettledMessage):
@@ -87,7 +87,7 @@ def page(both: BothFiles, limit: int, page_token: str | None) -> Page[MessageOut
 
 
 def steps(both: BothFiles, at: int) -> Iterator[list[UnsettledMessage | int | None]]:
-    """Messages step by step; in place of one that is settled, its number."""
+    """Yield messages step by step; in place of one that is settled, its number."""
     rest = iter(both.rows(_UNNUMBERED))
     while found := list(islice(rest, messages.STEP)):
         yield _judged(both, found)

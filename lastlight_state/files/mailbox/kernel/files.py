@@ -107,7 +107,7 @@ def complete(unit: Unit, declared: sa.MetaData) -> None:
 
 
 def present(unit: Unit, declared: sa.MetaData) -> dict[str, PresentTable]:
-    """The declared tables that the file has, with the indexes of all: reflection would leave out some of ours."""
+    """Return the declared tables that the file has, with the indexes of all, some of which reflection leaves out."""
     tables, indexes = _named(unit, "table"), frozenset(_named(unit, "index"))
     found = {}
     for name in declared.tables.keys() & (tables | _named(unit, "view")):
@@ -228,7 +228,7 @@ class OtherFile:
             raise unsound(error, self._place, self._path) from error
 
     def look_if_sound(self, work: Callable[[OtherSide], T], otherwise: T) -> T:
-        """As `look`, or ``otherwise`` where the file is missing or damaged, which is logged."""
+        """Look as `look` does, or return ``otherwise`` if the file is missing or damaged, which is logged."""
         try:
             return self.look(work)
         except (NotFound, CorruptData) as error:

@@ -64,7 +64,7 @@ def stored(both: BothFiles) -> tuple[int, int]:
 
 
 def status(both: BothFiles, now: datetime) -> MailboxStatus:
-    """The counts of one moment of each file. ``due`` is what an agent would be woken for."""
+    """Return the counts of one moment of each file. ``due`` is what an agent would be woken for."""
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
     claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
     heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
@@ -103,7 +103,7 @@ def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[OddNumber]:
 
 
 def remainder_of(value: int) -> sa.ColumnElement[int]:
-    """0 or 1, written into the SQL."""
+    """Return 0 or 1, written into the SQL."""
     return sa.literal_column(str(value), sa.Integer)
 
 
@@ -133,7 +133,7 @@ _TWICE = TolerantSelect(
 
 
 def findings(both: BothFiles) -> Iterator[Finding]:
-    """Everything that was found."""
+    """Yield everything that was found."""
     for reading, file in ((_ODD_IN, INBOUND_DB), (_ODD_OUT, OUTBOUND_DB)):
         for row in both.rows(reading):
             problem = f"the number {row['seq']} is not one of this side"

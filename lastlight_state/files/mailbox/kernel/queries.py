@@ -77,7 +77,7 @@ def kind(value: Any) -> str:
 
 
 def content(value: Any, settings: Settings) -> str:
-    """Content as it is stored: compact JSON, because the original searches it as text."""
+    """Return content as it is stored: compact JSON, because the original searches it as text."""
     return codec.encode("content", value, max_bytes=settings.limits.message_content, max_depth=models.CONTENT_DEPTH)
 
 
@@ -111,7 +111,7 @@ def policy(value: Any) -> StalePolicy:
 
 
 def kinds(where: str, values: Any) -> frozenset[str]:
-    """Kinds of messages to pass over."""
+    """Return kinds of messages to pass over."""
     return frozenset(valid.sought(where, value) for value in valid.several(where, values))
 
 

@@ -162,7 +162,7 @@ class Runs:
 
     @checked
     def get(self, run_id: str) -> RunEntry:
-        """Like `find`; without a log `NotFound`."""
+        """Return what `find` does. Raises `NotFound` without a log."""
         return self._heads.entry(self._tree.get(run_id))
 
     @checked
@@ -176,7 +176,7 @@ class Runs:
         limit: int = 50,
         page_token: str | None = None,
     ) -> RunPage:
-        """A page of runs, the newest ``started_at`` first; equal ones by id. ``limit``: 1 to 500.
+        """Return a page of runs, the newest ``started_at`` first; equal ones by id. ``limit``: 1 to 500.
 
         Runs from ``since`` on and before ``until``. It reads the first lines of the logs of the days that it passes,
         once in a process, and the last lines of those on the page. Logs that cannot be opened are counted in

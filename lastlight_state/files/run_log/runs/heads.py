@@ -170,7 +170,7 @@ class Heads:
 
 
 def end_of(descriptor: int, file: RunFile, size: int) -> End:
-    """The end of a log, read backwards over what may stand behind ``run.end``: late outputs and records of others."""
+    """Return the end of a log, read backwards past late outputs and records of others behind ``run.end``."""
     kind = LineKind(Line, accepts(file.run_id))
     last_ts: datetime | None = None
     before, is_first = size, True

@@ -24,7 +24,7 @@ class RunFilter(NamedTuple):
     until: datetime | None = None
 
     def asked(self) -> list[str | None]:
-        """As a page token remembers it."""
+        """Return the filters as a page token remembers them."""
         times = [None if moment is None else iso_text(moment) for moment in (self.since, self.until)]
         return ["runs", self.session_id, self.state, *times]
 
@@ -62,7 +62,7 @@ class RunLists:
         self._heads = heads
 
     def page(self, given: RunFilter, limit: int, page_token: str | None) -> RunPage:
-        """A page of runs."""
+        """Return a page of runs."""
         asked = given.asked()
         found = pages.key(asked, page_token, (str, str, str))
         walk = _Walk(self._tree, self._heads, given)
@@ -80,12 +80,12 @@ class RunLists:
         return RunPage(items=tuple(items), next_page_token=token, skipped=walk.skipped)
 
     def ended(self, given: RunFilter, before: datetime) -> tuple[list[RunFile], int]:
-        """The logs of runs whose last record is of before that time, and how many could not be read."""
+        """Return the logs of runs whose last record is of before that time, and how many could not be read."""
         entries, skipped = self.entries(given)
         return [file for file, entry in entries if has_ended(entry, before)], skipped
 
     def entries(self, given: RunFilter) -> tuple[list[tuple[RunFile, RunEntry]], int]:
-        """All logs that pass, the newest first, and how many could not be read."""
+        """Return all logs that pass, the newest first, and how many could not be read."""
         walk = _Walk(self._tree, self._heads, given)
         entries = [(file, walk.entry(file)) for _, file in walk.files(None)]
         return [(file, entry) for file, entry in entries if entry is not None], walk.skipped

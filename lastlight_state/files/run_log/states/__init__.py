@@ -152,13 +152,16 @@ class States:
 
     @checked
     def find(self, session_id: str) -> SessionState | None:
-        """The snapshot, or None. Raises `CorruptData` naming the reason for one that cannot be read, `NewerSchema`."""
+        """Return the snapshot, or None.
+
+        Raises `CorruptData` naming the reason for one that cannot be read, `NewerSchema`.
+        """
         paths.readable_id("session_id", session_id)
         return files.load(self._tree.state_path(session_id), session_id)
 
     @checked
     def get(self, session_id: str) -> SessionState:
-        """Like `find`; without a snapshot `NotFound`."""
+        """Return what `find` does. Raises `NotFound` without a snapshot."""
         found = self.find(session_id)
         if found is None:
             raise NotFound(paths.STATE_TYPE, session_id)

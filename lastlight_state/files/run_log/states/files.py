@@ -69,7 +69,10 @@ _MOST_DEPTH = 500
 
 
 def load(path: Path, session_id: str) -> SessionState | None:
-    """The snapshot, None without a file. Raises `CorruptData` with the reason, `NewerSchema`, `BackendUnavailable`."""
+    """Return the snapshot, None without a file.
+
+    Raises `CorruptData` with the reason, `NewerSchema`, `BackendUnavailable`.
+    """
     try:
         descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
         with os.fdopen(descriptor, "rb") as file:
@@ -109,7 +112,10 @@ def state_of(value: Any, session_id: str) -> SessionState:
 
 
 def encoded(state: SessionState) -> bytes:
-    """The bytes of a snapshot. Raises `InvalidValue` for what would not be read back as it is, `PayloadTooLarge`."""
+    """Return the bytes of a snapshot.
+
+    Raises `InvalidValue` for what would not be read back as it is, `PayloadTooLarge`.
+    """
     value = state.to_json()
     for where, number in _floats(value, "state"):
         if not isfinite(number):

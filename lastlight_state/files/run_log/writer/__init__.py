@@ -248,7 +248,7 @@ class RunWriter:
             self.close()
 
     def after_fork(self) -> None:
-        """In a forked child: closed, since the run stays its parent's."""
+        """Close the writer in a forked child, since the run stays its parent's."""
         self._lock = threading.RLock()
         self._is_closed = True
 

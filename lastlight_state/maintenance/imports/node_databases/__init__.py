@@ -50,7 +50,10 @@ def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) 
 
 
 def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """A cron. It is planned by the first look for due ones here, so that what was missed meanwhile does not fire."""
+    """Return a cron.
+
+    It is planned by the first look for due ones here, so that what was missed meanwhile does not fire.
+    """
     found = SourceRow(terms, "_smithers_cron", row, "cron_id", adapts=True)
     created = found.must("created_at_ms", moment)
     enabled = found.may("enabled", cells.flag)
@@ -172,7 +175,7 @@ def _is_known(source: Foreign) -> bool:
 
 
 def parts(place: Place) -> Generator[Part]:
-    """The runs of a database, the oldest first, and what belongs to none."""
+    """Yield the runs of a database, the oldest first, and what belongs to none."""
     with servers.opened(place) as source:
         if not _is_known(source):
             raise Conflict(f"{str(place)!r:.200} has not the table {_RUNS}", code="unknown_source")

@@ -55,7 +55,7 @@ class SourceRow:
         return check(f"{self._where}.{name}", value)
 
     def may(self, name: str, check: Check) -> Any:
-        """The value of a column, checked; None for NULL, for a column that is not there, and for what was adapted."""
+        """Return a column's checked value, None for NULL, a missing column and an adapted value."""
         value = self.row.get(name)
         if value is None:
             return None
@@ -116,7 +116,7 @@ def mapped(words: Mapping[str, T], where: str, value: Any) -> T:
 
 
 def id_of(run_id: str, *parts: Any) -> str:
-    """The id of what has none in the source: what it is, or the SHA-256 of that where it is long or ambiguous."""
+    """Return an id for a row without one: its description, or the SHA-256 of that if long or ambiguous."""
     plain = ":".join(map(str, (run_id, *parts)))
     if ":" not in run_id and len(plain.encode()) <= _ID:
         return plain

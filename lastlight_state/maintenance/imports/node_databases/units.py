@@ -191,7 +191,9 @@ Rows = Mapping[str, Sequence[CellRow]]
 
 
 def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[str], into: ImportTarget) -> Piece:
-    """The run of a row of ``_smithers_runs``. ``left`` are tables that have no place here: their rows are counted.
+    """Return the run of a row of ``_smithers_runs``.
+
+    ``left`` are tables that have no place here: their rows are counted.
 
     ``outputs`` are the tables of what tasks produced.
     """

@@ -55,7 +55,10 @@ def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
 
 
 def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list[Row]:
-    """The rows as the table has them. Raises `InvalidValue` for what it cannot hold. They are as old as their run."""
+    """Return the rows as the table has them.
+
+    Raises `InvalidValue` for what it cannot hold. They are as old as their run.
+    """
     if not _fits(table, rows):
         rows = [_whole(table, row) for row in rows]
     return [_row(table, row, run) for row in rows]
@@ -109,7 +112,7 @@ _PAYLOAD = "payload"
 
 
 def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
-    """Revision 0. NULL in place of the payload is what a run without input has.
+    """Return revision 0. NULL in place of the payload is what a run without input has.
 
     Typed columns forget how their values were passed: a snapshot that agrees with them tells it.
     """

@@ -87,7 +87,7 @@ class Sweep(Protocol):
 
     @property
     def name(self) -> str:
-        """The kind of the policy."""
+        """Return the kind of the policy."""
 
     @property
     def record(self) -> str:
@@ -95,11 +95,11 @@ class Sweep(Protocol):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that it removes rows of."""
+        """Return the tables that it removes rows of."""
 
     @property
     def keep_days(self) -> int:
-        """The days that are kept unless a policy says more or less."""
+        """Return the days that are kept unless a policy says more or less."""
 
     @property
     def keep_n(self) -> int | None:
@@ -120,7 +120,7 @@ class Sweep(Protocol):
 
 
 def cutoff(terms: Terms) -> datetime:
-    """Before which moment something may go."""
+    """Return the moment before which records may go."""
     return parse_time(terms["cutoff"])
 
 
