@@ -7,8 +7,10 @@ import shutil
 import socket
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,16 @@ from inspector.test_pages import ADDRESSES, HOSTILE
 
 from lastlight_state import StateStore
 from lastlight_state.inspector import inspector
+from lastlight_state.inspector.pages import PAGES
 from lastlight_state.testing import Database
-from lastlight_state.workflows import Gate, RunOptions, Trigger
+from lastlight_state.workflows import Gate, RunOptions, Trigger, Usage
 
 webdriver: Any = pytest.importorskip("selenium.webdriver")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="there is no browser; make browser")
 
-#: Where screenshots are written, if anywhere: SCREENSHOTS=docs/guides/inspector pytest …
+#: Where screenshots are written, if anywhere:
+#: SCREENSHOTS=docs/guides/inspector make browser ARGS='--quick -k screenshots'
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
 WIDTHS = (400, 1400)
 #: What is wider than the window, but for what scrolls by itself.
@@ -179,11 +183,26 @@ def test_the_switch_hides_personal_data(chromium: Any, site: str) -> None:
 
 
 @pytest.mark.skipif(SCREENSHOTS is None, reason="no screenshots are wanted")
-def test_screenshots_are_taken(chromium: Any, site: str) -> None:
-    """inspector IN-50."""
-    for addresses in ADDRESSES.values():
-        for width in WIDTHS:
-            sized(chromium, width)
-            opened(chromium, site + addresses[0])
-            name = addresses[0].strip("/").replace("/", "-") or "now"
-            assert chromium.save_screenshot(f"{SCREENSHOTS}/{name}-{width}-{chromium.session_id[:4]}.png")
+def test_screenshots_are_taken(chromium: Any, filled: StateStore, fresh_database: Database) -> None:
+    """inspector IN-52: one of each page of the navigation, in light colours."""
+    if chromium.execute_script("return matchMedia('(prefers-color-scheme: dark)').matches"):
+        pytest.skip("once is enough")
+    w, clock = filled.workflows, fresh_database.clock
+    for day in range(12):
+        clock.advance(seconds=86_400)
+        for number in range(day % 4 + 1):
+            model = ("sonnet", "haiku")[number % 2]
+            run = w.runs.create("triage", trigger=Trigger(f"pr-{day}", type="webhook", repo="acme/widgets"), phase="p")
+            started = w.executions.start("triage:review", run_id=run.id)
+            cost = Decimal(day % 5 + 2) / 10
+            used = Usage(model=model, cost_usd=cost, input_tokens=40_000 + 1_000 * day, output_tokens=900)
+            clock.advance(seconds=90)
+            w.executions.finish(started.id, "succeeded" if number < 3 else "failed", usage=used)
+            w.runs.finish(run.id, "succeeded" if number < 3 else "failed")
+    filled.mailbox.create("crew", "s-1").inbox.send("m-1", kind="chat", content={"text": "Look at the build."})
+    sized(chromium, 1_200)
+    with served(inspector(filled, clock=clock)) as address:
+        for page in PAGES:
+            opened(chromium, address + page.path)
+            taken = chromium.execute_cdp_cmd("Page.captureScreenshot", {"format": "webp", "quality": 60})
+            Path(f"{SCREENSHOTS}/{page.name}.webp").write_bytes(b64decode(taken["data"]))

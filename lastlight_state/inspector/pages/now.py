@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from lastlight_state import View as Moment
@@ -13,6 +14,8 @@ page = Page("now", "Now", "", "n")
 
 #: How many of each kind are shown, and how far runs are counted.
 FEW, MOST_COUNTED = 20, 10_000
+#: How far back failures are looked for: without an end, a store without any would be read to its first run.
+RECENT = timedelta(days=7)
 LIVE: tuple[RunStatus, ...] = ("running", "queued", "paused")
 
 
@@ -27,7 +30,7 @@ def look(ask: Ask) -> View:
             "unhealthy": moment.workflows.health.list_unhealthy(limit=FEW),
             "claimable": moment.workflows.claims.list_claimable(limit=FEW),
             "overdue_crons": moment.schedules.crons.list(enabled=True, due_before=ask.clock.now(), limit=FEW),
-            "failures": moment.workflows.runs.list(statuses=["failed"], limit=FEW),
+            "failures": moment.workflows.runs.list(statuses=["failed"], since=ask.clock.now() - RECENT, limit=FEW),
         }
     return View("now.html", data, "Now")
 
