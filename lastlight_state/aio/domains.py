@@ -106,6 +106,7 @@ class AsyncFires(Face[Fires]):
     list = reading(Fires.list)
     latest = reading(Fires.latest)
     health = reading(Fires.health)
+    daily = reading(Fires.daily)
     running = block(Fires.running)
 
 

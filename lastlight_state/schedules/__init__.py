@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         CronSummary as CronSummary,
         EffectiveCron as EffectiveCron,
         Fire as Fire,
+        FireDay as FireDay,
         FireSummary as FireSummary,
         SyncReport as SyncReport,
     )
@@ -33,7 +34,7 @@ public(
     {
         "arguments": "CronSpec FireClaim FireError FireOutcome",
         "fires": "RunningFire",
-        "records": "Cron CronHealth CronOverride CronSummary EffectiveCron Fire FireSummary SyncReport",
+        "records": "Cron CronHealth CronOverride CronSummary EffectiveCron Fire FireDay FireSummary SyncReport",
     },
     "Schedules",
 )

@@ -232,3 +232,10 @@ class CronHealth(Record):
     last_ok_at: datetime | None
     last_finished_at: datetime | None
     running: bool
+
+
+class FireDay(Record):
+    """How many fires began on a day of UTC, by their status. A status that none has is absent."""
+
+    start: datetime
+    counts: dict[str, int]

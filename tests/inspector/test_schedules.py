@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from inspector.test_pages import HOSTILE, JSON, Parsed
 from starlette.testclient import TestClient
 
 from lastlight_state import MisuseError, StateStore, cron
 from lastlight_state.inspector import inspector
-from lastlight_state.inspector.pages import schedules
 from lastlight_state.inspector.rendering import segment
 from lastlight_state.schedules import CronSpec, FireError, FireOutcome
 from lastlight_state.testing import Database
@@ -63,23 +60,9 @@ def test_what_was_missed_is_a_list_and_stands_in_the_calendar(client: TestClient
     data = client.get("/schedules?days=2", headers=JSON).json()
     [missed] = data["missed"]["items"]
     assert (missed["cron_name"], missed["note"]) == (NAME, "late, and not caught up with")
-    today, yesterday = data["calendar"]["days"]
+    today, yesterday = data["calendar"]
     assert today["counts"] == {"missed": 1, "failed": 1}
     assert yesterday["counts"] == {}
-    assert data["calendar"]["all_counted"]
-
-
-def test_a_calendar_says_of_which_days_it_has_not_counted_all(
-    client: TestClient, store: StateStore, fresh_database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """inspector IN-61: only so many fires are read, the newest."""
-    monkeypatch.setattr(schedules, "MOST_COUNTED", 1)
-    fresh_database.clock.advance(seconds=86_400)
-    store.schedules.fires.create(NAME, owner="w", lease=timedelta(minutes=1))
-    calendar = client.get("/schedules?days=3", headers=JSON).json()["calendar"]
-    assert [day["all_counted"] for day in calendar["days"]] == [True, False, False]
-    assert calendar["days"][0]["counts"] == {"running": 1}
-    assert "days before that have more" in client.get("/schedules?days=3").text
 
 
 def test_fires_are_filtered_by_outcome(client: TestClient) -> None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from lastlight_state import View as Moment, cron
 from lastlight_state.errors import StateError
-from lastlight_state.inspector.page import MOST_ROWS, Ask, Page, View
-from lastlight_state.schedules import CronSummary, FireSummary
+from lastlight_state.inspector.page import Ask, Page, View
+from lastlight_state.schedules import CronSummary
 from lastlight_state.schedules.models import FIRE_SOURCES, FIRE_STATUSES, ORIGINS
 
 page = Page("schedules", "Schedules", "/schedules", "s")
 
 #: How many instants ahead are shown, how many days a calendar has unless it is asked for more, and the most of them.
 AHEAD, DAYS, MOST_DAYS = 5, 14, 92
-#: How many fires a calendar counts, the newest first. What is missed is listed apart, so that it is never among those
-#: that are not counted.
-MOST_COUNTED = 4 * MOST_ROWS
 SWITCHES = {"on": True, "off": False}
 RETIRED = {"retired": True, "all": None}
 
@@ -37,7 +32,7 @@ def listed(ask: Ask) -> View:
             "health": moment.schedules.fires.health([one.name for one in crons.items]),
             "next_due_at": moment.schedules.crons.next_due_at(),
             **_missed(ask, moment, since),
-            "calendar": _calendar(ask, moment, since),
+            "calendar": _calendar(ask, moment),
         }
     return View("schedules.html", data, "Schedules", {"origins": sorted(ORIGINS)})
 
@@ -55,7 +50,7 @@ def one(ask: Ask) -> View:
             "fires": _fires(ask, moment, name),
             **_ahead(ask, found),
             **_missed(ask, moment, since, name),
-            "calendar": _calendar(ask, moment, since, name),
+            "calendar": _calendar(ask, moment, name),
         }
     return View("cron.html", data, f"Cron {name}", _words())
 
@@ -101,38 +96,19 @@ def _missed(ask: Ask, moment: Moment, since: datetime, name: str | None = None) 
     return {"missed": missed, "overdue": due}
 
 
-def _calendar(ask: Ask, moment: Moment, since: datetime, name: str | None = None) -> dict[str, Any]:
-    """Return how many fires ended how on each day of UTC, today first; days of which not all are counted say so."""
-    counted: dict[str, Counter[str]] = {}
-    number, last = 0, None
-    for found in _newest(moment, since, name):
-        if number == MOST_COUNTED:
-            last = found.started_at.date().isoformat()
-            break
-        number += 1
-        counted.setdefault(found.started_at.date().isoformat(), Counter())[found.status] += 1
-    today = ask.clock.now().date()
-    days = [(today - timedelta(days=ago)).isoformat() for ago in range((today - since.date()).days + 1)]
-    shown = [
-        {"day": day, "counts": dict(counted.get(day, {})), "all_counted": last is None or day > last} for day in days
-    ]
-    return {"days": shown, "counted": number, "all_counted": last is None}
-
-
-def _newest(moment: Moment, since: datetime, name: str | None) -> Iterator[FireSummary]:
-    token = None
-    while True:
-        found = moment.schedules.fires.list(cron_name=name, since=since, limit=MOST_ROWS, page_token=token)
-        yield from found.items
-        token = found.next_page_token
-        if token is None:
-            return
+def _calendar(ask: Ask, moment: Moment, name: str | None = None) -> list[dict[str, Any]]:
+    """Return how many fires ended how on each day of UTC, today first."""
+    days = moment.schedules.fires.daily(_days(ask), cron_name=name)
+    return [{"day": f"{day.start:%Y-%m-%d}", "counts": day.counts} for day in reversed(days)]
 
 
 def _since(ask: Ask) -> datetime:
     """Return the midnight of UTC at which the calendar begins."""
-    days = ask.number("days", DAYS, most=MOST_DAYS)
-    return ask.clock.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
+    return ask.clock.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_days(ask) - 1)
+
+
+def _days(ask: Ask) -> int:
+    return ask.number("days", DAYS, most=MOST_DAYS)
 
 
 def _words() -> dict[str, Any]:

@@ -18,15 +18,18 @@ from lastlight_state.db import valid
 from lastlight_state.db.news.renewals import Held, RenewalBlock
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import RowT, Statement
+from lastlight_state.db.rows.statements import Row, RowT, Statement
 from lastlight_state.db.units.scope import TransactionScope
 from lastlight_state.errors import LostRace, MisuseError
 from lastlight_state.schedules import checks as shared, models
 from lastlight_state.schedules.arguments import FireClaim, FireError, FireOutcome
 from lastlight_state.schedules.fires import health, statements as sql, transitions
 from lastlight_state.schedules.fires.transitions import StaleTaker
-from lastlight_state.schedules.records import CronHealth, Fire, FireSummary
+from lastlight_state.schedules.records import CronHealth, Fire, FireDay, FireSummary
 from lastlight_state.unwinding import block
+
+#: The most days of `daily`.
+MOST_DAYS = 366
 
 # A block around the work of a fire: renews its lease while the block runs, and finishes the fire at its end.
 
@@ -209,6 +212,24 @@ class Fires(Repository):
         """
         asked = transitions.names(names)
         return self._reading(lambda unit: health.health(unit, asked)) if asked else {}
+
+    def daily(self, days: int = 14, *, cron_name: str | None = None) -> tuple[FireDay, ...]:
+        """Count the fires of each of the last ``days`` days of UTC (1 to 366) by status, oldest first, today last.
+
+        Days without fires are included. Fires that begin in the future do not count. Reads all fires of these days, of
+        the cron or of all.
+        """
+        now, length = self._now(), valid.number("days", days, least=1, most=MOST_DAYS)
+        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        starts = [today - timedelta(days=back) for back in range(length - 1, -1, -1)]
+        values: Row = {"since": starts[0], "until": now + timedelta(milliseconds=1)}
+        if cron_name is not None:
+            values["cron_name"] = valid.identifier("cron_name", cron_name)
+        statement = sql.BY_DAY if cron_name is None else sql.BY_DAY_OF_CRON
+        counted: dict[str, dict[str, int]] = {}
+        for row in self._reading(lambda unit: unit.rows(statement, values)):
+            counted.setdefault(row["day"], {})[row["status"]] = row["fires"]
+        return tuple(FireDay(start=start, counts=counted.get(f"{start:%Y-%m-%d}", {})) for start in starts)
 
     def running(self, claim: FireClaim, *, lease: timedelta | None = None) -> AbstractContextManager[RunningFire]:
         """Run a block around the work of a fire, which renews the lease meanwhile and finishes the fire at its end.

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.backends.sql.expressions import utc_bucket
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import AnyOf, RowT, Statement, bind, constant, number, prepared
@@ -282,3 +283,23 @@ def listing_of(given: Mapping[str, Any]) -> Listing[FireSummaryRow]:
     if given["statuses"] == RUNNING_ALONE:
         return RUNNING
     return LIST if given["cron_name"] is None else OF_CRON
+
+
+class CountedRow(TypedDict):
+    """How many fires of a day ended in one way."""
+
+    day: str
+    status: str
+    fires: int
+
+
+def _counted(index: str, *chosen: sa.ColumnElement[bool]) -> Statement[CountedRow]:
+    day = utc_bucket(_c.started_at, number(10))
+    window = _c.started_at >= bind("since", _c.started_at), _c.started_at < bind("until", _c.started_at)
+    counted = sa.select(day.label("day"), _c.status, sa.func.count().label("fires")).where(*window, *chosen)
+    return prepared(through(counted, FIRES, index).group_by(day, _c.status), CountedRow)
+
+
+#: Fires of all crons, or of one, by day and status. A window has two ends, as those of `usage`.
+BY_DAY = _counted("ix_cron_fires_newest")
+BY_DAY_OF_CRON = _counted("ix_cron_fires_cron", _c.cron_name == bind("cron_name", _c.cron_name))

@@ -55,6 +55,31 @@ def test_fires_are_found_by_status_source_and_start(store: StateStore, frozen_cl
     assert found(cron_name="a", status=("failed", "running"), since=since) == {late.fire_id}
 
 
+def test_fires_are_counted_by_day_and_status(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """schedules F-16: days of UTC, today last, of all crons or of one; no fire of the future."""
+    fires = store.schedules.fires
+    midnight = frozen_clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    frozen_clock.set(midnight + timedelta(days=1, milliseconds=-1))
+    fires.finish(fires.create("a", owner="worker-1"), FAILED)
+    fires.create("a", owner="worker-1")
+    frozen_clock.advance(seconds=0.001)
+    fires.finish(fires.create("b", owner="worker-1"), FAILED)
+    frozen_clock.advance(seconds=86_400)
+
+    def counts(days: int, **given: Any) -> list[dict[str, int]]:
+        return [day.counts for day in fires.daily(days, **given)]
+
+    assert counts(4) == [{}, {"failed": 1, "running": 1}, {"failed": 1}, {}]
+    assert counts(2) == [{"failed": 1}, {}]
+    assert counts(3, cron_name="b") == [{}, {"failed": 1}, {}]
+    assert [day.start for day in fires.daily(2)] == [midnight + timedelta(days=1), midnight + timedelta(days=2)]
+    frozen_clock.set(midnight)
+    assert counts(1) == [{}]
+    for bad in (0, 367):
+        with pytest.raises(InvalidValue):
+            fires.daily(bad)
+
+
 def test_a_status_of_a_newer_version_is_read_as_it_is(store: StateStore, raw: Raw) -> None:
     """schedules C-34."""
     fires = store.schedules.fires
