@@ -19,7 +19,10 @@ COMMON = {name for option in arguments.options() for name in option.opts}
 
 
 def flags_in(section: str) -> set[str]:
-    return set(re.findall(r"^\| `(--[a-z-]+)`", SECTIONS[section], re.MULTILINE))
+    shared = re.findall(r"^Shared flags: (.*)$", SECTIONS[section], re.MULTILINE)
+    named = {name for line in shared for name in re.findall(r"`(--[a-z-]+)`", line)}
+    assert named <= set(re.findall(r"`(--[a-z-]+)`", SECTIONS["Flags of several commands"]))
+    return named | set(re.findall(r"^\| `(--[a-z-]+)`", SECTIONS[section], re.MULTILINE))
 
 
 def flags_of(command: Any) -> set[str]:
