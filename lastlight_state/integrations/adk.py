@@ -18,16 +18,20 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from lastlight_state.aio import AsyncStateStore
+from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession, runtime
 from lastlight_state.db.lists.pages import iterate
+from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import MisuseError, StaleVersion
 from lastlight_state.ids import new_id
 from lastlight_state.integrations.conversing import Calls, escaped, unescaped
-from lastlight_state.states import State
+from lastlight_state.states import State, StateSummary
 from lastlight_state.workflows import Claim
 
 try:
@@ -147,14 +151,28 @@ class ADKSessions(BaseSessionService):
         name = session_id.strip()
         place = self._place(app_name, user_id, name)
 
-        def delete(tx: Transaction) -> None:
-            found = tx.states.find(name, scope=place.sessions)
-            if found is not None:
-                tx.states.remove(name, scope=place.sessions)
-                tx.states.clear(place.session)
-                tx.conversations.sessions.delete(found.value[_TALK])
+        await self._calls.transact(lambda tx: _delete(tx, place, name), repeatable=True)
 
-        await self._calls.transact(delete, repeatable=True)
+    async def prune(self, *, before: datetime, app_name: str | None = None) -> int:
+        """Delete the sessions, of all applications or one, that were changed last before a time. Returns how many.
+
+        Each is deleted whole in a transaction of its own, as `delete_session` does, unless it is changed meanwhile. A
+        session whose conversation a prune of conversations has removed goes as well.
+        """
+        then = aware_utc("before", before)
+        under = self._scoped("sessions", *(() if app_name is None else (app_name,))) + "/"
+        deleted, token = 0, None
+        while True:
+            read = partial(_listed, under=under, page_token=token)
+            page = await self._calls.view(read)
+            for one in page.items:
+                *_, app, user = map(unescaped, one.scope.split("/"))
+                if one.updated_at < then:
+                    gone = partial(_delete, place=self._place(app, user, one.key), name=one.key, before=then)
+                    deleted += await self._calls.transact(gone, repeatable=True)
+            token = page.next_page_token
+            if token is None:
+                return deleted
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, by keys without their prefix."""
@@ -175,6 +193,7 @@ class ADKSessions(BaseSessionService):
         for key in [one for one in changes if one.startswith(Prefixes.TEMP_PREFIX)]:
             del changes[key]
         deltas = _deltas(changes)
+        other = new_id()  # of an event whose id another one has
 
         def append(tx: Transaction) -> tuple[str | None, bool]:
             """Return the new version of the session, and whether the event was added."""
@@ -184,19 +203,16 @@ class ADKSessions(BaseSessionService):
             talk = found.value[_TALK]
             first = f"{talk}/{event.id}"
             stored = tx.conversations.messages.find(first)
-            if stored is not None and runtime.unpacked(stored.content) == content:
+            own = first if stored is None or runtime.unpacked(stored.content) == content else other
+            if stored is not None and (own == first or tx.conversations.messages.find(other) is not None):
                 last = [one.message.id for one in tx.conversations.branches.tail(talk, 1)]
-                return found.version if last == [first] else None, False
+                return found.version if last == [own] else None, own == other
             if _is_stale(tx.conversations, session, found):
                 raise _stale(session)
             changed = {_TALK: talk, _UPDATED: event.timestamp}
             put = tx.states.put(session.id, changed, scope=place.sessions, expected=found.version)
             self._merge(tx, place, session.user_id, deltas)
-            message = NewMessage(
-                runtime.role_of({"role": event.author}),
-                runtime.packed(content),
-                id=first if stored is None else new_id(),
-            )
+            message = NewMessage(runtime.role_of({"role": event.author}), runtime.packed(content), id=own)
             self._append(tx.conversations, talk, session, message)
             return put.version, True
 
@@ -244,6 +260,21 @@ class ADKSessions(BaseSessionService):
             self._scoped("sessions", app_name, user_id),
             self._scoped("session", app_name, user_id, session_id),
         )
+
+
+def _listed(view: View, **within: Any) -> Page[StateSummary]:
+    return view.states.list(limit=_PAGE, **within)
+
+
+def _delete(tx: Transaction, place: _Place, name: str, before: datetime | None = None) -> bool:
+    """Delete a session, unless it was changed at this time or later. Return whether it was there."""
+    found = tx.states.find(name, scope=place.sessions)
+    if found is None or (before is not None and found.updated_at >= before):
+        return False
+    tx.states.remove(name, scope=place.sessions)
+    tx.states.clear(place.session)
+    tx.conversations.sessions.delete(found.value[_TALK])
+    return True
 
 
 def _made(

@@ -91,8 +91,12 @@ REPLACE = prepared(
     .returning(*_SUMMARY),
     StateSummaryRow,
 )
+#: Set when a state expires. One that has expired at that very time is found by a call that is repeated.
 EXPIRE = prepared(
-    sa.update(STATES).where(_HERE, _VALID).values(expires_at=bind("expires_at", _c.expires_at)).returning(*_SUMMARY),
+    sa.update(STATES)
+    .where(_HERE, sa.or_(_VALID, _c.expires_at == bind("expires_at", _c.expires_at)))
+    .values(expires_at=bind("expires_at", _c.expires_at))
+    .returning(*_SUMMARY),
     StateSummaryRow,
 )
 REMOVE = prepared(sa.delete(STATES).where(_HERE).returning(_c.expires_at), ExpiryRow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import product
 from typing import Any
 
@@ -20,7 +21,9 @@ from support.answers import dropped_answers
 
 from lastlight_state import ClaimLost
 from lastlight_state.aio import AsyncStateStore
+from lastlight_state.db.lists.pages import aiterate
 from lastlight_state.integrations.adk import ADKSessions
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 
@@ -235,6 +238,59 @@ def test_an_append_whose_commit_got_no_answer_is_stored_once(postgres_database: 
                 found = await service.get_session(**WHOSE)
                 assert found is not None
                 assert [one.id for one in found.events] == ["e1", "e2"]
+
+        asyncio.run(story())
+
+
+def test_a_prune_deletes_what_nobody_changed_since_with_its_state(database: Database) -> None:
+    """integrations AD-57: of one application or all, also a session whose conversation is gone already."""
+
+    async def story(store: AsyncStateStore) -> None:
+        service = ADKSessions(store)
+        names = [("a/b", "ana", "old"), ("a/b", "bo", "changed"), ("other", "ana", "old"), ("a/b", "ana", "pruned")]
+        held = {}
+        for app, user, name in names:
+            held[name] = await service.create_session(app_name=app, user_id=user, session_id=name, state={"k": 1})
+            await service.append_event(held[name], event(1, {"user:u": 1}))
+        one = PrunePolicy("sessions", ids=[await talk(store, "pruned")], keep_days=0, keep_n=0)
+        await store.maintenance.prune.run(one)
+        moment = database.clock.advance(timedelta(days=2))
+        await service.append_event(held["changed"], event(2))
+        assert await service.prune(before=moment, app_name="a/b") == 2
+        assert [one.id for one in (await service.list_sessions(app_name="a/b")).sessions] == ["changed"]
+        assert await service.prune(before=moment) == 1
+        left = await store.states.list(limit=500)
+        assert {one.scope.split("/")[1] for one in left} == {"user", "session", "sessions"}
+        assert [one.key for one in left if one.scope.startswith("adk/session/")] == ["k"]
+        assert [one.key for one in left if one.scope.startswith("adk/sessions/")] == ["changed"]
+        assert await store.conversations.messages.count() == 2
+
+    run(database, story)
+
+
+async def talk(store: AsyncStateStore, name: str) -> str:
+    """Return the id of the conversation of a session."""
+    [found] = [one async for one in aiterate(store.states.items) if one.key == name]
+    return str(found.value["conversation"])
+
+
+def test_another_event_of_a_stored_id_whose_commit_got_no_answer_is_stored_once(postgres_database: Database) -> None:
+    """integrations AD-43: as ADK stores two events of one id, each with what it changes."""
+    with dropped_answers(postgres_database.url) as (url, drop):
+        postgres_database.open()
+
+        async def story() -> None:
+            async with await AsyncStateStore.open(url) as store:
+                service = ADKSessions(store)
+                session = await service.create_session(**WHOSE)
+                await service.append_event(session, event(1, {"k": 1}))
+                drop("COMMIT\0")
+                await service.append_event(session, event(1, {"k": 2}))
+                await service.append_event(session, event(2))
+                assert ([one.id for one in session.events], session.state) == (["e1", "e1", "e2"], {"k": 2})
+                found = await service.get_session(**WHOSE)
+                assert found is not None
+                assert (found.events, found.state) == (session.events, session.state)
 
         asyncio.run(story())
 

@@ -11,9 +11,10 @@ from sqlalchemy.engine import make_url
 from support.migrations.support import Place
 
 from lastlight_state import StateStore
+from lastlight_state.checkpoints import Content, NewCheckpoint
 from lastlight_state.conversations import NewBranch
 from lastlight_state.db.schema.base import VERSION_TABLE
-from lastlight_state.errors import BackendError, InvalidValue, NotMigrated, NotSupported
+from lastlight_state.errors import BackendError, BackendUnavailable, InvalidValue, NotMigrated, NotSupported
 from lastlight_state.migrations import grants, migrate
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.offline import rights
@@ -125,9 +126,18 @@ def test_it_deletes_no_session_of_conversations(store: StateStore) -> None:
     talks.branches.create(session.id, NewBranch("branch"))
     with pytest.raises(BackendError, match="lacks a right"):
         talks.branches.delete("branch")
-    with pytest.raises(BackendError, match="lacks a right"):
+    with pytest.raises(BackendUnavailable, match="lacks a right") as refused:
         talks.sessions.delete(session.id)
+    assert refused.value.details()["reason"] == "permission"
     assert talks.sessions.get(session.id).branch_count == 1
+
+
+def test_it_deletes_states_and_threads(store: StateStore) -> None:
+    """migrations MG-30: which no guard protects."""
+    store.states.put("k", 1)
+    content = Content("text", b"x")
+    store.checkpoints.put("t", NewCheckpoint("c", content, {"v": "1"}, {"v": content}))
+    assert (store.states.remove("k"), store.checkpoints.delete("t")) == (True, 1)
 
 
 def test_it_can_look_at_everything(store: StateStore) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from support.answers import dropped_answers
 from support.processes import started
 from support.states import counters
 
-from lastlight_state import StaleVersion, StateStore
+from lastlight_state import NotFound, StaleVersion, StateStore
 from lastlight_state.states import REMOVED, face
 from lastlight_state.testing import Database, racing
 
@@ -70,3 +72,25 @@ def test_a_write_that_finds_its_own_version_has_been_done(database: Database) ->
     assert states.merge({"k": REMOVED}) == {}
     with pytest.raises(StaleVersion):
         states.put("k", 2, expected=common["version"])
+
+
+def test_an_expiry_in_the_past_that_got_no_answer_is_done(postgres_database: Database) -> None:
+    """states ST-33: the call is repeated by itself, and finds the state as it left it."""
+    clock = postgres_database.clock
+    past = clock.now() - timedelta(seconds=1)
+    postgres_database.open().states.put("k", 1)
+    with dropped_answers(postgres_database.url) as (url, drop), StateStore.open(url, clock=clock) as store:
+        drop("UPDATE")
+        assert store.states.expire("k", past).expires_at == past
+        assert store.states.find("k") is None
+
+
+def test_a_repeated_expiry_in_the_past_is_done_and_another_is_not(database: Database) -> None:
+    """states ST-33: a state that has expired at another time is not there."""
+    states = database.open().states
+    past = database.clock.now() - timedelta(seconds=1)
+    states.put("k", 1)
+    assert states.expire("k", past) == states.expire("k", past)
+    for other in (past - timedelta(seconds=1), None):
+        with pytest.raises(NotFound):
+            states.expire("k", other)
