@@ -128,7 +128,7 @@ def test_it_deletes_no_session_of_conversations(store: StateStore) -> None:
         talks.branches.delete("branch")
     with pytest.raises(BackendUnavailable, match="lacks a right") as refused:
         talks.sessions.delete(session.id)
-    assert refused.value.details()["reason"] == "permission"
+    assert refused.value.details["reason"] == "permission"
     assert talks.sessions.get(session.id).branch_count == 1
 
 
