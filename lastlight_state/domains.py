@@ -49,7 +49,7 @@ class Domains(Face):
 
 
 class Transaction(Domains):
-    """Calls grouped: what they write is kept together or not at all. Use it in the thread that opened it."""
+    """A transaction of several calls: all their writes are kept, or none. Use it in the thread that opened it."""
 
     def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object], claim: Claim | None):
         super().__init__(context.within(scope))
@@ -78,7 +78,7 @@ class Transaction(Domains):
 
 
 class View(Domains):
-    """Reads of one moment: what is committed meanwhile stays unseen. Writing through it is `ReadOnlyTransaction`."""
+    """A view of one moment, in which later commits stay unseen. Writing through it is `ReadOnlyTransaction`."""
 
     def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object]) -> None:
         super().__init__(context.within(scope))

@@ -236,7 +236,7 @@ class NewerSchema(SchemaError):
 
 
 class SchemaMismatch(SchemaError):
-    """What is in the database is not what its revision promises; ``differences`` lists it.
+    """The schema differs from what its revision promises; ``differences`` lists it.
 
     Codes: ``damaged``, ``collision`` (others' tables have our names), ``unfinished_copy``, ``unreleased``.
     """

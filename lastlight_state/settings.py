@@ -102,7 +102,7 @@ def _says_anything(source: PydanticBaseSettingsSource) -> bool:
 
 
 class Settings(BaseSettings):
-    """Everything that can be set; `docs/deploying.md` and `docs/promises.md` say what each means."""
+    """All settings; `docs/deploying.md` and `docs/promises.md` say what each means."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,

@@ -132,7 +132,7 @@ class AsyncDomains:
 
 
 class AsyncTransaction(AsyncDomains):
-    """Several calls in one transaction, as `lastlight_state.Transaction`. They run in turn on one thread."""
+    """A transaction of several calls, as `lastlight_state.Transaction`. They run in turn on one thread."""
 
     def __init__(self, target: Transaction, runner: Runner) -> None:
         super().__init__(target, runner)
@@ -151,7 +151,7 @@ class AsyncTransaction(AsyncDomains):
 
 
 class AsyncView(AsyncDomains):
-    """Reads of one moment, as `lastlight_state.View`."""
+    """A view of one moment, as `lastlight_state.View`."""
 
     def __init__(self, target: View, runner: Runner) -> None:
         super().__init__(target, runner)

@@ -60,7 +60,7 @@ class NewMessage:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a session runs and where it comes from: for display and filters."""
+    """The provenance of a session, for display and filters: what it runs and where it comes from."""
 
     playbook_name: str | None = None
     agent_name: str | None = None
@@ -261,8 +261,8 @@ class BranchPatch:
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """Which messages: of any of these roles, of a sender, recipient, channel or class, created from ``since`` on and
-    before ``until``. An empty collection of roles matches nothing.
+    """A filter of messages: of any of these roles, of a sender, recipient, channel or class, created from ``since`` on
+    and before ``until``. An empty collection of roles matches nothing.
     """
 
     roles: Collection[str] | None = None
@@ -276,7 +276,7 @@ class MessageFilter:
 
 @dataclass(frozen=True)
 class Search:
-    """How embeddings are compared, and from which score on they are found. A greater score is nearer.
+    """The way to compare embeddings, and the least score to find. A greater score is nearer.
 
     ``l2`` scores are distances, negated. ``approximate`` permits an index to answer; without one it is exact.
     """
@@ -288,7 +288,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Within:
-    """Where messages are searched: in the pool of a session, in the whole history of a branch, or in an order."""
+    """The place of a search for messages: the pool of a session, the whole history of a branch, or an order."""
 
     session_id: str | None = None
     branch_id: str | None = None
@@ -297,7 +297,8 @@ class Within:
 
 @dataclass(frozen=True)
 class SessionFilter:
-    """Which sessions: of a user, of any of these statuses, by what they belong to, updated from ``updated_since`` on.
+    """A filter of sessions: of a user, of any of these statuses, by what they belong to,
+    updated from ``updated_since`` on.
 
     An empty collection of statuses matches nothing.
     """

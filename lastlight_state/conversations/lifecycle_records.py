@@ -45,7 +45,7 @@ class StaleSession(Record):
 
 
 class NormalizedState(Record):
-    """How a session stands, derived when it is asked for.
+    """The standing of a session, derived when it is asked for.
 
     ``lifecycle`` is the status, or ``unknown``; ``outcome`` that of a session that has ended. ``last_sign`` is the last
     sign of life: heartbeat, message or start. ``reason`` is the last change of the session's status.

@@ -86,7 +86,7 @@ class ProgressionModel(Base):
 
 
 class ProgressionLinkModel(Base):
-    """Says that a message stands at a position of an order. An order may hold a message twice."""
+    """The position of a message in an order. An order may hold a message twice."""
 
     __tablename__ = "progression_links"
     __table_args__ = described("which message stands at which position of an order", pruned_as=("sessions", "orphans"))
@@ -329,7 +329,10 @@ class ExchangeDeliveryModel(Base):
 
 
 class ExchangeMemberModel(Base):
-    """Who gets what is published on a channel, from when on. ``left_at`` is NULL for those who still do."""
+    """A member of a channel, who gets what is published there from a time on.
+
+    ``left_at`` is NULL for those who still do.
+    """
 
     __tablename__ = "exchange_members"
     __table_args__ = described(

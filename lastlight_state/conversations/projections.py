@@ -9,7 +9,7 @@ from lastlight_state.conversations.rows import BranchRow, SessionRow, VectorRow
 
 
 class MessageSummaryRow(TypedDict):
-    """What a `MessageSummary` is made of: the class by its name."""
+    """The columns of a `MessageSummary`: the class by its name."""
 
     id: str
     created_at: datetime
@@ -24,7 +24,7 @@ class MessageSummaryRow(TypedDict):
 
 
 class WholeMessageRow(MessageSummaryRow):
-    """What a `Message` is made of."""
+    """The columns of a `Message`."""
 
     embedding_model: str | None
     node_metadata: Any
@@ -44,7 +44,7 @@ class MessageDraft(MessageSummaryRow):
 
 
 class SessionSummaryRow(TypedDict):
-    """What a `SessionSummary` is made of."""
+    """The columns of a `SessionSummary`."""
 
     id: str
     created_at: datetime
@@ -82,14 +82,14 @@ class SessionSummaryRow(TypedDict):
 
 
 class WholeSessionRow(SessionRow):
-    """What a `ConversationSession` is made of."""
+    """The columns of a `ConversationSession`."""
 
     message_count: int
     branch_count: int
 
 
 class BranchSummaryRow(TypedDict):
-    """What a `BranchSummary` is made of."""
+    """The columns of a `BranchSummary`."""
 
     id: str
     created_at: datetime
@@ -112,7 +112,7 @@ class BranchSummaryRow(TypedDict):
 
 
 class WholeBranchRow(BranchRow):
-    """What a `Branch` is made of."""
+    """The columns of a `Branch`."""
 
     length: int
 
@@ -164,7 +164,7 @@ class StaleSessionRow(TypedDict):
 
 
 class ChunkSummaryRow(TypedDict):
-    """What a `ChunkSummary` is made of."""
+    """The columns of a `ChunkSummary`."""
 
     namespace: str
     id: str
@@ -176,14 +176,14 @@ class ChunkSummaryRow(TypedDict):
 
 
 class ChunkTextRow(ChunkSummaryRow):
-    """What a `ChunkText` is made of."""
+    """The columns of a `ChunkText`."""
 
     chunk_metadata: Any
     content: str
 
 
 class ChunkRow(ChunkTextRow):
-    """What a `Chunk` is made of."""
+    """The columns of a `Chunk`."""
 
     embedding: Any
 

@@ -88,7 +88,7 @@ class MessageHit(Record):
 
 
 class MessageUse(Record):
-    """Where a message is held: by a ``progression`` at ``ord``, or as the pointer ``kind`` of a session or branch.
+    """A use of a message: by a ``progression`` at ``ord``, or as the pointer ``kind`` of a session or branch.
 
     ``kind`` is ``progression``, ``system_msg``, ``first_msg`` or ``last_msg``; ``id`` is that of the progression,
     branch or session.
@@ -145,7 +145,7 @@ class ProgressionUse(Record):
 
 
 class Appended(Record):
-    """What an append did: the position of the first message it added, how many it added, and how many were there.
+    """The result of an append: the position of the first message it added, how many it added, and how many were there.
 
     ``first_ord`` is None when nothing was added.
     """
@@ -274,7 +274,7 @@ class BranchMessage(Record):
 
 
 class SaveReport(Record):
-    """What `trees.save` did: where the tree is now, and what was written.
+    """The result of `trees.save`: where the tree is now, and what was written.
 
     ``session_id`` is the tree's, or that of the session that was continued. ``fields_changed`` counts sessions and
     branches of which other fields than the order were set.

@@ -37,7 +37,7 @@ class NewEvent:
 
 @dataclass(frozen=True)
 class WriterOptions:
-    """How a queued writer works. It holds at most ``max_queued`` events with ``max_queued_bytes`` of payloads.
+    """The options of a queued writer. It holds at most ``max_queued`` events with ``max_queued_bytes`` of payloads.
 
     Up to ``max_batch`` events are stored together; fewer wait ``linger`` seconds for more. Where the queue is full an
     append waits for room, ``full_timeout`` seconds at most, or is refused at once.
@@ -53,7 +53,7 @@ class WriterOptions:
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events: of any of these types (empty for all), of a node, from ``since`` on, before ``until``."""
+    """A filter of events: of any of these types (empty for all), of a node, from ``since`` on, before ``until``."""
 
     types: Collection[str] = ()
     node_id: str | None = None
@@ -63,7 +63,7 @@ class EventFilter:
 
 @dataclass(frozen=True)
 class SignalFilter:
-    """Which signals: of a name, with a correlation id (None for those without one), received at or after a time."""
+    """A filter of signals: of a name, with a correlation id (None: without one), received at or after a time."""
 
     signal_name: str | None = None
     correlation_id: str | AnyType | None = ANY
@@ -72,7 +72,7 @@ class SignalFilter:
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """Which attempt of which task: by its node and iteration, and by its execution where it has one."""
+    """An attempt of a task: by its node and iteration, and by its execution where it has one."""
 
     node_id: str
     iteration: int = 0
@@ -82,7 +82,7 @@ class TaskAttempt:
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """How a tool call ended. ``output_ref`` says where an output is that is too large to be stored here."""
+    """The outcome of a tool call. ``output_ref`` says where an output is that is too large to be stored here."""
 
     status: ToolStatus
     output: Any = None
@@ -94,7 +94,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True)
 class ToolCallFilter:
-    """Which tool calls: of a node, an iteration and an attempt of it, a tool, a status."""
+    """A filter of tool calls: of a node, an iteration and an attempt of it, a tool, a status."""
 
     node_id: str | None = None
     iteration: int | None = None
@@ -120,7 +120,7 @@ class SandboxChanges:
 
 @dataclass(frozen=True)
 class NewScore:
-    """What a scorer said about one attempt of a task. ``id`` is made unless given; ``scored_at`` is now unless given.
+    """The score of one attempt of a task, by a scorer. ``id`` is made unless given; ``scored_at`` is now unless given.
 
     ``latency_ms`` is how long the task took, ``duration_ms`` how long the scorer took.
     """
@@ -146,7 +146,7 @@ class NewScore:
 
 @dataclass(frozen=True)
 class ScoreFilter:
-    """Which scores: of up to 100 runs (an empty list for none), of a node, a scorer, a source, from ``since`` on,
+    """A filter of scores: of up to 100 runs (an empty list for none), of a node, a scorer, a source, from ``since`` on,
     before ``until``; with ``history="all"`` also those that a rerun has superseded.
     """
 

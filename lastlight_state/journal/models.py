@@ -75,7 +75,7 @@ class RunSequenceModel(Base):
 
 
 class RunEventModel(Base):
-    """Something that happened in a run. ``seq`` is the total order of the run's events."""
+    """An event of a run. ``seq`` is the total order of the run's events."""
 
     __tablename__ = "run_events"
     __table_args__ = described(
@@ -186,7 +186,7 @@ class SandboxModel(Base):
 
 
 class ScoreModel(Base):
-    """What a scorer said about one attempt of a task."""
+    """The score of one attempt of a task, by a scorer."""
 
     __tablename__ = "scores"
     __table_args__ = described(

@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 
 class FrameSummaryRow(TypedDict):
-    """What a `FrameSummary` is made of."""
+    """The columns of a `FrameSummary`."""
 
     run_id: str
     frame_no: int
@@ -26,14 +26,14 @@ class FrameDetailRow(FrameSummaryRow):
 
 
 class RebuiltFrame(FrameDetailRow):
-    """What a `Frame` is made of."""
+    """The columns of a `Frame`."""
 
     tree: Any
     xml: str
 
 
 class ToolCallSummaryRow(TypedDict):
-    """What a `ToolCallSummary` is made of."""
+    """The columns of a `ToolCallSummary`."""
 
     run_id: str
     seq: int
@@ -51,7 +51,7 @@ class ToolCallSummaryRow(TypedDict):
 
 
 class SandboxSummaryRow(TypedDict):
-    """What a `SandboxSummary` is made of."""
+    """The columns of a `SandboxSummary`."""
 
     run_id: str
     sandbox_id: str
@@ -68,7 +68,7 @@ class SandboxSummaryRow(TypedDict):
 
 
 class ScoreSummaryRow(TypedDict):
-    """What a `ScoreSummary` is made of."""
+    """The columns of a `ScoreSummary`."""
 
     id: str
     run_id: str

@@ -26,7 +26,7 @@ class Appended(Record):
 
 
 class Event(Record):
-    """Something that happened in a run. ``seq`` starts at 0 and has no gaps within the run."""
+    """An event of a run. ``seq`` starts at 0 and has no gaps within the run."""
 
     run_id: str
     seq: int
@@ -53,7 +53,7 @@ class QueuedEvent(Record):
 
 
 class WriterStats(Record):
-    """What is in the queue of a writer, and what became of the events before.
+    """The events in a writer's queue, and what became of those before, in numbers.
 
     ``duplicates`` are events that were stored already, ``failed`` those that were given up. ``oldest_age`` is how long
     the first event has been waiting.
@@ -98,7 +98,7 @@ class Signal(Record):
 
 
 class FrameSummary(Record):
-    """What describes a frame: ``encoding`` is how it is stored, ``full_bytes`` the length of its whole text."""
+    """The description of a frame: ``encoding`` is how it is stored, ``full_bytes`` the length of its whole text."""
 
     run_id: str
     frame_no: int
@@ -127,13 +127,13 @@ class Frame(FrameSummary):
 
 
 class FrameDelta(Record):
-    """What changed from one tree to another: operations ``set``, ``insert`` and ``remove``, applied in this order."""
+    """The change from one tree to another: operations ``set``, ``insert`` and ``remove``, applied in this order."""
 
     ops: tuple[dict[str, Any], ...]
 
 
 class FrameCheck(Record):
-    """How many frames a run has, how many of them are whole, and which are broken, by number and reason."""
+    """The check of a run's frames: the numbers of all and of whole ones, and the broken ones with reasons."""
 
     frames: int
     anchors: int
@@ -206,7 +206,7 @@ class Sandbox(SandboxSummary):
 
 
 class ScoreSummary(Record):
-    """What a scorer said about one attempt of a task. ``superseded_at`` is when a rerun replaced it, if one has."""
+    """The score of one attempt of a task, by a scorer. ``superseded_at`` is when a rerun replaced it, if one has."""
 
     id: str
     run_id: str

@@ -142,7 +142,7 @@ class LateCounter(Record):
 
 
 class CounterPlan(Record):
-    """Which counters are behind at this moment: nothing is written to find out.
+    """The counters that are behind as of now, for which nothing is written.
 
     ``counts`` says how many, by column; ``samples`` are the first 20 of them.
     """

@@ -34,7 +34,7 @@ from lastlight_state.receipts import Receipt, Receipts, steps
 
 
 class ReapPlan(Record):
-    """What reaping would do at this moment: nothing is written to find out.
+    """The plan of reaping as of now, for which nothing is written.
 
     ``running`` counts all running sessions, ``retired`` those of them that would be ended; ``sessions`` are the first
     500 of these, the longest silent first.

@@ -27,14 +27,14 @@ class TableStats(Record):
 
 
 class StatusRow(TypedDict):
-    """What a `StatusCount` is made of."""
+    """The columns of a `StatusCount`."""
 
     status: str | None
     rows: int
 
 
 class StatusCount(Record):
-    """How many rows have a status. None stands for NULL."""
+    """The number of rows with a status. None stands for NULL."""
 
     status: str | None
     rows: int
@@ -86,7 +86,7 @@ class Stats(Record):
 
 
 class Checkpoint(Record):
-    """What a checkpoint did. ``busy``: a reader was in the way, and pages are left in the log.
+    """The result of a checkpoint. ``busy``: a reader was in the way, and pages are left in the log.
 
     ``applicable`` is False for a database without a write-ahead log of its own files.
     """

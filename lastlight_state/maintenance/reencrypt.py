@@ -30,7 +30,7 @@ MOST_ROWS = 10_000
 
 
 class Reencrypted(Record):
-    """What a call has done: ``counts`` are rows by table. ``complete`` is False where it stopped before the end."""
+    """The result of a call: ``counts`` are rows by table. ``complete`` is False where it stopped before the end."""
 
     counts: Mapping[str, int]
     complete: bool

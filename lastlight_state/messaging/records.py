@@ -77,7 +77,7 @@ class MessageDraft:
 
 
 class SummaryRow(TypedDict):
-    """What a `MessagingSessionSummary` is made of."""
+    """The columns of a `MessagingSessionSummary`."""
 
     id: str
     platform: str
@@ -160,7 +160,7 @@ class MessagingMessage(Record):
 
 
 class MessageSummaryRow(TypedDict):
-    """What a `MessagingMessageSummary` is made of."""
+    """The columns of a `MessagingMessageSummary`."""
 
     id: int
     session_id: str

@@ -10,7 +10,7 @@ State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompati
 
 @dataclass(frozen=True)
 class SchemaState:
-    """What was found in a database.
+    """The state of a database's schema.
 
     ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
     ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``unreleased`` (of a
@@ -49,7 +49,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class MigrationResult:
-    """What a migration did. ``revisions`` are those that this call applied; none when another process was faster.
+    """The result of a migration. ``revisions`` are those that this call applied; none when another process was faster.
 
     ``state`` is what the schema is now: ``current``, ``behind`` (an older revision was asked for), or ``ahead``.
     ``adopted``: this call took over a database of the original program.
@@ -84,7 +84,7 @@ class PlannedRevision:
 
 @dataclass(frozen=True)
 class Adoption:
-    """How a database of the original program would be taken over, before its first upgrade.
+    """The plan for taking over a database of the original program, before its first upgrade.
 
     ``rewrites`` are tables that are rebuilt; ``indexes``, ``tables`` and ``columns`` are those that the version of the
     program did not make, and are added; ``remarks`` name unusual values in its rows, which are not changed.
@@ -99,7 +99,7 @@ class Adoption:
 
 @dataclass(frozen=True)
 class Plan:
-    """What ``migrate`` would do now, and what it holds while it does.
+    """The plan of ``migrate`` as of now, with the lock that it would hold.
 
     A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over. Those
     of a current database are what it lacks of its revision, or has otherwise; those of an empty one, or of one that is

@@ -47,8 +47,9 @@ _this_schema = CACHE.c.schema_signature == bind("schema_signature", CACHE.c.sche
 
 @dataclass(frozen=True)
 class CacheKey:
-    """What a result depends on. ``basis`` is any JSON value that holds everything else: prompt, inputs, tools, source.
+    """The key of a cached result: all that it depends on.
 
+    ``basis`` is any JSON value that holds everything else: prompt, inputs, tools, source.
     ``agent_signature`` tells agents apart. Only a digest of the basis is stored.
     """
 

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 
 class InputSummaryRow(TypedDict):
-    """What a `RunInputSummary` is made of."""
+    """The columns of a `RunInputSummary`."""
 
     run_id: str
     revision: int
@@ -20,13 +20,13 @@ class InputSummaryRow(TypedDict):
 
 
 class InputRow(InputSummaryRow):
-    """What a `RunInput` is made of."""
+    """The columns of a `RunInput`."""
 
     payload: Any
 
 
 class OutputTableSummaryRow(TypedDict):
-    """What an `OutputTableSummary` is made of."""
+    """The columns of an `OutputTableSummary`."""
 
     key: str
     table_name: str
@@ -44,7 +44,7 @@ class RegisteredRow(OutputTableSummaryRow):
 
 
 class CacheSummaryRow(TypedDict):
-    """What a `CacheSummary` is made of."""
+    """The columns of a `CacheSummary`."""
 
     cache_key: str
     workflow_name: str

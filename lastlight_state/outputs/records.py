@@ -65,7 +65,7 @@ class OutputTableSummary(Record):
 
 
 class OutputPlan(Record):
-    """What a definition would do: ``create`` the table, ``add`` columns, or fail with ``differences``.
+    """The plan of a definition: ``create`` the table, ``add`` columns, or fail with ``differences``.
 
     ``sql`` does it by hand, in one transaction; it is empty when nothing is to be done.
     """
@@ -80,7 +80,7 @@ class OutputPlan(Record):
 
 
 class OutputSummary(Record):
-    """Which task produced a row, and when. Without the content."""
+    """The task that produced a row, and when. Without the content."""
 
     key: str
     table_name: str
@@ -175,7 +175,7 @@ class CachedOutput(_Typed[M], Generic[M]):
 
 
 class QueryRows(Record):
-    """What a query found, values as the database holds them. ``truncated`` says that there were more rows."""
+    """The rows of a query, with values as the database holds them. ``truncated`` says that there were more rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

@@ -38,7 +38,7 @@ _KINDS: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "boole
 
 
 class Issue(Record):
-    """What a model refuses: where, the kind of problem as a word, and a text for people."""
+    """A refusal of a model: where, the kind of problem as a word, and a text for people."""
 
     path: str
     code: str

@@ -10,7 +10,7 @@ from lastlight_state.receipts.rows import MaintenanceReceiptRow
 
 
 class ReceiptSummaryRow(TypedDict):
-    """What a `ReceiptSummary` is made of."""
+    """The columns of a `ReceiptSummary`."""
 
     id: str
     kind: str

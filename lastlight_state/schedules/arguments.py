@@ -13,7 +13,7 @@ from lastlight_state.schedules.models import LEASE, TYPE_CHARS, CatchUp, FireRes
 
 @dataclass(frozen=True)
 class CronSpec:
-    """What a cron starts, and when.
+    """The definition of a cron: what it starts, and when.
 
     ``payload`` is JSON of at most 64 KiB, copied to each fire. A fire is on time up to ``grace_seconds`` after its
     instant. ``catch_up`` decides what happens to overdue instants: ``one`` fire stands for all of them, ``all`` of them
@@ -50,7 +50,7 @@ class FireError:
 
 @dataclass(frozen=True)
 class FireOutcome:
-    """How a fire ended, and what it counted. A count is None where it does not apply, 0 where nothing was found.
+    """The outcome of a fire, and its counts. A count is None where it does not apply, 0 where nothing was found.
 
     ``failed`` needs an ``error``; a plain text becomes its message. ``note`` is at most 1 KiB.
     """

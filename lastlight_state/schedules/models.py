@@ -65,7 +65,7 @@ FIRE = "cron_fire"
 
 
 class CronOverrideModel(Base):
-    """What an operator changed about one cron. Without a row the configured default is in effect."""
+    """An operator's changes to one cron. Without a row the configured default is in effect."""
 
     __tablename__ = "cron_overrides"
     __table_args__ = described(

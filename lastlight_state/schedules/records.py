@@ -12,7 +12,7 @@ from lastlight_state.schedules.rows import CronOverrideRow
 
 
 class CronOverride(Record):
-    """What an operator changed about a cron. A field that is None keeps the cron's own value."""
+    """An operator's changes to a cron. A field that is None keeps the cron's own value."""
 
     name: str
     enabled: bool | None
@@ -60,11 +60,11 @@ class ScheduleRow(ScheduleSummaryRow):
 
 
 class CronSummaryRow(ScheduleSummaryRow, OverriddenColumns):
-    """What a `CronSummary` is made of."""
+    """The columns of a `CronSummary`."""
 
 
 class CronRow(ScheduleRow, OverriddenColumns):
-    """What a `Cron` is made of."""
+    """The columns of a `Cron`."""
 
 
 class CronSummary(Record):
@@ -121,7 +121,7 @@ class Cron(CronSummary):
 
 
 class EffectiveCron(Record):
-    """What is in effect for a configured cron, and for each field whether an operator changed it.
+    """The values in effect for a configured cron, and for each whether an operator changed it.
 
     ``overridden_by`` and ``overridden_at`` say who last changed the override, and when; None without an override.
     """
@@ -139,7 +139,7 @@ class EffectiveCron(Record):
 
 
 class SyncReport(Record):
-    """What `sync` did, by name. Each name stands in one of the five lists, which are sorted."""
+    """The result of `sync`, by name. Each name stands in one of the five lists, which are sorted."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -149,7 +149,7 @@ class SyncReport(Record):
 
 
 class FireSummaryRow(TypedDict):
-    """What a `FireSummary` is made of."""
+    """The columns of a `FireSummary`."""
 
     id: str
     cron_name: str
@@ -174,7 +174,7 @@ class FireSummaryRow(TypedDict):
 
 
 class FireRow(FireSummaryRow):
-    """What a `Fire` is made of."""
+    """The columns of a `Fire`."""
 
     error: Any
     payload: Any
@@ -221,7 +221,7 @@ class Fire(FireSummary):
 
 
 class CronHealth(Record):
-    """How the newest fires of a cron have ended.
+    """The health of a cron, by the ends of its newest fires.
 
     ``failure_streak`` is the number of its latest finished fires that did not end ``ok``, at most 10.
     """
@@ -235,7 +235,7 @@ class CronHealth(Record):
 
 
 class FireDay(Record):
-    """How many fires began on a day of UTC, by their status. A status that none has is absent."""
+    """The numbers of fires that began on a day of UTC, by status. A status that none has is absent."""
 
     start: datetime
     counts: dict[str, int]

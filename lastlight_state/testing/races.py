@@ -19,7 +19,7 @@ TRANSACTION_WORDS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRA
 
 
 class Race:
-    """What was sent in the block of `racing`, and what is still to happen in between.
+    """The statements sent in the block of `racing`, and what is still to happen in between.
 
     ``statements`` are the texts of the statements, in order, without those that begin or end transactions.
     """

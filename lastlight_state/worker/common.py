@@ -49,7 +49,7 @@ class Left(BaseException):
 
 @dataclass(frozen=True)
 class Health:
-    """How a worker is: the runs it drives, and the seconds since it last reached its database (None: not yet)."""
+    """The health of a worker: the runs it drives, and the seconds since it reached its database (None: not yet)."""
 
     run_ids: tuple[str, ...]
     seconds_unreached: float | None

@@ -41,7 +41,7 @@ _log = logging.getLogger("lastlight_state.worker")
 
 
 class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows", _Journal, _Block]):
-    """As `Job`, for a coroutine. ``check`` is not awaited. A task that is cancelled gives its run back."""
+    """A `Job` for a coroutine. ``check`` is not awaited. A task that is cancelled gives its run back."""
 
     async def phase(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         """See `Job.phase`."""
@@ -79,7 +79,7 @@ class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows", _Journal, _Block]):
 
 
 class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
-    """As `Worker`, with a task for each run instead of a thread."""
+    """A `Worker` with a task for each run instead of a thread."""
 
     def __init__(self, store: AsyncStateStore, **settings: Any) -> None:
         """Make a worker over a store. ``settings`` are those of `Worker`."""

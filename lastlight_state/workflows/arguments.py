@@ -24,7 +24,7 @@ from lastlight_state.workflows.words import (
 
 @dataclass(frozen=True)
 class Trigger:
-    """What started a run: an id (issue URL, thread id), its kind, the repository, and the actor."""
+    """The cause of a run: an id (issue URL, thread id), its kind, the repository, and the actor."""
 
     id: str
     type: TriggerType | None = None
@@ -70,7 +70,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs to count: those that started at ``since`` or later, and before ``until``.
+    """A filter of runs to count: those that started at ``since`` or later, and before ``until``.
 
     None does not filter, an empty sequence admits no run.
     """
@@ -104,7 +104,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Usage:
-    """What an execution consumed, as running totals. ``cost_usd`` is exact to a picodollar.
+    """The usage of an execution, as running totals. ``cost_usd`` is exact to a picodollar.
 
     ``input_includes_cache_reads``: whether the provider counts tokens that were read from a cache as input, too. Totals
     then count them once. It is kept with the tokens of the last report that had any.
@@ -132,7 +132,7 @@ class NodeRef:
 
 @dataclass(frozen=True)
 class Wait:
-    """What a node waits for: a time, a signal (with a correlation id), or both: then the first of them."""
+    """The wait of a node: for a time, a signal (with a correlation id), or the first of both."""
 
     until: datetime | None = None
     signal: str | None = None

@@ -7,6 +7,7 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.cli.calls import Said, lastlight_state
@@ -105,7 +106,8 @@ def test_the_last_records_are_printed(log: RunLog) -> None:
     """run-log RL-38, RL-84: and with --follow what comes behind them."""
     assert lines(said(log, "run-log", "tail", EXAMPLE_RUN, "--last", "2", "--json").out)[-1]["records"] == 2
     found = lines(said(log, "run-log", "tail", EXAMPLE_RUN, "--last", "1", "--follow", "--json").out)
-    assert found[0]["record"]["type"] == "run.end"
+    first: Any = found[0]["record"]
+    assert first["type"] == "run.end"
 
 
 def test_a_long_log_is_printed_to_its_end(log: RunLog) -> None:

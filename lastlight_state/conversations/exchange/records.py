@@ -11,7 +11,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class Sent(Record):
-    """Whom a message was sent to: ``delivered`` got it by this call, ``skipped`` had it already."""
+    """The receivers of a message: ``delivered`` got it by this call, ``skipped`` had it already."""
 
     message_id: str
     delivered: tuple[str, ...]
@@ -43,7 +43,7 @@ class Delivery(Record):
 
 
 class Member(Record):
-    """Who gets what is published on a channel, from when on."""
+    """A member of a channel, who gets what is published there from a time on."""
 
     channel: str
     member: str

@@ -110,7 +110,7 @@ class DamagedRow(Record):
 
 
 class Page(Record, Generic[T]):
-    """Some of a list, in its order. ``next_page_token`` is None at the end.
+    """A page of a list, in its order. ``next_page_token`` is None at the end.
 
     ``damaged`` are the rows of this part of the list that cannot be read; they hide none of the others.
     """

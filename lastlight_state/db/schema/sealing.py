@@ -39,7 +39,9 @@ _NO_KEY = ""
 
 @runtime_checkable
 class Codec(Protocol):
-    """What turns values into bytes that only it can turn back. Called by threads at once, and often: be quick.
+    """An object that turns values into bytes which only it can turn back.
+
+    Called by threads at once, and often: be quick.
 
     ``encode`` returns the id of the key that it used, and the sealed bytes; ``decode`` gets both. Keys stay with the
     codec: the database has their ids alone. Ids are text of 1 to 200 bytes.

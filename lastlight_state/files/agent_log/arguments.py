@@ -31,7 +31,10 @@ NO_TOKENS = Tokens()
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """How events become lines. The defaults write the first format; `later` writes the format of newer logs."""
+    """The options for making lines of events.
+
+    The defaults write the first format; `later` writes the format of newer logs.
+    """
 
     thinking: Literal["drop", "keep"] = "drop"
     results: Literal["snapshot", "finish"] = "snapshot"
@@ -54,7 +57,7 @@ class TranslationOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run of an agent ended.
+    """The outcome of a run of an agent.
 
     ``subtype`` is ``success`` or an ``error_…`` word, ``stop_reason`` the provider's word. A field that is None is
     taken from the events of the run; without events, totals are 0 and the text is empty. ``error`` gets its own line.

@@ -102,7 +102,7 @@ class _Reading(Record):
 
 
 class LogPage(_Reading):
-    """Some lines of a log, in file order."""
+    """A page of a log's lines, in file order."""
 
     lines: tuple[LogLine, ...]
     before: str
@@ -131,7 +131,7 @@ class LogMessage(Record):
 
 
 class MessagePage(_Reading):
-    """Some messages of a session. The messages of one line stay on one page."""
+    """A page of a session's messages. The messages of one line stay on one page."""
 
     messages: tuple[LogMessage, ...]
 
@@ -165,7 +165,7 @@ class RunResult(Record):
 
 
 class LogUsage(Record):
-    """What the agent runs of a log used, summed: the last result of each run, because a result holds running totals.
+    """The usage of a log's agent runs, summed: the last result of each run, because a result holds running totals.
 
     A result belongs to the run of the one before it if both began at the same time, or nothing but errors lies between.
     """

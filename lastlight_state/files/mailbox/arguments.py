@@ -13,7 +13,7 @@ from lastlight_state.db.repository import UNSET, UnsetType
 
 @dataclass(frozen=True)
 class Routing:
-    """Where a message came from or goes to."""
+    """The place that a message came from or goes to."""
 
     channel_type: str | None = None
     platform_id: str | None = None
@@ -22,7 +22,7 @@ class Routing:
 
 @dataclass(frozen=True)
 class When:
-    """When an inbound message is worked on.
+    """The time at which an inbound message is worked on.
 
     ``recurrence`` is a cron pattern, read in the IANA zone ``timezone``. ``trigger=False`` is context that wakes no
     agent; ``on_wake=True`` is delivered on an agent's first poll alone.
@@ -37,7 +37,7 @@ class When:
 
 @dataclass(frozen=True)
 class WhenChange:
-    """What changes about the time of a task. None clears; what is not given stays."""
+    """The changes to the time of a task. None clears; what is not given stays."""
 
     process_after: datetime | UnsetType | None = UNSET
     recurrence: str | UnsetType | None = UNSET
@@ -46,7 +46,7 @@ class WhenChange:
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of an inbound message's source: its time, the platform's own id, the session that sent it."""
+    """The origin of an inbound message, as far as known: its time, the platform's own id, the session that sent it."""
 
     timestamp: datetime | None = None
     platform_message_id: str | None = None
@@ -55,7 +55,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Deliver:
-    """When an outbound message is sent. ``recurrence`` is kept, and no host acts on it."""
+    """The time at which an outbound message is sent. ``recurrence`` is kept, and no host acts on it."""
 
     after: datetime | None = None
     recurrence: str | None = None
@@ -97,7 +97,7 @@ class NewDestination:
 
 @dataclass(frozen=True)
 class StalePolicy:
-    """When an agent counts as stuck, and how much context waits for it.
+    """The limits from which an agent counts as stuck, and of the context that waits for it.
 
     A tool in ``timed_tools`` may be silent for as long as it declared. ``max_context`` None keeps all context.
     """

@@ -33,7 +33,7 @@ class HeadRow(TypedDict):
 
 
 class InSummaryRow(HeadRow, RoutingColumns):
-    """What a `MessageInSummary` is made of. Lists are in the order of ``place``, which no record has."""
+    """The columns of a `MessageInSummary`. Lists are in the order of ``place``, which no record has."""
 
     source_session_id: str | None
     platform_message_id: str | None
@@ -58,7 +58,7 @@ class WaitingRow(TypedDict):
 
 
 class OutSummaryRow(WaitingRow):
-    """What a `MessageOutSummary` is made of. Lists are in the order of ``place``, which no record has."""
+    """The columns of a `MessageOutSummary`. Lists are in the order of ``place``, which no record has."""
 
     recurrence: str | None
     thread_id: str | None

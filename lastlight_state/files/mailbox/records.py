@@ -112,7 +112,7 @@ class MessageOut(MessageOutSummary):
 
 
 class Delivery(Record):
-    """What came of an outbound message. ``status`` is ``pending``, ``delivered`` or ``failed``."""
+    """The delivery of an outbound message. ``status`` is ``pending``, ``delivered`` or ``failed``."""
 
     message_out_id: str
     status: str
@@ -263,7 +263,7 @@ class MailboxInfo(Record):
 
 
 class MailboxStatus(Record):
-    """How much waits in a mailbox."""
+    """The numbers of what waits in a mailbox."""
 
     pending: int
     due: int
@@ -275,7 +275,7 @@ class MailboxStatus(Record):
 
 
 class Finding(Record):
-    """Something in a pair of files that its rules forbid."""
+    """A violation of the rules in a pair of files."""
 
     file: str
     message_id: str | None

@@ -6,7 +6,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class StartReport(Record):
-    """What the start of an agent found: its ``instance``, and how many claims of a predecessor it freed."""
+    """The result of an agent's start: its ``instance``, and how many claims of a predecessor it freed."""
 
     instance: str
     freed: int
@@ -14,7 +14,7 @@ class StartReport(Record):
 
 
 class SyncReport(Record):
-    """How many messages were settled by acknowledgements, and how many of those belong to no message."""
+    """The numbers of messages settled by acknowledgements, and of those without a message."""
 
     completed: int = 0
     failed: int = 0
@@ -24,21 +24,21 @@ class SyncReport(Record):
 
 
 class AdvanceReport(Record):
-    """How many series were given their next occurrence, and the ids whose pattern or zone cannot be read."""
+    """The number of series that got their next occurrence, and the ids with an unreadable pattern or zone."""
 
     successors: int = 0
     unreadable_series: tuple[str, ...] = ()
 
 
 class ReleaseReport(Record):
-    """How many claims were freed for another try, and how many messages have had all their tries."""
+    """The numbers of claims freed for another try, and of messages that have had all their tries."""
 
     released: int = 0
     exhausted: int = 0
 
 
 class Assessment(Record):
-    """What a host should do: ``ok``, ``wake`` (there is due work and no agent) or ``stop`` (the agent is stuck)."""
+    """The advice to a host: ``ok``, ``wake`` (there is due work and no agent) or ``stop`` (the agent is stuck)."""
 
     action: str
     reason: str | None = None
@@ -48,7 +48,7 @@ class Assessment(Record):
 
 
 class SweepReport(Record):
-    """What one sweep of a session did, step by step. A step that failed is None, and ``errors`` names it."""
+    """The result of one sweep of a session, step by step. A step that failed is None, and ``errors`` names it."""
 
     group: str
     session: str
@@ -62,7 +62,7 @@ class SweepReport(Record):
 
 
 class DrainReport(Record):
-    """What a drain did. ``failed`` will not be tried again; ``retried`` will."""
+    """The result of a drain. ``failed`` will not be tried again; ``retried`` will."""
 
     delivered: int = 0
     retried: int = 0

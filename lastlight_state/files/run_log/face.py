@@ -36,7 +36,7 @@ _SYSTEM = "system"
 
 
 class EnvironmentChange(NamedTuple):
-    """Something about the environment that differs from the last run."""
+    """A difference of the environment from the last run's."""
 
     name: str
     before: Any
@@ -44,7 +44,7 @@ class EnvironmentChange(NamedTuple):
 
 
 class ResumePlan(Record):
-    """What a resumed session goes on with.
+    """The plan with which a session is resumed.
 
     ``meta`` is the state's with the new environment, for the next snapshot. ``changes`` are what differs from the last
     environment, ``dropped`` what was taken out of the history.

@@ -84,7 +84,7 @@ class Tools(Open):
 
 
 class Runtime(Open):
-    """Where a run works."""
+    """The environment in which a run works."""
 
     cwd: Text | None = None
     os: Text | None = None
@@ -93,7 +93,7 @@ class Runtime(Open):
 
 
 class RunInput(Open):
-    """What a run was asked: ``text``, or the ``parts`` of later writers."""
+    """The input of a run: ``text``, or the ``parts`` of later writers."""
 
     type: Text = "text"
     text: Text | None = None
@@ -108,7 +108,10 @@ class RunInput(Open):
 
 
 class OutputRef(Open):
-    """Where a tool's output is stored whole. The sizes are its producer's and are never checked."""
+    """A reference to the place where a tool's output is stored whole.
+
+    The sizes are its producer's and are never checked.
+    """
 
     id: Text
     byte_size: Whole | None = None
@@ -137,7 +140,7 @@ class LlmUsage(Open):
 
 
 class LlmOutput(Open):
-    """What the model answered."""
+    """The answer of the model."""
 
     messages: Messages
     usage: LlmUsage | None = None

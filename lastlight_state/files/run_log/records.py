@@ -99,7 +99,7 @@ class RunHeader(Logged):
 
 
 class RunStart(Logged):
-    """What the run was asked."""
+    """The start of a run, with its input."""
 
     type: Literal["run.start"] = "run.start"
     run_id: Text
@@ -111,7 +111,7 @@ class RunStart(Logged):
 
 
 class RunContext(Logged):
-    """How much of the model's context is left."""
+    """The part of the model's context that is left."""
 
     type: Literal["run.context"] = "run.context"
     run_id: Text
@@ -169,7 +169,7 @@ class LlmResponse(Logged):
 
 
 class RunStatus(Logged):
-    """How the run stands. A word of a newer writer is returned as it is."""
+    """The status of a run. A word of a newer writer is returned as it is."""
 
     type: Literal["run.status"] = "run.status"
     run_id: Text
@@ -180,7 +180,7 @@ class RunStatus(Logged):
 
 
 class RunError(Logged):
-    """What went wrong."""
+    """An error of a run."""
 
     type: Literal["run.error"] = "run.error"
     run_id: Text

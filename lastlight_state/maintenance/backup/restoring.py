@@ -35,7 +35,7 @@ class BackedFile(Record):
 
 
 class Manifest(Record):
-    """What a backup holds: kept in it as ``manifest.json``, and written last.
+    """The manifest of a backup: kept in it as ``manifest.json``, and written last.
 
     ``source`` is the location of the database without its password, ``revision`` its schema, None for a file that
     has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names what is no

@@ -56,7 +56,7 @@ def tables_of(parts: Iterable[BundlePart]) -> dict[str, BundlePart]:
 
 
 class Bundle(Record):
-    """What a bundle says about itself: one run or one session of a conversation, with everything that belongs to it.
+    """The description of a bundle: one run or one session of a conversation, with everything that belongs to it.
 
     ``revision`` is the schema of the database that it came from. ``context`` names the other sessions and branches
     that are in the bundle only because branches of this session were forked from theirs, ``redacted`` what was left
@@ -80,7 +80,7 @@ class Bundle(Record):
 
 
 class LoadedBundle(Record):
-    """What a load added, or would add: ``receipt`` is None for a plan, which writes nothing.
+    """The result or plan of a load: ``receipt`` is None for a plan, which writes nothing.
 
     ``id`` is the one under which it is stored now; a plan under new ids has the one of the bundle. ``rows`` counts
     added rows by table. ``files`` are the log files that were added.

@@ -42,7 +42,7 @@ def _holds(unit: Unit, table: str, column: str) -> bool:
 
 
 class CopiedTable(Record):
-    """What a table holds: how many rows, and a digest that equal rows give in any order, on any database.
+    """The contents of a table: the number of rows, and a digest that equal rows give in any order, on any database.
 
     The digest is the sum of the SHA-256 of each row's canonical form, 64 hex digits.
     """
@@ -75,7 +75,7 @@ class _Tables(Record):
 
 
 class CopyPlan(_Tables):
-    """What a copy would do at this moment: nothing is written to find out.
+    """The plan of a copy as of now, for which nothing is written.
 
     ``revision`` is the schema of the source. ``problems`` says what the target cannot hold, or what stands in the way;
     a copy with problems is refused.
@@ -92,7 +92,7 @@ class CopyReport(_Tables):
 
 
 class CopyProgress(Record):
-    """How far a copy came: rows of one table so far. ``phase`` is ``planned``, ``copied`` or ``verified``."""
+    """The progress of a copy: rows of one table so far. ``phase`` is ``planned``, ``copied`` or ``verified``."""
 
     phase: str
     table: str

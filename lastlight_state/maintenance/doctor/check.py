@@ -24,7 +24,7 @@ from lastlight_state.settings import Settings
 
 
 class Finding(Record):
-    """Something that is wrong, or worth to know.
+    """A finding: something that is wrong, or worth knowing.
 
     ``severity`` is ``error``, ``warning`` or ``info``. ``subject`` is a table, file or setting. ``count`` says how many
     there are (at most 10,000 are counted), ``samples`` names the first 20. ``remedy`` is the command to run, None where
@@ -48,7 +48,7 @@ class SkippedCheck(Record):
 
 
 class Report(Record):
-    """What an examination found, the worst first, which checks ran, and which did not."""
+    """The report of an examination: findings, the worst first, and the checks that ran and did not."""
 
     findings: tuple[Finding, ...]
     checks_run: tuple[str, ...]

@@ -56,7 +56,7 @@ class ImportConflict(Record):
 
 
 class ImportReport(Record):
-    """What an import did, or would do: ``receipt`` is None for a plan, which writes nothing.
+    """The result or plan of an import: ``receipt`` is None for a plan, which writes nothing.
 
     ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``,
     ``ignored`` and ``failed``. ``rows`` counts what was added, by table or kind of file. ``noticed`` counts what a

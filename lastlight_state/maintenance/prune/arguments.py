@@ -62,7 +62,7 @@ LINE_FILES, LINE_BYTES = "line_files", "line_bytes"
 
 
 class PrunePlan(Record):
-    """What a prune would remove at this moment: nothing is written to find out.
+    """The plan of a prune as of now, for which nothing is written.
 
     ``counts`` are rows by table, ``records`` the number of records (such as runs) and ``victims`` the ids of the first
     20, in the order of their end. ``protected`` says how many records are old enough and stay, by the reason why.
@@ -86,7 +86,7 @@ WITH_LOGS = words(WithLogs)
 
 @dataclass(frozen=True)
 class PrunePolicy:
-    """What is to be removed: records of one kind that ended long enough ago and are not among the newest.
+    """The policy of a prune: records of one kind that ended long enough ago and are not among the newest.
 
     ``kind`` is ``sessions`` (of conversations), ``runs``, ``executions`` (of no run), ``messaging``, ``fires``,
     ``exchange``, ``changes``, ``journal`` (of runs), ``cache`` (of results), ``checkpoints`` (of threads), ``states``

@@ -96,7 +96,7 @@ def _removed(unit: Unit, namespace: str, ids: list[str]) -> int:
 
 
 class RedactPlan(Record):
-    """What a redaction would empty at this moment: nothing is written to find out.
+    """The plan of a redaction as of now, for which nothing is written.
 
     ``counts`` are rows by table: messages that are emptied, and chunks of them that go. ``bytes`` is the size of the
     contents. ``protected`` says how many messages stay as they are, by the reason.
@@ -108,7 +108,7 @@ class RedactPlan(Record):
 
 
 class ErasePlan(RedactPlan):
-    """What an erasure would do. ``counts`` are rows by table: messages, executions and changes of status that are
+    """The plan of an erasure. ``counts`` are rows by table: messages, executions and changes of status that are
     emptied, sessions and branches that forget the person, and chunks, threads of checkpoints, states and rows of
     chat connectors that are removed.
 
@@ -124,7 +124,7 @@ class ErasePlan(RedactPlan):
 
 @dataclass(frozen=True)
 class RedactPolicy:
-    """Which messages of conversations are emptied: those that all the given conditions hold for.
+    """The policy of a redaction: the messages for which all the given conditions hold.
 
     ``older_than`` is the age since a message was created. ``session_id`` names a session whose orders hold the message,
     ``message_ids`` at most 500 messages. One of the three must be given. ``roles`` narrows them.

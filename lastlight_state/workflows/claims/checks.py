@@ -39,7 +39,7 @@ class ClaimableRun(Record):
 
 
 class ClaimHolderRow(TypedDict):
-    """What a `ClaimHolder` is made of."""
+    """The columns of a `ClaimHolder`."""
 
     run_id: str
     owner: str
@@ -50,7 +50,7 @@ class ClaimHolderRow(TypedDict):
 
 
 class ClaimHolder(Record):
-    """Who holds a run, since when, and until when without another heartbeat. For display; it does not permit writes."""
+    """The holder of a run, since when, and until when without another heartbeat. For display, not for writing."""
 
     run_id: str
     owner: str

@@ -24,7 +24,7 @@ _log = logging.getLogger("lastlight_state.workflows")
 
 
 class DrivenRun(Held[Claim], Generic[W]):
-    """What a block has in hand that drives a run.
+    """The object of a block that drives a run.
 
     ``workflows`` has the store's repositories. Their engine writes present ``claim`` unless they are given another, so
     none of them is accepted after the claim was lost. ``lost`` turns true when a renewal or the end of the block finds
@@ -53,7 +53,7 @@ class DrivenRun(Held[Claim], Generic[W]):
 
 
 class Driven(DrivenRun[W], Generic[W, J, B]):
-    """What a block of the store has in hand that drives a run: a `DrivenRun` that writes to other domains, too.
+    """The object of a block of the store that drives a run: a `DrivenRun` that also writes to other domains.
 
     ``journal`` is the store's journal, whose writes confirm the claim first: once it was lost they are `ClaimLost` and
     store nothing, whatever run they name.

@@ -27,7 +27,7 @@ _TYPE_CHARS = 80
 
 
 class RunningExecution:
-    """What a block has in hand that carries out an execution: the block says here what is stored at its end.
+    """The object of a block that carries out an execution, and takes what is stored at its end.
 
     ``usage`` are running totals, ``output`` is the text that later steps read, ``session_id`` leads to the line file.
     ``outcome`` is ``succeeded`` unless it is set, or ``failed`` with a ``failure``; ``stop_reason`` says why the work

@@ -19,7 +19,7 @@ from lastlight_state.workflows.words import GRACE, LIVE, TERMINAL
 
 
 class Blocked(Record):
-    """What a run waits for.
+    """The event or question that a run waits for.
 
     ``kind`` is ``approval`` or ``human_request`` (``id``, ``node`` and ``label`` are those of the first of ``count``
     pending ones), ``timer`` (see ``until``), ``signal`` (``id`` is its name, ``label`` the correlation id),

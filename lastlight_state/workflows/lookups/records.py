@@ -20,7 +20,7 @@ class Count(Record):
 
 
 class AncestorRow(TypedDict):
-    """What a `RunAncestor` is made of."""
+    """The columns of a `RunAncestor`."""
 
     depth: int
     id: str
@@ -92,7 +92,7 @@ class RepoRuns(Record):
 
 
 class ActivityRow(TypedDict):
-    """What a `RunActivity` is made of."""
+    """The columns of a `RunActivity`."""
 
     workflow_name: str
     status: str
@@ -112,7 +112,7 @@ class RunActivity(Record):
 
 
 class WaitRow(TypedDict):
-    """What a `TaskWait` is made of."""
+    """The columns of a `TaskWait`."""
 
     kind: str
     id: str

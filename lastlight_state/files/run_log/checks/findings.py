@@ -52,7 +52,7 @@ _WARNINGS, _NOTES = get_args(WarningCode), get_args(NoteCode)
 
 
 class Finding(Record):
-    """Something about a log. ``line`` counts from 1; both are None where it concerns the file as a whole."""
+    """A finding about a log. ``line`` counts from 1; both are None where it concerns the file as a whole."""
 
     code: str
     severity: Severity

@@ -62,7 +62,7 @@ class PruneReport(Record):
 
 
 class TailChunk(Record):
-    """Some records of a run. Pass ``cursor`` as ``after`` to `tail` for the next ones.
+    """A chunk of a run's records. Pass ``cursor`` as ``after`` to `tail` for the next ones.
 
     Pass ``before`` as ``before`` to `last` for the ones before them.
 
