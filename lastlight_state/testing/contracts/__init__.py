@@ -14,6 +14,7 @@ clock. The database need not be empty, and need not be emptied: each test uses i
 
 from __future__ import annotations
 
+from lastlight_state.testing.contracts.checkpoint_stores import CheckpointsContract
 from lastlight_state.testing.contracts.conversations import ConversationsContract, MessagingContract
 from lastlight_state.testing.contracts.graphs import ApprovalsContract, GraphsContract, HumanRequestsContract
 from lastlight_state.testing.contracts.journal import JournalContract
@@ -24,6 +25,7 @@ from lastlight_state.testing.contracts.session_stores import HistoryContract
 
 __all__ = [
     "ApprovalsContract",
+    "CheckpointsContract",
     "ClaimsContract",
     "ConversationsContract",
     "ExecutionsContract",
