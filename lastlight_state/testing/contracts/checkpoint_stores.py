@@ -62,7 +62,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread, "1") == KeptCheckpoint("1", None, values, [])
 
     def test_without_an_id_it_is_the_last_that_was_stored(self, checkpoints: Checkpoints) -> None:
-        """Whatever the ids are: they need not rise."""
+        """Give ids that do not rise."""
         thread = fresh("thread")
         for name in ("b", "c", "a"):
             checkpoints().put(thread, name, {"n": name.encode()})
@@ -79,7 +79,7 @@ class CheckpointsContract:
         checkpoints().delete(thread)
 
     def test_every_step_stays_as_it_was(self, checkpoints: Checkpoints) -> None:
-        """A value that stays, one that changes, one that grows, and a channel that goes."""
+        """Store a value that stays, one that changes, one that grows, and a channel that goes."""
         thread = fresh("thread")
         steps = [_step(number) for number in range(70)]
         store = checkpoints()
@@ -110,7 +110,7 @@ class CheckpointsContract:
         assert found == KeptCheckpoint("1", None, {"whose": other.encode()}, [("task", "whose", other.encode())])
 
     def test_a_deleted_thread_begins_anew(self, checkpoints: Checkpoints) -> None:
-        """Nothing of the old one comes back, also not what tasks wrote."""
+        """Bring back nothing of the old one, also not what tasks wrote."""
         thread = fresh("thread")
         checkpoints().put(thread, "1", {"n": b"old"})
         checkpoints().put_writes(thread, "1", "task", [("n", b"old")])
@@ -119,7 +119,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread) == KeptCheckpoint("1", None, {"n": b"new"}, [])
 
     def test_what_tasks_wrote_comes_with_its_checkpoint(self, checkpoints: Checkpoints) -> None:
-        """In the order of each task, several to one channel, also where it was stored before the checkpoint."""
+        """Keep the order of each task, several to one channel, also where it was stored before the checkpoint."""
         thread = fresh("thread")
         checkpoints().put_writes(thread, "1", "first", [("a", b"1"), ("b", b""), ("a", BYTES)])
         checkpoints().put(thread, "1", {"n": b"1"})
@@ -134,7 +134,7 @@ class CheckpointsContract:
         assert list(last.writes) == []
 
     def test_a_call_that_is_made_again_changes_nothing(self, checkpoints: Checkpoints) -> None:
-        """As a program does that did not learn the outcome of the first."""
+        """Repeat a call, as a program does that did not learn the outcome of the first."""
         thread = fresh("thread")
         for _ in range(2):
             checkpoints().put(thread, "1", {"n": b"1"})
@@ -144,7 +144,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread) == KeptCheckpoint("1", None, {"n": b"1"}, wrote)
 
     def test_writers_at_once_lose_nothing(self, checkpoints: Checkpoints) -> None:
-        """Of one thread and of several."""
+        """Write to one thread and to several."""
         threads = [fresh("thread"), fresh("thread")]
 
         def write(writer: int) -> None:
