@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks import (
@@ -26,6 +27,7 @@ from benchmarks import (
     messages,
     opening,
     outputs,
+    peers,
     run_logs,
     runs,
     seed,
@@ -33,28 +35,44 @@ from benchmarks import (
     vectors,
 )
 from benchmarks.databases import Side, sides
-from benchmarks.measure import CLOCKS, Result, tell_time_by
+from benchmarks.measure import CLOCKS, Result, hurry, tell_time_by
 
 DATABASES = ("sqlite", "postgresql")
+#: One copies a million rows three times, the other fills some gigabytes.
+_ASKED_FOR = frozenset({"copying", "beside"})
+#: What ``--quick`` leaves out as well, and the most runs in its lists.
+_SLOW = frozenset({"vectors", "seed", "sharing", "processes"})
+_QUICK_RUNS = 20_000
+_HEAD = (
+    "| path | database | µs | raw µs | ratio | best | goal | |",
+    "|---|---|---|---|---|---|---|---|",
+)
 
 
 def main() -> int:
     """Run, print the table, and write the JSON that ``--json`` asks for. Missed goals are shown, not failed."""
     options = _options()
     tell_time_by(options.clock)
+    if options.quick:
+        hurry()
     found = []
-    for result in _results(options.database or DATABASES, options.runs, options.only):
+    many = min(options.runs, _QUICK_RUNS) if options.quick else options.runs
+    for result in _results(options.database or DATABASES, many, options.only, options.quick):
         found.append(result)
         _show(result)
     if options.json:
         report = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version, "runs": options.runs}
         report["results"] = [result.as_dict() for result in found]
         Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if options.markdown:
+        rows = [*_HEAD, *(result.as_row() for result in found)]
+        Path(options.markdown).write_text("\n".join(rows) + "\n", encoding="utf-8")
     return 0
 
 
-def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[Result]:
-    groups: dict[str, Callable[[Side], Iterator[Result]]] = {
+def _results(databases: Sequence[str], many: int, only: str | None, quick: bool) -> Iterator[Result]:
+    """Yield the results of the group that is asked for, or of all that need not be asked for."""
+    on_each: dict[str, Callable[[Side], Iterator[Result]]] = {
         "runs": runs.results,
         "executions": executions.results,
         "claims": claims.results,
@@ -69,24 +87,23 @@ def _results(databases: Sequence[str], many: int, only: str | None) -> Iterator[
         "opening": opening.results,
         "lists": lambda side: lists.results(side, many),
     }
-    for name, group in groups.items():
-        if only in (None, name):
-            yield from _on_each(databases, group)
-    if only in (None, "seed"):
-        yield from seed.results(databases)
-    if only in (None, "sharing"):
-        yield from sharing.results()
-    if only in (None, "lines"):
-        yield from lines.results()
-    if only in (None, "run_logs"):
-        yield from run_logs.results()
-    if only in (None, "opening"):
-        yield from opening.import_results()
-        yield from opening.command_results()
-    if only == "copying":  # copies a million rows three times, so it is asked for
-        yield from copying.results()
-    if only == "beside":  # fills some gigabytes, so it is asked for
-        yield from beside.results()
+    others: dict[str, Callable[[], Iterator[Result]]] = {
+        "seed": lambda: seed.results(databases),
+        "sharing": sharing.results,
+        "lines": lines.results,
+        "run_logs": run_logs.results,
+        "peers": peers.results,
+        "processes": opening.process_results,
+        "copying": copying.results,
+        "beside": beside.results,
+    }
+    groups: dict[str, Callable[[], Iterator[Result]]] = {
+        **{name: partial(_on_each, databases, group) for name, group in on_each.items()},
+        **others,
+    }
+    left_out = _ASKED_FOR | _SLOW if quick else _ASKED_FOR
+    for name in [only] if only else [name for name in groups if name not in left_out]:
+        yield from groups[name]()
 
 
 def _on_each(databases: Sequence[str], group: Callable[[Side], Iterator[Result]]) -> Iterator[Result]:
@@ -108,6 +125,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", help="only one group, such as runs, messages, lines or lists")
     parser.add_argument("--runs", type=int, default=100_000, help="runs in the lists (default 100,000; try 1,000,000)")
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall", help="processor: of this thread, for SQLite")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, no whole processes, seed, sharing, vectors")
+    parser.add_argument("--markdown", metavar="FILE", help="write the table of docs/performance.md")
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
     return parser.parse_args()
 

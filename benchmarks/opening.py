@@ -19,7 +19,13 @@ _COMMAND = "import sys; from lastlight_state.cli.program import run; sys.exit(ru
 _COMMANDS = ("check", "current", "ls", "stats", "history", "--help")
 
 
-def import_results() -> Iterator[Result]:
+def process_results() -> Iterator[Result]:
+    """Whole processes: importing the library, and its commands."""
+    yield from _import_results()
+    yield from _command_results()
+
+
+def _import_results() -> Iterator[Result]:
     """Whole processes that import the library, against ones that import what it stands on."""
     for path, code in (
         ("import", "import lastlight_state"),
@@ -28,7 +34,7 @@ def import_results() -> Iterator[Result]:
         yield compare(path, "python", _process(code), _process(_BASE), goal=goal(path, "python"), calls=1)
 
 
-def command_results() -> Iterator[Result]:
+def _command_results() -> Iterator[Result]:
     """Whole processes of the command line on a current, empty database, against importing what it stands on."""
     with tempfile.TemporaryDirectory() as folder:
         StateStore.open(state_dir=folder).close()

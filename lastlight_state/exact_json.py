@@ -18,6 +18,8 @@ import orjson
 
 #: The integers that orjson reads and writes.
 SMALLEST, GREATEST = -(2**63), 2**64 - 1
+#: The digits of the shortest integer beyond 64 bits.
+_LONG = 19
 
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
 #: A text, or a whole number that 64 bits may be too few for.
@@ -26,17 +28,21 @@ _TEXT_OR_LONG = re.compile(rb'"(?>(?:[^"\\]++|\\.)*)"|(?<![0-9.eE+-])(-?[1-9][0-
 _STAND_IN = os.urandom(16).hex()
 
 
-def decode(text: str | bytes) -> Any:
+def decode(text: str | bytes, number: Callable[[int], Any] = int) -> Any:
     """Return the value of JSON text, integers of any size exact. Raises ValueError on text that is no JSON.
 
-    A number that is beyond every float, such as ``1e400``, is no JSON here.
+    A number that is beyond every float, such as ``1e400``, is no JSON here. ``number`` makes what an integer beyond 64
+    bits becomes.
     """
-    return _decoded(text, int)
+    data: Any = text.encode() if isinstance(text, str) else text
+    # Of what is no text orjson says what is wrong.
+    is_long = isinstance(data, bytes) and len(data) >= _LONG and may_hold_long_integers(data)
+    return _exact(data, number) if is_long else orjson.loads(data)
 
 
 def decode_jsonb(text: str | bytes) -> Any:
     """Decode like `decode` text that Postgres made of JSONB, in which a large float has the digits of an integer."""
-    return _decoded(text, _as_stored)
+    return decode(text, _as_stored)
 
 
 def may_hold_long_integers(data: bytes) -> bool:
@@ -46,12 +52,6 @@ def may_hold_long_integers(data: bytes) -> bool:
     search for the digits would take ten times as long as parsing does.
     """
     return b"0" * 4 in data[::4].translate(_DIGITS) and b"0" * 9 in data[::2].translate(_DIGITS)
-
-
-def _decoded(text: Any, number: Callable[[int], Any]) -> Any:
-    data = text.encode() if isinstance(text, str) else text
-    is_long = isinstance(data, bytes) and may_hold_long_integers(data)  # of anything else orjson says what is wrong
-    return _exact(data, number) if is_long else orjson.loads(data)
 
 
 def _exact(data: bytes, number: Callable[[int], Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Self, TypedDict
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
-from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.records import Record, make_record
 from lastlight_state.errors import InvalidValue
 from lastlight_state.messaging.models import Role
 from lastlight_state.messaging.rows import MessagingMessageRow, MessagingSessionRow
@@ -156,7 +156,7 @@ class MessagingMessage(Record):
 
     @classmethod
     def of(cls, values: MessagingMessageRow) -> Self:
-        return super().of(values)
+        return make_record(cls, values)
 
 
 class MessageSummaryRow(TypedDict):

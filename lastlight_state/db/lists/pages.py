@@ -12,14 +12,14 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from types import UnionType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 import orjson
 import sqlalchemy as sa
 
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import DamagedRow, Page
-from lastlight_state.db.rows.statements import RowT
+from lastlight_state.db.rows.statements import RowT, has_damage
 from lastlight_state.db.schema.columns import key_type, parse_time
 from lastlight_state.db.units.unit import FoundRows
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue
@@ -174,6 +174,8 @@ def split_damaged(
     rows: Sequence[RowT | CorruptData], make: Callable[[RowT], T]
 ) -> tuple[tuple[T, ...], tuple[DamagedRow, ...]]:
     """Return what ``make`` makes of the rows, and what a page says about those that are damaged."""
+    if not has_damage(rows):
+        return tuple(map(make, cast("Sequence[RowT]", rows))), ()
     items = tuple(make(row) for row in rows if not isinstance(row, CorruptData))
     return items, tuple(damaged_row(row) for row in rows if isinstance(row, CorruptData))
 

@@ -23,7 +23,7 @@ from sqlalchemy.types import NullType, TypeEngine
 
 from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.schema import columns
-from lastlight_state.db.schema.columns import read_time
+from lastlight_state.db.schema.columns import read_flag, read_time
 from lastlight_state.errors import InvalidValue
 
 Convert = Callable[[Any], Any]
@@ -165,6 +165,9 @@ BuildOne = Callable[[Sequence[Any]], dict[str, Any]]
 
 #: `read_time` inlined for the usual case, a time that is spelled as ours.
 _TIME = "(iso({0}) if {0}[4:20:3] == '--T::.' and {0}[23:] == 'Z' else read_time({0}))"
+#: `read_flag` inlined for a number that is one.
+_FLAG = "({0} == 1 if {0} in (0, 1) else read_flag({0}))"
+_INLINED: dict[Convert, str] = {read_time: _TIME, read_flag: _FLAG}
 
 
 #: What converters raise for stored values that they cannot read, a value of another type included.
@@ -211,7 +214,7 @@ def builders(
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
     pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
     given = {f"c{i}": converters[key] for i, key in enumerate(keys) if key in converters}
-    scope: dict[str, Any] = {**given, "iso": datetime.fromisoformat, "read_time": read_time}
+    scope: dict[str, Any] = {**given, "iso": datetime.fromisoformat, "read_time": read_time, "read_flag": read_flag}
     sound = sound or KnownTypes([None] * len(keys))
     scope |= {"known": sound.known, "sound": sound}
     names = ", ".join(f"{name}={name}" for name in scope)
@@ -229,5 +232,6 @@ def _expression(i: int, convert: Convert | None) -> str:
     value = f"v{i}"
     if convert is None:
         return value
-    converted = _TIME.format(value) if convert is read_time else f"c{i}({value})"
+    inlined = _INLINED.get(convert)
+    converted = f"c{i}({value})" if inlined is None else inlined.format(value)
     return f"None if {value} is None else {converted}"

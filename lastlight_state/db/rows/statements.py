@@ -8,6 +8,7 @@ the driver. Two rules follow: every parameter has a name, and **the value for a 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -112,6 +113,11 @@ class Compiled:
         return batches.damage(self._cells, found, UNREADABLE, self._element)
 
 
+def has_damage(rows: Iterable[Any]) -> bool:
+    """Return whether errors stand among the rows: one look at each type, not a call for each row."""
+    return any(issubclass(kind, CorruptData) for kind in {*map(type, rows)})
+
+
 class Statement(Generic[RowT]):
     """A statement constant. Safe to share between threads and stores.
 
@@ -185,7 +191,7 @@ def among(column: Any, words: Iterable[str]) -> sa.ColumnElement[bool]:
 
 def size_for(count: int) -> int:
     """Return the smallest of `SIZES` that holds ``count`` values (at most 500)."""
-    return next(size for size in SIZES if size >= count)
+    return SIZES[bisect_left(SIZES, count)]
 
 
 def padded(name: str, values: Sequence[Any], size: int) -> Row:

@@ -135,8 +135,11 @@ class IntegerFlag(TypeDecorator[bool]):
     def process_bind_param(self, value: bool | None, dialect: Dialect) -> int | None:
         return None if value is None else int(value)
 
+    def bind_processor(self, dialect: Dialect) -> Any:
+        return lambda value: None if value is None else int(value)
+
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
-        return _read_flag
+        return read_flag
 
 
 class NumericFlag(IntegerFlag):
@@ -144,9 +147,6 @@ class NumericFlag(IntegerFlag):
 
     impl = sa.Boolean  # type: ignore[assignment]
     cache_ok = True
-
-    def bind_processor(self, dialect: Dialect) -> Any:
-        return lambda value: None if value is None else int(value)
 
 
 class TextDecimal(TypeDecorator[Decimal]):
@@ -242,7 +242,8 @@ def _read_spelled(text: str | None) -> datetime | None:
     return moment
 
 
-def _read_flag(stored: int | None) -> bool | None:
+def read_flag(stored: int | None) -> bool | None:
+    """Return the flag of a stored 0 or 1, or None. Raises ValueError for another number."""
     if stored is None:
         return None
     if stored not in (0, 1):

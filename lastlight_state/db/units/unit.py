@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import NO_VALUES, Compiled, RowT, Statement, Values
+from lastlight_state.db.rows.statements import NO_VALUES, Compiled, RowT, Statement, Values, has_damage
 from lastlight_state.db.rows.writes import NEW, Chain
 from lastlight_state.errors import BackendUnavailable, CorruptData, InvalidValue, MisuseError, StateError
 from lastlight_state.metrics import Metrics
@@ -63,21 +63,23 @@ class Unit:
         """Return the only (or first) row, as Python values by column name, or None."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         found = self._fetch(compiled, values)
-        return cast(RowT, compiled.row(found[0])) if found else None
+        if not found:
+            return None
+        row: RowT = compiled.row(found[0])  # type: ignore[assignment]  # cast() would be a call for each row
+        return row
 
     def rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
         """Return all rows."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
-        return cast(list[RowT], compiled.rows(self._fetch(compiled, values)))
+        return cast("list[RowT]", compiled.rows(self._fetch(compiled, values)))
 
     def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> FoundRows[RowT]:
         """Return all rows; one that cannot be read is a `CorruptData` in its place, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
-        rows = cast(list[RowT | CorruptData], compiled.readable(stored))
-        damaged = sum(isinstance(row, CorruptData) for row in rows)
-        if damaged:
-            self.backend.metrics.count("damaged_rows", damaged)
+        rows = cast("list[RowT | CorruptData]", compiled.readable(stored))
+        if has_damage(rows):
+            self.backend.metrics.count("damaged_rows", sum(isinstance(row, CorruptData) for row in rows))
         return FoundRows(rows, lambda at, names: compiled.key(stored[at], names))
 
     def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
@@ -88,6 +90,8 @@ class Unit:
     @staticmethod
     def passing(found: Sequence[RowT | CorruptData]) -> list[RowT]:
         """Return the rows that can be read. The others are logged."""
+        if not has_damage(found):
+            return cast("list[RowT]", [*found])
         for row in found:
             if isinstance(row, CorruptData):
                 _log.error("passed over a row that cannot be read: %s", row)
