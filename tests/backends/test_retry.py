@@ -75,7 +75,7 @@ def test_no_pause_is_longer_than_two_seconds_before_its_jitter() -> None:
 
 
 def test_each_pause_is_stretched_or_shortened_by_a_quarter_at_most() -> None:
-    """backends B-50, journal T-6: jitter ±25 %."""
+    """backends B-50: jitter ±25 %."""
     factors = [Retry(Metrics()).stretch() for _ in range(1000)]
     assert 0.75 <= min(factors) < 0.8
     assert 1.2 < max(factors) <= 1.25

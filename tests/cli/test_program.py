@@ -153,7 +153,7 @@ def hung_up() -> TextIO:
 
 
 def test_a_closed_pipe_ends_in_silence_with_the_exit_code_of_the_answer(sqlite_targets: dict[str, Target]) -> None:
-    """maintenance OP-71, OP-72, OP-70."""
+    """maintenance OP-71, OP-72."""
     before = os.listdir("/proc/self/fd")  # noqa: PTH208
     for flags in ((), ("--json",)):
         with hung_up() as pipe, redirect_stdout(pipe), redirect_stderr(io.StringIO()) as complaint:
@@ -164,7 +164,7 @@ def test_a_closed_pipe_ends_in_silence_with_the_exit_code_of_the_answer(sqlite_t
 
 
 def test_a_pipe_closed_in_the_middle_of_a_stream_ends_it_in_silence(tmp_path: Path) -> None:
-    """maintenance OP-71, OP-70."""
+    """maintenance OP-71."""
     with StateStore.open(state_dir=tmp_path) as store:
         place = Cwd("/work")
         with store.agent_log.writer.open(place=place, session_id="s", prompt="Begin.") as log:

@@ -87,7 +87,7 @@ def test_times_that_are_given_are_not_filled_in(store: StateStore, frozen_clock:
 
 
 def test_a_final_status_stays(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """journal B-2, B-1: times are filled in once."""
+    """journal B-2: times are filled in once."""
     run = started(store).id
     boxes = store.journal.sandboxes
     shipped = boxes.put(run, "box", SandboxChanges(status="shipped"))

@@ -107,7 +107,7 @@ def test_a_reader_never_sees_destinations_half_replaced(host: HostMailbox, agent
 
 
 def test_a_killed_creation_leaves_no_session_or_a_whole_one(mailboxes: Mailboxes) -> None:
-    """mailbox MB-03, MB-04: at each call of the system that changes files."""
+    """mailbox MB-03: at each call of the system that changes files."""
     codes = []
     for step in STEPS:
         codes.append(killed_at(step, partial(mailboxes.create, "group", f"s-{step}")))

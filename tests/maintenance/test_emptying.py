@@ -176,7 +176,7 @@ def test_a_message_that_is_held_and_shared_stays_because_it_is_held(store: Any, 
     ids=str,
 )
 def test_a_wrong_policy_empties_nothing(database: Database, wrong: RedactPolicy, error: type[Exception]) -> None:
-    """maintenance OP-32, OP-25."""
+    """maintenance OP-32."""
     store = database.open()
     for call in (store.maintenance.redact.plan, store.maintenance.redact.run):
         with pytest.raises(error):

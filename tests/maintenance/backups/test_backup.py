@@ -104,7 +104,7 @@ def test_columns_of_other_programs_are_in_the_file_or_named(fresh_database: Data
 
 
 def test_a_place_that_cannot_be_written_is_named(sqlite_database: Database, folder: Path) -> None:
-    """maintenance OP-45, OP-47, OP-25."""
+    """maintenance OP-45, OP-47."""
     backup = sqlite_database.open().maintenance.backup
     with pytest.raises(BackendUnavailable, match="nowhere"):
         backup.create("/proc/nowhere/backup")

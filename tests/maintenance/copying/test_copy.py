@@ -247,7 +247,7 @@ def test_a_word_more_than_the_revisions_bring_is_a_row_too(here: StateStore, the
 
 
 def test_the_source_itself_is_no_target(here: StateStore, sqlite_database: Database, tmp_path: Path) -> None:
-    """maintenance OP-50, OP-51: by whatever name."""
+    """maintenance OP-50: by whatever name."""
     link = tmp_path / "link.db"
     link.symlink_to(sqlite_database.url)
     for name in (sqlite_database.url, link):
@@ -256,7 +256,7 @@ def test_the_source_itself_is_no_target(here: StateStore, sqlite_database: Datab
 
 
 def test_the_source_itself_is_no_target_on_a_server(postgres_database: Database) -> None:
-    """maintenance OP-50, OP-51."""
+    """maintenance OP-50."""
     with pytest.raises(InvalidValue, match="another database"):
         postgres_database.open().maintenance.copy.run(postgres_database.url)
 
@@ -430,7 +430,7 @@ def test_a_time_that_python_cannot_hold_is_named(postgres_database: Database, th
 
 
 def test_a_column_that_the_registry_does_not_know_is_no_silent_loss(sqlite_database: Database, there: Path) -> None:
-    """maintenance OP-57, OP-52."""
+    """maintenance OP-57."""
     store, _ = scene(sqlite_database)
     sqlite_database.raw().execute("ALTER TABLE report ADD COLUMN theirs TEXT")
     copy = store.maintenance.copy

@@ -105,7 +105,7 @@ def test_an_entry_that_somebody_has_locked_is_passed_over(shared_postgres: Datab
 
 
 def test_batches_of_the_cache_are_bounded_and_a_stopped_prune_goes_on(store: Any, database: Database) -> None:
-    """maintenance OP-28, OP-31, OP-7: one that is stopped keeps to what was so when it began."""
+    """maintenance OP-28, OP-31: one that is stopped keeps to what was so when it began."""
     stored(database, *(f"{n:03}" for n in range(450)), days=40)
     own = database.open()
 

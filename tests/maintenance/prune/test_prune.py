@@ -159,7 +159,7 @@ def test_the_cutoff_stays_the_newest_stay_and_equal_times_are_decided_by_id(data
 
 
 def test_ids_narrow_and_never_widen(database: Database) -> None:
-    """maintenance OP-26, OP-25."""
+    """maintenance OP-26."""
     store = database.open()
     ended(database, "a", "b", "c")
     ended(database, "young", days=1)
