@@ -1633,7 +1633,7 @@ _SUMMARY = (
 _USAGE = (
     "skill, owner, repo, model, trigger_type, success, outcome, stop_reason, finished_at, input_tokens, "
     "output_tokens, cache_read_input_tokens, cache_creation_input_tokens, cost_usd, cost_micros, cost_picos, "
-    "input_includes_cache_reads, node_id, iteration, attempt, cached"
+    "input_includes_cache_reads, node_id, iteration, attempt, cached, triggered_by"
 )
 _APPROVAL = (
     "created_at, id, workflow_run_id, gate, status, kind, requested_by, responded_by, responded_at, "

@@ -65,6 +65,7 @@ USAGE = (
     "iteration",
     "attempt",
     "cached",
+    "triggered_by",
 )
 
 #: The columns of an approval that lists show, beside its time, id and the beginnings of its texts.

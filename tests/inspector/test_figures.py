@@ -55,7 +55,7 @@ def test_usage_is_drawn_by_day_beside_its_table(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("measure", ["cost_usd", "total_tokens", "executions"])
-@pytest.mark.parametrize("dimension", ["workflow", "repo", "model", "trigger_type", "skill"])
+@pytest.mark.parametrize("dimension", ["workflow", "repo", "model", "trigger_type", "skill", "triggered_by"])
 def test_usage_is_grouped_by_each_dimension(client: TestClient, dimension: str, measure: str) -> None:
     """inspector IN-40."""
     data = client.get(f"/cost?by={dimension}&measure={measure}", headers=JSON).json()

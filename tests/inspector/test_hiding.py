@@ -75,6 +75,21 @@ def test_outputs_and_frames_are_hidden(filled: StateStore, fresh_database: Datab
     assert hidden.get("/runs/home/frames/1", headers=JSON).json()["changes"] == "(hidden)"
 
 
+def test_usage_by_person_names_nobody(fresh_database: Database) -> None:
+    """inspector IN-7: on the page, as JSON and as CSV; the amounts stay."""
+    store = fresh_database.open()
+    trigger = Trigger("t", type="cli", actor="zoe")
+    store.workflows.executions.start("w:s", trigger=trigger)
+    clock = fresh_database.clock
+    shown, hidden = (TestClient(inspector(store, clock=clock, hide_personal=hide)) for hide in (False, True))
+    for address in ("/cost?by=triggered_by", "/cost/groups.csv?by=triggered_by"):
+        for headers in ({}, JSON):
+            assert "zoe" in shown.get(address, headers=headers).text
+            assert "zoe" not in hidden.get(address, headers=headers).text
+    [group] = hidden.get("/cost?by=triggered_by", headers=JSON).json()["groups"]
+    assert (group["triggered_by"], group["executions"]) == ("(hidden)", 1)
+
+
 def test_what_is_refused_is_shown_while_personal_data_is_hidden(fresh_database: Database) -> None:
     """inspector IN-7, IN-31: with its code; its text may name somebody."""
     store = fresh_database.open()

@@ -26,7 +26,8 @@ def shown(ask: Ask) -> View:
     """Show usage by day and by one dimension."""
     measure, dimension = _word(ask, "measure", tuple(MEASURES)), _word(ask, "by", DIMENSIONS)
     daily, groups = _daily(ask), _groups(ask, dimension)
-    data = {"measure": measure, "by": dimension, "days": daily, "groups": groups, "workflows": _workflows(ask)}
+    named = _named(groups, dimension)
+    data = {"measure": measure, "by": dimension, "days": daily, "groups": named, "workflows": _workflows(ask)}
     more = {
         "plot": pictures.columns(
             [(f"{day.start:%Y-%m-%d}", _amount(day, measure), _text(day, measure)) for day in daily]
@@ -50,7 +51,7 @@ def daily_csv(ask: Ask) -> Download:
 def groups_csv(ask: Ask) -> Download:
     """Give the table of the dimension."""
     dimension = _word(ask, "by", DIMENSIONS)
-    return Download(f"usage-by-{dimension}.csv", _groups(ask, dimension))
+    return Download(f"usage-by-{dimension}.csv", _named(_groups(ask, dimension), dimension))
 
 
 def _days(ask: Ask) -> int:
@@ -66,6 +67,12 @@ def _groups(ask: Ask, dimension: Dimension) -> tuple[UsageGroup, ...]:
     """Return the usage of the same days; the filters of the table of days do not apply."""
     today = ask.clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
     return ask.store.workflows.usage.by(dimension, since=today - timedelta(days=_days(ask) - 1))
+
+
+def _named(groups: tuple[UsageGroup, ...], dimension: Dimension) -> list[dict[str, Any]]:
+    """Return the groups as rows. The names of people stand in a field that is hidden as such."""
+    name = "triggered_by" if dimension == "triggered_by" else "key"
+    return [{name: group.key, **group.model_dump(exclude={"key"})} for group in groups]
 
 
 def _workflows(ask: Ask) -> tuple[str, ...]:

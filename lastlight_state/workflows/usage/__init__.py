@@ -35,7 +35,7 @@ from lastlight_state.workflows.usage.records import (
 
 _MOST, _RUN = limits_of(EXECUTIONS), limits_of(RUNS)
 
-Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill"]
+Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill", "triggered_by"]
 
 #: The most buckets of `daily` and `hourly`.
 MOST_DAYS, MOST_HOURS = 366, 744
@@ -101,7 +101,7 @@ class Rollups(Repository):
         """Return usage grouped by a dimension, the most expensive of at most 500 groups first.
 
         Counts executions that started at ``since`` or later, and before ``until``, if given. Repositories are
-        ``owner/name`` if the owner is known.
+        ``owner/name`` if the owner is known; ``triggered_by`` is the actor of the trigger.
         """
         statement = sql.BY[valid.word("dimension", dimension, sql.BY)]
         values = {

@@ -115,6 +115,7 @@ _KEYS: Mapping[str, sa.ColumnElement[Any]] = {
     "model": _c.model,
     "trigger_type": _c.trigger_type,
     "skill": _c.skill,
+    "triggered_by": _c.triggered_by,
 }
 
 

@@ -45,7 +45,10 @@ def every_total(store: StateStore, run_id: str) -> list[Any]:
         usage.for_trigger(TRIGGER.id),
         usage.for_trigger(TRIGGER.id, workflow_names=["deploy"]),
         usage.for_repo("acme", "widget", since=since),
-        *(usage.by(one, since=since)[0] for one in ("workflow", "repo", "model", "trigger_type", "skill")),
+        *(
+            usage.by(one, since=since)[0]
+            for one in ("workflow", "repo", "model", "trigger_type", "skill", "triggered_by")
+        ),
         usage.stats(since=since).totals,
         usage.stats(since=since).today,
         usage.daily(days=1)[0],

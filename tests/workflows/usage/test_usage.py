@@ -107,6 +107,7 @@ GROUPS: list[tuple[Any, list[tuple[str | None, str]]]] = [
     ("model", [("m-1", "6"), (None, "5")]),
     ("trigger_type", [("webhook", "7"), ("chat", "4")]),
     ("skill", [("chat", "4"), ("fix:a", "4"), ("fix:b", "2"), ("deploy:plan", "1")]),
+    ("triggered_by", [("ana", "7"), (None, "4")]),
 ]
 
 
