@@ -79,6 +79,7 @@ class AsyncClaims(Face[Claims[Workflows]]):
     """``store.workflows.claims``"""
 
     list_claimable = reading(Claims.list_claimable)
+    list_ending = reading(Claims.list_ending)
     take = writing(Claims.take)
     try_take = writing(Claims.try_take)
     take_next = writing(Claims.take_next)

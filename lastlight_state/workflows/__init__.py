@@ -36,7 +36,11 @@ if TYPE_CHECKING:
         Wait as Wait,
     )
     from lastlight_state.workflows.claims import Claims
-    from lastlight_state.workflows.claims.checks import ClaimableRun as ClaimableRun, ClaimHolder as ClaimHolder
+    from lastlight_state.workflows.claims.checks import (
+        ClaimableRun as ClaimableRun,
+        ClaimHolder as ClaimHolder,
+        EndingClaim as EndingClaim,
+    )
     from lastlight_state.workflows.claims.driving import Driven as Driven, DrivenRun as DrivenRun
     from lastlight_state.workflows.executions import Executions
     from lastlight_state.workflows.executions.records import (
@@ -101,7 +105,7 @@ public(
         "arguments": "Claim ExecutionOptions Failure Gate NodePut NodeRef PhaseEntry Provenance Question "
         "RunFilter RunOptions Trigger Usage Wait",
         "claims.driving": "Driven DrivenRun",
-        "claims.checks": "ClaimHolder ClaimableRun",
+        "claims.checks": "ClaimHolder ClaimableRun EndingClaim",
         "executions.records": "Execution ExecutionSummary",
         "executions.running": "RunningExecution",
         "health.state": "Blocked RunState UnhealthyRun",

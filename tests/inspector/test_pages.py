@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
@@ -276,6 +277,16 @@ def test_runs_are_filtered_by_person_and_time(browser: TestClient) -> None:
     ]
     assert [len(one["runs"]["items"]) for one in found] == [0, 0, 13]
     assert [one["count"] and one["count"]["value"] for one in found] == [None, 0, 13]
+
+
+def test_claims_about_to_end_are_shown_now(filled: StateStore, fresh_database: Database) -> None:
+    """inspector IN-8: those of whom less than ten seconds are left."""
+    for seconds in (9, 30):
+        run_id = filled.workflows.runs.create("w", trigger=Trigger("t", type="cli"), phase="p").id
+        filled.workflows.claims.take(run_id, owner=f"worker-{seconds}", lease=timedelta(seconds=seconds))
+    client = TestClient(inspector(filled, clock=fresh_database.clock))
+    assert [one["owner"] for one in client.get("/", headers=JSON).json()["ending"]] == ["worker-9"]
+    assert "worker-9" in client.get("/").text
 
 
 def test_the_state_of_now_is_counted(browser: TestClient) -> None:

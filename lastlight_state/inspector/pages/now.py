@@ -14,6 +14,8 @@ page = Page("now", "Now", "", "n")
 
 #: How many of each kind are shown, and how far runs are counted.
 FEW, MOST_COUNTED = 20, 10_000
+#: What is left of a lease that ends soon: a holder with the usual lease renews it before.
+SOON = timedelta(seconds=10)
 #: How far back failures are looked for: without an end, a store without any would be read to its first run.
 RECENT = timedelta(days=7)
 LIVE: tuple[RunStatus, ...] = ("running", "queued", "paused")
@@ -29,6 +31,7 @@ def look(ask: Ask) -> View:
             "queue": moment.workflows.queue.list(limit=FEW),
             "unhealthy": moment.workflows.health.list_unhealthy(limit=FEW),
             "claimable": moment.workflows.claims.list_claimable(limit=FEW),
+            "ending": moment.workflows.claims.list_ending(within=SOON, limit=FEW),
             "overdue_crons": moment.schedules.crons.list(enabled=True, due_before=ask.clock.now(), limit=FEW),
             "failures": moment.workflows.runs.list(statuses=["failed"], since=ask.clock.now() - RECENT, limit=FEW),
         }

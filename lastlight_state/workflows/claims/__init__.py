@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Generic
 
+from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.rows.records import Page
@@ -23,7 +24,7 @@ from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound, S
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, driving, lists, statements as sql, takes
-from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder
+from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder, EndingClaim
 from lastlight_state.workflows.claims.driving import B, ClaimCallbacks, D, Driven, DrivenRun, J, W
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
 from lastlight_state.workflows.kernel import overdue, rows
@@ -275,6 +276,16 @@ class Claims(Repository, Generic[W]):
         """Return the holder of a run. None if nobody holds it, or there is no such run."""
         values = {"run_id": valid.sought("run_id", run_id)}
         return self._find(ClaimHolder.of, sql.FIND, values)
+
+    def list_ending(self, *, within: timedelta, limit: int = 50) -> tuple[EndingClaim, ...]:
+        """Return at most ``limit`` (1 to 500) claims whose lease ends ``within`` this length from now, next one first.
+
+        A holder that renews in time is among them only while less of its lease is left. Leases that are over are those
+        of `list_claimable`. Reads the running runs that somebody has to look at until then.
+        """
+        now, length = self._now(), valid.duration("within", within, most=checks.LONGEST)
+        values = {"now": now, "at": to_millis(now + length), "most": valid.page_limit(limit)}
+        return tuple(self._all(EndingClaim.of, lists.ENDING, values))
 
     def _awaited(
         self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float | None

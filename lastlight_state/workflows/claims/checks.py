@@ -64,6 +64,30 @@ class ClaimHolder(Record):
         return super().of(values)
 
 
+class EndingClaimRow(TypedDict):
+    """What an `EndingClaim` is made of."""
+
+    run_id: str
+    workflow_name: str
+    owner: str
+    epoch: int
+    lease_expires_at: datetime
+
+
+class EndingClaim(Record):
+    """A run whose lease ends soon unless its holder renews it. For display."""
+
+    run_id: str
+    workflow_name: str
+    owner: str
+    epoch: int
+    lease_expires_at: datetime
+
+    @classmethod
+    def of(cls, values: EndingClaimRow) -> Self:
+        return super().of(values)
+
+
 _MOST = limits_of(RUNS)
 
 #: The longest lease, grace or delay.

@@ -20,12 +20,12 @@ from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.pages import KeyedRows, Window, keyed_rows, split_damaged, window
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import RowT, bind, constant, number
+from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, number
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.arguments import Provenance
-from lastlight_state.workflows.claims.checks import ClaimableRun
+from lastlight_state.workflows.claims.checks import ClaimableRun, EndingClaimRow
 from lastlight_state.workflows.kernel import claims, overdue, questions, rows
 from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, KEPT, LEASE_END, KeptRow
 from lastlight_state.workflows.tables import LEASES, RUNS
@@ -323,3 +323,29 @@ def _claimable(row: ClaimableRow) -> ClaimableRun:
 
 def _provenance(row: Mapping[str, Any]) -> Provenance:
     return Provenance(**{name: row[name] for name in _PROVENANCE})
+
+
+# Claims that end soon, for display. They are found by when somebody has to look at the run, which is never later.
+
+
+def _ending(running: sa.Select[Any], end: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Add what is shown of a claim that ends between ``:now`` and ``:at``, the first to end first."""
+    soon = end.between(bind("now", RUNS.c.lease_expires_at), _now)
+    shown = RUNS.c.claim_owner.label("owner"), RUNS.c.claim_epoch.label("epoch"), end.label("lease_expires_at")
+    found = running.add_columns(RUNS.c.id.label("run_id"), RUNS.c.workflow_name, *shown)
+    return found.where(RUNNING, ~_unowned, soon).order_by(end, RUNS.c.id).limit(bind("most", RUNS.c.restart_count))
+
+
+def _ending_apart() -> sa.Select[Any]:
+    due = claims.due((LEASES.c.run_id, LEASES.c.epoch, LEASES.c.lease_expires_at)).subquery("due_leases")
+    found = sa.select().select_from(due.join(RUNS, RUNS.c.id == due.c.run_id))
+    return _ending(found, claims.present("lease_expires_at", due))
+
+
+def _ending_beside() -> sa.Select[Any]:
+    found = through(claims.due(()).select_from(rows.OF_OTHERS.after(LEASES)), LEASES, _DUE)
+    found = rows.through_live_index(found).where(RUNS.c.id == LEASES.c.run_id)
+    return _ending(found, claims.present("lease_expires_at", LEASES))
+
+
+ENDING = Statement(_ending_apart(), _ending_beside(), row=EndingClaimRow)

@@ -298,3 +298,32 @@ def fill(raw: Raw, clock: FrozenClock, many: int) -> None:
         " SELECT 'h' || id, id, 'n', 'ask', 'answered', started_at, started_at, 'p' FROM workflow_runs"
     )
     raw.analyze()
+
+
+def test_claims_that_end_soon_are_listed_the_next_one_first(store: StateStore, frozen_clock: FrozenClock) -> None:
+    """workflows W-214: as they were last renewed; not those that are over, were given back or ended."""
+    claims = store.workflows.claims
+    lengths = (10, 30, 20, 15, 25)
+    held = [claims.take(started(store).id, owner=f"owner-{n}", lease=timedelta(seconds=n)) for n in lengths]
+    claims.release(held[3])
+    store.workflows.runs.finish(held[4].run_id, "succeeded", claim=held[4])
+
+    def owners(seconds: float, **given: Any) -> list[str]:
+        return [one.owner for one in claims.list_ending(within=timedelta(seconds=seconds), **given)]
+
+    assert owners(20) == ["owner-10", "owner-20"]
+    assert owners(60) == ["owner-10", "owner-20", "owner-30"]
+    assert owners(60, limit=1) == ["owner-10"]
+    [first] = claims.list_ending(within=timedelta(seconds=10))
+    assert (first.run_id, first.epoch) == (held[0].run_id, held[0].epoch)
+    assert first.lease_expires_at == frozen_clock.now() + timedelta(seconds=10)
+    frozen_clock.advance(seconds=9)
+    claims.heartbeat(held[0])
+    assert owners(10) == ["owner-10"]
+    frozen_clock.advance(seconds=9)
+    claims.heartbeat(held[0])
+    assert owners(2) == ["owner-20"]
+    frozen_clock.advance(seconds=3)
+    assert owners(60) == ["owner-10", "owner-30"]
+    with pytest.raises(InvalidValue):
+        claims.list_ending(within=timedelta(seconds=-1))
