@@ -14,10 +14,10 @@ from pathlib import Path
 LIBRARY = "lastlight_state"
 FOLDERS = ("tests", "docs", ".ci")
 NO_VERBS = frozenset("what who whom whose whether those these this one some of it its how why when where which".split())
-#: A public docstring of the library begins with none of these either.
-NO_PUBLIC_VERBS = NO_VERBS | set("the a an all as at before each every everything for from in like about".split())
+#: The docstring of a function of the library begins with none of these either.
+NO_VERBS_OF_LIBRARY = NO_VERBS | set("the a an all as at before each every everything for from in like about".split())
 #: Not yet rewritten.
-WITH_ARTICLES = "lastlight_state/files/jsonl/"
+WITH_ARTICLES = ("lastlight_state/files/jsonl/", "lastlight_state/integrations/")
 NO_SUBJECTS = NO_VERBS | {"the", "a", "an", "tests"}
 ENDS_LIKE_A_VERB = frozenset("bring embed exceed feed need proceed seed shed speed spring string succeed".split())
 LONGEST_SUBJECT = 72
@@ -51,28 +51,15 @@ def changed(folder: Path, base: str) -> dict[str, set[int]]:
     return {name: numbers for name, numbers in lines.items() if name.endswith(".py")}
 
 
-def functions(tree: ast.AST, public: bool = True) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
-    """Yield each function of a module, and whether its name and those of its classes are public."""
-    for node in ast.iter_child_nodes(tree):
-        named = public and not str(getattr(node, "name", "")).startswith("_")
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node, named
-            named = False
-        yield from functions(node, named)
-
-
 def docstring_problems(
     source: str, lines: AbstractSet[int] | None, refused: AbstractSet[str] = NO_VERBS
 ) -> Iterator[tuple[int, str]]:
-    """Yield the line and first word of each docstring, on these lines or all, that begins with no verb.
-
-    ``refused`` are the words that no public one may begin with.
-    """
-    for node, public in functions(ast.parse(source)):
-        line = node.body[0].lineno
-        word = re.match(r"[\w']*", ast.get_docstring(node) or "")
-        if word and word[0].lower() in (refused if public else NO_VERBS) and (lines is None or line in lines):
-            yield line, f"a docstring begins with {word[0]!r}, not with a verb, Return or True if"
+    """Yield the line and first word of each function's docstring, on these lines or all, that begins with no verb."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node)):
+            line, word = node.body[0].lineno, re.match(r"[\w']*", text)
+            if word and word[0].lower() in refused and (lines is None or line in lines):
+                yield line, f"a docstring begins with {word[0]!r}, not with a verb, Return or True if"
 
 
 def subject_problem(subject: str) -> str | None:
@@ -92,7 +79,7 @@ def problems(folder: Path) -> Iterator[str]:
     """Yield a line for each docstring and subject that breaks a rule."""
     for path in sorted((folder / LIBRARY).rglob("*.py")):
         name = path.relative_to(folder).as_posix()
-        refused = NO_VERBS if name.startswith(WITH_ARTICLES) else NO_PUBLIC_VERBS
+        refused = NO_VERBS if name.startswith(WITH_ARTICLES) else NO_VERBS_OF_LIBRARY
         for line, problem in docstring_problems(path.read_text("utf-8"), None, refused):
             yield f"{name}:{line}: {problem}"
     if (base := base_of(folder)) is None:

@@ -230,7 +230,7 @@ def _step(path: str, key: object) -> str:
 
 
 def _by_value(value: Any, least: float = 0.0) -> Any:
-    """``value`` with its whole floats from ``least`` on as the integers they equal, where 64 bits hold them."""
+    """Return ``value`` with whole floats from ``least`` on as equal integers, where 64 bits hold them."""
     kind = type(value)
     if kind is float and value.is_integer() and abs(value) >= least and SMALLEST <= value <= GREATEST:
         return int(value)
@@ -311,7 +311,7 @@ def _dump_with_care(where: str, value: Any) -> bytes:
 
 
 def _line_value(value: Any, path: str, room: int) -> Any:
-    """``value`` with everything replaced that a line writes in another way. One frame for each level."""
+    """Return ``value`` with everything replaced that a line writes in another way. One frame for each level."""
     if not isinstance(value, dict | list | tuple):
         return _line_scalar(value, path)
     if room <= 0:

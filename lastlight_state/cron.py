@@ -101,7 +101,7 @@ def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[d
 
 
 def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """Instants after ``after``, strictly ascending.
+    """Yield instants after ``after``, strictly ascending.
 
     For patterns with fixed hours, cronsim steps through wall-clock times: around a change of the clocks it may give
     the same instant twice, or an earlier one.
@@ -117,7 +117,9 @@ def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
 
 
 def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """The instants at which the zone's clocks match. Between two changes the clocks are a fixed distance from UTC.
+    """Yield the instants at which the zone's clocks match.
+
+    Between two changes the clocks are a fixed distance from UTC.
 
     cronsim itself steps by whole hours, and is wrong after a change by half an hour (Lord Howe).
     """

@@ -174,7 +174,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _behind_a_pooler(cls, given: Any) -> Any:
-        """The timeouts of a session have no default behind a pooler of transactions, which would not keep them."""
+        """Leave a session's timeouts without a default behind a pooler of transactions, which would not keep them."""
         if isinstance(given, dict) and given.get("pooler") is not None:
             return {"statement_timeout": None, "lock_timeout": None, **given}
         return given
@@ -182,7 +182,7 @@ class Settings(BaseSettings):
     @field_validator("*")
     @classmethod
     def _storable(cls, value: Any, info: ValidationInfo) -> Any:
-        """Texts and paths without NUL, in UTF-8. What is wrong with a URL is told where it is taken apart."""
+        """Check texts and paths: without NUL, in UTF-8. What is wrong with a URL is told where it is taken apart."""
         if isinstance(value, str | Path) and info.field_name != "url":
             text = str(value)
             if "\0" in text:

@@ -76,7 +76,7 @@ def _with_hosts(scheme: str, login: str, hosts: str, rest: str) -> URL:
 
 
 def _spelled(drivername: str) -> str:
-    """As SQLAlchemy knows it: in small letters, and ``postgresql`` for the ``postgres`` of many hosting platforms."""
+    """Return the scheme as SQLAlchemy spells it: small letters, and ``postgresql`` for ``postgres``."""
     name, plus, driver = drivername.lower().partition("+")
     return f"{'postgresql' if name == 'postgres' else name}{plus}{driver}"
 

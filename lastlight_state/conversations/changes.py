@@ -249,7 +249,7 @@ class Changes(Repository):
 
 
 def _overlapping(since: datetime) -> datetime:
-    """From when on updates are read, so that none is missed; not before the first year."""
+    """Return the time from which updates are read, so that none is missed; not before the first year."""
     return max(since, datetime.min.replace(tzinfo=UTC) + OVERLAP) - OVERLAP
 
 

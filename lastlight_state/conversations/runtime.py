@@ -174,7 +174,7 @@ def _whole_mapping(
 
 
 def _unpiled(where: str, pile: Mapping[str, Any], system: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The items of a pile in their order, and what it says beside: where a system message stood outside the order."""
+    """Return the items of a pile in order, and where a system message stood outside the order."""
     rest = {name: value for name, value in pile.items() if name != "collections"}
     items = _items(f"{where}.collections", pile.get("collections"))
     if "metadata" in rest:

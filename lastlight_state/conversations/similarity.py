@@ -155,7 +155,7 @@ class Best:
 
     @property
     def _floor(self) -> float:
-        """The score that a vector must have to be among the best."""
+        """Return the score that a vector must have to be among the best."""
         return max(self._least, -self._found[-1][0]) if len(self._found) == self._most else self._least
 
 

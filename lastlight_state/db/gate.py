@@ -112,7 +112,7 @@ def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple
 
 
 def _of_union(where: str, value: Any, inner: tuple[Any, ...], problems: list[Any]) -> tuple[str, str]:
-    """The problem to tell of a value that fits none of several annotations: the deepest, else all their names."""
+    """Return the problem of a value that fits none of several annotations: the deepest, else all their names."""
     deeper = [problem for problem in problems if problem is not None and problem[0] != where]
     if deeper:
         return typing.cast("tuple[str, str]", deeper[0])

@@ -214,7 +214,7 @@ def _all(unit: Unit) -> Iterator[LateCounter]:
 
 
 def _look(unit: Unit, counter: Counter, after: str) -> tuple[str | None, list[LateCounter]]:
-    """The key of the last of the next counters, None where there are none left; and those of them that are behind."""
+    """Return the last key of the next counters, None if none are left, and those that are behind."""
     rows = unit.rows(counter.look, {"after": after})
     late = [
         LateCounter(counter=counter.name, key=row["key"], value=row["value"], needed=row["needed"])

@@ -77,7 +77,10 @@ def differing(row: Row, stored: Row) -> list[str]:
 
 
 def _ordered(unit: Unit, given: Given) -> list[Subject]:
-    """The tables of these rows, each after those that it refers to. Asks for output tables only if there are any."""
+    """Return the tables of these rows, each after those that it refers to.
+
+    Asks for output tables only if there are any.
+    """
     known = subjects(())
     if not given.keys() <= {subject.name for subject in known}:
         known = subjects(output_tables(unit))
@@ -170,7 +173,7 @@ def _listed(key: Key) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _looked(table: sa.Table) -> Statement:
-    """Reads the stored rows of these keys."""
+    """Read the stored rows of these keys."""
     keys = listed("keys")
     same = [column == _given(keys, i, column) for i, column in enumerate(table.primary_key)]
     return prepared(sa.select(*table.columns).select_from(keys.join(table, sa.and_(*same))))

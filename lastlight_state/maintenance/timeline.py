@@ -95,7 +95,10 @@ class Timeline(Repository):
 
 
 def _next(unit: Unit, run_id: str, told: TimelinePosition, limit: int) -> KeyedRows:
-    """The next facts of all lists. One whose place cannot be read stands behind the fact before it in its list."""
+    """Return the next facts of all lists.
+
+    One whose place cannot be read stands behind the fact before it in its list.
+    """
     facts: list[_Placed] = []
     for rank, fact in enumerate(FACTS):
         found = fact.listing.placed(unit, {"run_id": run_id}, _after(rank, told), limit)

@@ -233,7 +233,7 @@ def _numbers(after: str | None) -> list[int]:
 
 
 def _watch_for(scope: Scope) -> Watch[str]:
-    """The store's watch over how much was ever told of runs."""
+    """Return the store's watch over how much was ever told of runs."""
 
     def read(runs: Collection[str]) -> dict[str, int]:
         wanted: Sequence[dict[str, str]] = [{"run_id": run_id} for run_id in sorted(runs)]

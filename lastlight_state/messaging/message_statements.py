@@ -217,7 +217,7 @@ _BY_LARGE = "ix_messaging_messages_large"
 
 
 def _beside_large() -> sa.Select[Any]:
-    """The summaries of a window where large values lie inside the rows: large messages are shown from their index.
+    """Return the summaries of a window where large values lie inside the rows: those come from their index.
 
     Whether a message is large is asked of that index alone, without a look at its content.
     """

@@ -111,7 +111,7 @@ def options(dialect: Dialect) -> dict[str, Any]:
 
 
 def _compare_without_identity(*given: Any) -> bool | None:
-    """Alembic's own rule for defaults (None), except that an identity makes no difference where there are none."""
+    """Return None for Alembic's own rule for defaults, and False, no difference, for an identity."""
     *_, declared, _rendered = given
     return False if isinstance(declared, Identity) else None
 

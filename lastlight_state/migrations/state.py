@@ -83,7 +83,7 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
 
 
 def _ahead(backend: Backend, revision: str, copying: bool) -> SchemaState:
-    """Everything is additive, so an older library works on a newer schema unless that schema says otherwise."""
+    """Return the state of a newer schema, on which an older library works unless that schema says otherwise."""
     found = backend.peek(f"SELECT value FROM {qualified(backend, 'lastlight_meta')} WHERE key = 'min_reader'")
     min_reader = str(found[0][0]) if found else None
     known = min_reader is None or min_reader <= scripts.head()

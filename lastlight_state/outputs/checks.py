@@ -62,7 +62,7 @@ def _default(column: Any) -> Any:
 
 
 def _parameter(table: OutputTable[Any], column: OutputColumn, value: Any) -> Any:
-    """As the column's own SQLAlchemy type takes it. Its times without a zone are in UTC."""
+    """Return the value as the column's own SQLAlchemy type takes it. Its times without a zone are in UTC."""
     kind = table.table.c[column.name].type
     if isinstance(value, datetime) and not getattr(kind, "timezone", True):
         return value.replace(tzinfo=None)

@@ -49,7 +49,7 @@ def folded(payload: Mapping[str, Any]) -> bytes:
 
 
 def _cell(value: Any) -> Any:
-    """Objects and lists are JSON text in such a column, and a truth value is a number."""
+    """Return a cell's value: that of its JSON text, if it is JSON, and a number for a truth value."""
     if isinstance(value, str):
         try:
             value = codec.decode(value)

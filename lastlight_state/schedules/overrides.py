@@ -119,7 +119,10 @@ _this = OVERRIDES.c.name == bind("name", OVERRIDES.c.name)
 
 
 def _merged(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
-    """The stored value if the call keeps it, else the new one. Decided in SQL, so that no change is overwritten."""
+    """Return the stored value if the call keeps it, else the new one.
+
+    Decided in SQL, so that no change is overwritten.
+    """
     return sa.case((sa.bindparam(keeps, type_=Flag) == sa.true(), OVERRIDES.c[column]), else_=new[column])
 
 

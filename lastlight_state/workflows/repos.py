@@ -141,7 +141,7 @@ def any_spelling(table: sa.Table) -> CompoundFilter:
 
 
 def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """Each value once, sorted: page tokens depend on the filter."""
+    """Return each value once, sorted: page tokens depend on the filter."""
     return [dict(one) for one in sorted({tuple(sorted(each.items())) for each in given})]
 
 

@@ -127,7 +127,7 @@ def _lines(columns: Sequence[Values]) -> str:
 
 
 def _texts(column: Values) -> Sequence[str]:
-    """Each value of a column as COPY reads it."""
+    """Return each value of a column as COPY reads it."""
     kinds = {*map(type, column)}
     if kinds == {str} and _is_plain("".join(column)):
         return column

@@ -144,7 +144,7 @@ class Moving(Upkeep):
 
 
 def _until(end: float) -> Callable[[int, int, int], None]:
-    """Ends a copy with `BackendBusy` that is still waiting for a lock at that moment."""
+    """End a copy with `BackendBusy` that is still waiting for a lock at that moment."""
 
     def told(status: int, *_: int) -> None:
         if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() >= end:

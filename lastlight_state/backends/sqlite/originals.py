@@ -155,7 +155,7 @@ class SqliteOriginal:
 
     @contextmanager
     def _repairing(self, form: Form) -> Iterator[None]:
-        """A block in which SQL can call what brings a value into the form."""
+        """Run a block in which SQL can call the function that brings a value into the form."""
         self._driver.create_function(_REPAIR, 1, REPAIRS[form])
         try:
             yield

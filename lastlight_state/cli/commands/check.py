@@ -78,7 +78,7 @@ def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str, bool, str
 
 
 def _examined(store: StateStore, quick: bool) -> tuple[Plan, str, bool, str | None]:
-    """The plan, the command that mends it, whether the file seems to be a copy without its log, and the server."""
+    """Return the plan, the command that mends it, whether the file seems a copy without its log, and the server."""
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or bool(plan.differences or plan.state.lacking)

@@ -68,7 +68,7 @@ class Segment(NamedTuple):
 
 
 def _line() -> Any:
-    """From a branch up, as long as ancestors contribute positions from ``from_ord`` on.
+    """Return the walk from a branch up, as long as ancestors contribute positions from ``from_ord`` on.
 
     ``room`` is how many ancestors are left by the depth of the branch, which ends the walk in a circle.
     """

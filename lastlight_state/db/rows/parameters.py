@@ -129,7 +129,7 @@ def _given(name: str, value: str, scope: Mapping[str, Any]) -> str:
 
 
 def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
-    """The condition for a text with a NUL, or an integer beyond 64 bits; None for types that have no such values."""
+    """Return the condition for a text with a NUL, or an integer beyond 64 bits; None for other types."""
     nul, beyond = f'"\\0" in {value}', f"not {LEAST} <= {value} <= {MOST}"
     if allowed == (str,):
         return f"{value} is not None and {nul}"

@@ -192,7 +192,7 @@ class Unit:
             raise self.backend.failed(self.checkout, error) from error
 
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
-        """Rows fetched to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
+        """Fetch rows to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
             return self._fetched(self._execute(sql, parameters))

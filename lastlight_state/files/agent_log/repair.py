@@ -68,7 +68,7 @@ def remove(log: Path, may_go: MayGo, *, lock_timeout: float = files.LOCK_TIMEOUT
 
 @contextmanager
 def _directory(log: Path) -> Iterator[int | None]:
-    """A descriptor of the log's directory; None if it is not there. Raises errors of this library in the block."""
+    """Open the log's directory, None if it is not there. Raises errors of this library in the block."""
     try:
         with ExitStack() as stack:
             held: int | None = None
@@ -110,7 +110,7 @@ def _judged(held: int, log: Path, may_go: MayGo) -> dict[str, int] | None:
 
 
 def _files(held: int, log: Path) -> Iterator[tuple[str, str, int]]:
-    """Everything of a log that is no directory: its path, its name, and the directory that it is in."""
+    """Yield everything of a log that is no directory: its path, its name, and the directory that it is in."""
     folder = _folder_of(log)
     if _mode(held, log.name) is not None:
         yield log.name, log.name, held

@@ -177,7 +177,7 @@ def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> No
 
 
 def _pairs(sessions: Any) -> list[tuple[str, str]]:
-    """Groups and sessions. Raises `InvalidValue`."""
+    """Return groups and sessions. Raises `InvalidValue`."""
     if isinstance(sessions, str) or not isinstance(sessions, Iterable):
         raise InvalidValue("sessions", f"expected pairs of a group and a session, got {type(sessions).__name__}")
     given = list(sessions)

@@ -180,7 +180,7 @@ class Tally:
             self._add_fact(record)
 
     def _add_fact(self, record: RunRecord) -> None:
-        """The latest of what a run says of itself."""
+        """Add a fact, the latest that a run says of itself."""
         if isinstance(record, RunStart):
             self._session_id = record.session_id
             text = input_text(record.input.to_json())

@@ -186,7 +186,7 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Raises `BackendUnavailable` where it cannot be told: some file systems do not say it when they list names."""
+    """Return True if the entry is a directory. Raises `BackendUnavailable` where it cannot be told."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except NotADirectoryError:  # replaced meanwhile

@@ -249,7 +249,7 @@ class Signals(Numbered):
         return arrivals(watch_for(self._scope), (run_id, self._stream.name), seconds, poll_interval, woken=woken)
 
     def _take(self, unit: Unit, names: frozenset[str], values: Row) -> Signal | None:
-        """All who take of a run come one after the other: who waited sees what the one before took."""
+        """Take a signal. Those who take of one run do so in turn, so each sees what the one before took."""
         self._stream.locked(unit, values["run_id"])
         taken = unit.row(sql.TAKEN, values)
         if taken is not None:

@@ -100,7 +100,7 @@ def _settle(core: Core, end: float, run_id: str | None = None) -> None:
 
 
 def _flush_all() -> None:
-    """At the end of the interpreter."""
+    """Flush all writers at the end of the interpreter."""
     end = time.monotonic() + EXIT_SECONDS
     for writer in list(_every_writer):
         core = writer._core

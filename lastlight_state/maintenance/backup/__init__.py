@@ -156,7 +156,7 @@ def _file_of(url: str | Path) -> Path | None:
 
 @contextmanager
 def _made(place: Path) -> Iterator[Path]:
-    """A folder beside the place, private to its owner, that gets its name if all goes well, and else is removed."""
+    """Lend a private folder beside the place that gets its name if all goes well, and else is removed."""
     made = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
     make_directory(made)
     try:

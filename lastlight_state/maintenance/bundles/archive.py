@@ -188,7 +188,10 @@ def _verified(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
 
 
 def _sizes(packed: zipfile.ZipFile, most: int) -> dict[str, int]:
-    """The size of each file inside. Nothing is compressed, so all of them together are smaller than the bundle."""
+    """Return the size of each file inside.
+
+    Nothing is compressed, so all of them together are smaller than the bundle.
+    """
     found: dict[str, int] = {}
     for info in packed.infolist():
         if not _is_named(info.filename) or info.orig_filename != info.filename:

@@ -163,7 +163,7 @@ class Loading:
         return {table.name: incoming_rows.wanted(unit, table, rows, keeps=self._keeps)}
 
     def _batches(self, unit: Unit) -> Iterator[tuple[sa.Table, list[row_lines.Row]]]:
-        """The rows of every table, those first that others refer to, the registry of output tables before those."""
+        """Yield the rows of every table, referenced ones first, the registry of output tables before these."""
         outputs = [*output_tables(unit), *self._new_outputs(unit)]
         found = {subject.name: subject.table for subject in subjects(outputs)}
         allowed = selection.TABLES[self.kind] | ({table.name for table in outputs} if self.kind == "run" else set())
@@ -235,7 +235,7 @@ class Loading:
 
     @cached_property
     def _owned(self) -> frozenset[str]:
-        """The orders of the sessions and branches."""
+        """Return the orders of the sessions and branches."""
         return frozenset(
             str(row.get("progression_id")) for table in (SESSIONS, BRANCHES) for row in self._rows_of(table)
         )

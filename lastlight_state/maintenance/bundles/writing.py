@@ -153,7 +153,7 @@ def written(
 
 
 def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection, redact: tuple[str, ...]) -> None:
-    """The rows of every table, and of the registry those of the output tables among them."""
+    """Add the rows of every table, and of the registry those of the output tables among them."""
     outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
     for subject, reading, keys in chosen.rows:
         if not is_left_out(subject, redact):

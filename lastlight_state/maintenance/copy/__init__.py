@@ -215,7 +215,7 @@ class Copy(Repository):
 
     @contextmanager
     def _source(self) -> Iterator[Unit]:
-        """A unit that sees one moment of this database."""
+        """Run a unit that sees one moment of this database."""
         scope = cast("StoreScope", self._scope)  # transactions have no maintenance
         with scope.beginning(Mode.SNAPSHOT) as checkout:
             yield Unit(self._backend, checkout)

@@ -51,7 +51,7 @@ def _of(column: sa.Column[Any], kinds: Sequence[tuple[type, Convert]]) -> Conver
 
 
 def _time_for_postgres(text: str) -> Any:
-    """Postgres reads the usual form itself; what another program wrote may have no zone, and means UTC."""
+    """Return a time for Postgres, which reads the usual form itself; another program's without a zone is UTC."""
     return text if len(text) == _LENGTH and text[-1] == _UTC else parse_time(text)
 
 

@@ -178,7 +178,7 @@ class Subject:
         return Statement(self._select(texts=True).where(beyond), self._select(texts=False).where(beyond))
 
     def _select(self, *, texts: bool) -> sa.Select[Any]:
-        """``texts``: the database keeps JSON in a type of its own, and is asked for its text."""
+        """Return the SELECT. ``texts``: the database keeps JSON in a type of its own, and is asked for its text."""
         return sa.select(*self._shown(not texts)).order_by(*self.sorting)
 
     def _shown(self, as_stored: bool) -> list[Any]:
@@ -231,5 +231,5 @@ def _text_of(column: Any) -> Any:
 
 
 def _sorted(column: sa.Column[Any]) -> Any:
-    """Texts in the order of code points, which is the same on every database, whatever the table's collation."""
+    """Return the column to sort by: texts by code points, the same on every database and collation."""
     return in_code_points(column) if isinstance(column.type, sa.Text) else column

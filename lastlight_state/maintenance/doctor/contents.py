@@ -81,7 +81,7 @@ def _contents(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collection[Form]) -> Iterator[Finding]:
-    """Values in another form than their column's: of the newest rows, or of all in a deep examination.
+    """Find values in another form than their column's: of the newest rows, or of all in a deep examination.
 
     Where the database itself sees to the form, nothing is looked at.
     """

@@ -35,7 +35,7 @@ _MEANING = {
 
 
 def _reach(look: CheckContext) -> Iterator[Finding]:
-    """Raises what stands in the way; the caller makes a finding of it."""
+    """Reach the server. Raises what stands in the way, of which the caller makes a finding."""
     if not look.backend.exists:
         message = "there is no database: `lastlight-state migrate` makes one"
         yield found(REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate")

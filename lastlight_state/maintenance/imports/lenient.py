@@ -102,7 +102,7 @@ def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict
 
 
 def _beginning(text: str, room: int) -> str:
-    """As much of the beginning of a text as is written in JSON in so many bytes."""
+    """Return as much of a text's beginning as JSON writes in so many bytes."""
     data = text.encode()
     size = len(data)
     while size > 0 and (written := _written(text)) > room:

@@ -94,7 +94,7 @@ class CopyPiece:
 
     @property
     def _unfinished(self) -> str:
-        """The name that the file has until it is whole."""
+        """Return the name that the file has until it is whole."""
         return f".{hashlib.sha256(os.fsencode(self._path.name)).hexdigest()}.tmp"
 
     def _clear(self, held: int) -> None:
@@ -135,7 +135,7 @@ class CopyPiece:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """A regular file to read from. No link is followed: raises `UnsafePath`, OSError."""
+    """Open a regular file to read from. No link is followed: raises `UnsafePath`, OSError."""
     try:
         descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
     except OSError:

@@ -132,7 +132,7 @@ def _parameter(column: sa.Column[Any], value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _changed(table: sa.Table, names: tuple[str, ...], seen: tuple[str, ...]) -> Statement:
-    """Sets these columns of a row, if the columns ``seen`` are as they were read."""
+    """Set these columns of a row, if the columns ``seen`` are as they were read."""
     same = [column == bind(f"key_{column.name}", column) for column in table.primary_key]
     still = [table.c[name].is_not_distinct_from(exactly(f"seen_{name}", table.c[name])) for name in seen]
     return prepared(sa.update(table).where(*same, *still).values({name: bind(name, table.c[name]) for name in names}))

@@ -181,7 +181,10 @@ def _messages(where: str, pile: Any, noticed: Counter[str]) -> tuple[list[NewMes
 
 
 def _message(where: str, item: Any, noticed: Counter[str]) -> NewMessage:
-    """A message. Times without a zone are UTC; one without a content has an empty one, as the program reads it."""
+    """Return a message.
+
+    Times without a zone are UTC; one without a content has an empty one, as the program reads it.
+    """
     if not isinstance(item, dict) or not isinstance(item.get("id"), str):
         raise InvalidValue(f"{where}.id", "must be given")
     if item.get("content") is None:

@@ -257,7 +257,10 @@ def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> Sta
 
 
 def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -> list[Any]:
-    """The messages of whole lines. What stands behind the last one is left out and counted, if it is not whole."""
+    """Return the messages of whole lines.
+
+    What stands behind the last one is left out and counted, if it is not whole.
+    """
     lines = [line for line in data.split(b"\n") if line.strip()]
     found = []
     for i, line in enumerate(lines):

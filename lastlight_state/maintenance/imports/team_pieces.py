@@ -170,7 +170,7 @@ class TeamPiece:
         return outcome, rows, team.noticed + noticed
 
     def _added(self, look: UnitLookup, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
-        """The rows that are added, and how many deliveries of messages that were imported ``before`` stay away."""
+        """Return the rows to add, and the number of deliveries of messages imported ``before`` that stay away."""
         planned = look.planned["messages"]
         self._found, self._look = comparing.SessionDifference(), look
         absent = comparing.messages(look, self._found, self._bodies, _is_of_one_team)

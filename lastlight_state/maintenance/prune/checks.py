@@ -62,7 +62,10 @@ def _kept(kind: Kind | Sweep | type[Tree], given: Any) -> int:
 
 
 def _folder(kind: str, folder: Any) -> str:
-    """The folder of bundles. It must be there: a new one where a disk is not mounted would lie on another one."""
+    """Return the folder of bundles.
+
+    It must be there: a new one where a disk is not mounted would lie on another one.
+    """
     if kind not in BUNDLES:
         raise InvalidValue("archive", f"there are bundles of {' and '.join(BUNDLES)}, not of {kind}")
     if not isinstance(folder, str | Path):

@@ -66,7 +66,7 @@ class Tree(Protocol):
     root: Path
 
     def __init__(self, settings: Settings) -> None:
-        """The tree of these settings. Touches no file."""
+        """Note the tree of these settings. Touches no file."""
 
     def seen(self, cutoff: datetime) -> LogsByAge:
         """Return all logs that may be pruned once old enough, and the number of those as old that stay in any case."""

@@ -247,7 +247,10 @@ class Targeted(Repository):
     """A repository whose methods take a *target*: a handle or a key."""
 
     def _target(self, target: Any) -> OutputTable[Any]:
-        """The handle. A key that this process has not defined is looked up in the registry. Raises `NotFound`."""
+        """Return the handle.
+
+        A key that this process has not defined is looked up in the registry. Raises `NotFound`.
+        """
         if isinstance(target, OutputTable):
             return target
         if type(target) is not str:
@@ -261,7 +264,10 @@ class Targeted(Repository):
         return found.handle()
 
     def _writable(self, target: Any) -> OutputTable[Any]:
-        """The handle, which knows what may be written. Raises `MisuseError` for a key that only others defined."""
+        """Return the handle, which knows what may be written.
+
+        Raises `MisuseError` for a key that only others defined.
+        """
         table = self._target(target)
         if not table.writable:
             raise MisuseError(f"output {table.key!r} is not defined in this process: define it with its model first")

@@ -171,7 +171,7 @@ class TableStatements:
 
 
 def _converted(table: sa.Table) -> sa.Table:
-    """The table with numbers as our own types read them: SQLAlchemy's ask on Postgres for what its cursor has seen."""
+    """Return the table with our own types for numbers: SQLAlchemy's ask Postgres's cursor for what it has seen."""
     if not any(isinstance(column.type, sa.Numeric | sa.Float) for column in table.c):
         return table
     columns = [

@@ -227,7 +227,7 @@ class Ranges(Filtered[RowT]):
         self._due = due
 
     def _apart(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        """For Postgres: each run is looked up by its key, whatever the planner thinks of how many are due."""
+        """Return the SELECT for Postgres, which finds each run by its key, however many the planner thinks are due."""
         due = claims.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
         judged, shown = self._judged(due)
         run = sa.select(*shown).where(RUNS.c.id == due.c.run_id, self._meant(judged), *_after(judged, paged))
@@ -239,7 +239,7 @@ class Ranges(Filtered[RowT]):
         return _merged(running, _first(waiting, (LOOKED_UP.seen, RUNS.c.id), limit), limit)
 
     def _beside(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        """For SQLite: each run is read from the index of live runs."""
+        """Return the SELECT for SQLite, which reads each run from the index of live runs."""
         judged, shown = self._judged(LEASES)
         source = rows.OF_OTHERS.after(LEASES)
         running = through(claims.due(shown, *_named(LEASES, named)).select_from(source), LEASES, _DUE)
@@ -260,7 +260,7 @@ class Ranges(Filtered[RowT]):
 
 
 def _after(judged: Judged, paged: bool) -> Sequence[sa.ColumnElement[bool]]:
-    """The condition on runs behind a key, if there is one."""
+    """Return the condition on runs behind a key, if there is one."""
     return (pages.after((judged.seen.element, RUNS.c.id), descending=False),) if paged else ()
 
 

@@ -221,7 +221,10 @@ def _blocked_in_pause(facts: Facts) -> Blocked | None:
 
 
 def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, bool], ...]:
-    """Each word of ``unhealthy``, and whether it applies. ``lost``: abandoned, and its owner not known to be alive."""
+    """Return each word of ``unhealthy``, and whether it applies.
+
+    ``lost``: abandoned, and its owner not known to be alive.
+    """
     live, running = facts.status in LIVE, facts.status == "running"
     free = facts.claim_owner is None and not _is_foreign(facts)  # taking it costs no restart
     return (

@@ -141,7 +141,7 @@ def _limited(keyword: str, check: Callable[..., Any], left: list[int]) -> Callab
 
 
 def _cost(keyword: str, value: Any, instance: Any) -> int:
-    """About how many comparisons one keyword takes on one value."""
+    """Return about how many comparisons one keyword takes on one value."""
     many = len(value) if isinstance(value, dict | list) else 1
     if keyword == "uniqueItems" and isinstance(instance, list):
         return 1 + len(instance) ** 2 // 8
@@ -151,7 +151,7 @@ def _cost(keyword: str, value: Any, instance: Any) -> int:
 
 
 def _undeclared(schema: Any) -> Any:
-    """The schema without its ``$schema`` members: for each of them jsonschema would use a validator without limits."""
+    """Return the schema without its ``$schema`` members, for which jsonschema would use validators without limits."""
     if isinstance(schema, dict):
         return {name: _undeclared(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}
     return [_undeclared(part) for part in schema] if isinstance(schema, list) else schema

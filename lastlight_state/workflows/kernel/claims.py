@@ -105,7 +105,10 @@ _at = bind("at", RUNS.c.updated_at)
 
 
 def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
-    """``:claim_owner`` holds the run from ``:at`` until ``:lease_expires_at``. The sign of life never moves back."""
+    """Return the changes by which ``:claim_owner`` holds the run until ``:lease_expires_at``.
+
+    The sign of life never moves back.
+    """
     return {
         "claim_owner": sa.bindparam("claim_owner"),
         "claim_epoch": RUNS.c.claim_epoch + 1,

@@ -180,7 +180,10 @@ class WorkWait:
 
 
 def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> Watch[WaitTarget]:
-    """The store's watch over work. Its values are the times of the looks that found some, so that they only grow."""
+    """Return the store's watch over work.
+
+    Its values are the times of the looks that found some, so that they only grow.
+    """
     stuck_until = 0.0
 
     def read(sought: Collection[WaitTarget]) -> dict[WaitTarget, int]:

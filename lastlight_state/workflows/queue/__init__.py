@@ -209,7 +209,7 @@ class Queue(Repository):
 
 
 def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> kernel_overdue.DueRuns:
-    """The first runs in line that were queued before ``cutoff``, of all workflows or of these."""
+    """Return the first runs in line that were queued before ``cutoff``, of all workflows or of these."""
     statement, given = sql.OVERDUE.of({"of": names})
     rows, in_all = unit.sound(statement, {**given, "cutoff": cutoff, "limit": limit})
     return kernel_overdue.DueRuns([row["id"] for row in rows], in_all)

@@ -225,7 +225,7 @@ class Admissible:
         return self._in_line(unit, now) or (self.or_else is not None and self.or_else.is_there(unit, now))
 
     def _in_line(self, unit: Unit, now: datetime) -> bool:
-        """The line is looked at before anything is counted: it is short, and mostly empty."""
+        """Return True if a run in line has room. The line is read first: it is short, and mostly empty."""
         if self.names == () or not self._first(unit, now, []):
             return False
         if _running(unit, self.cap, self.names) >= self.cap:

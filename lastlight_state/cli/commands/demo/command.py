@@ -224,7 +224,7 @@ def _approve(store: StateStore, run_id: str, note: Note) -> None:
 
 @contextmanager
 def _place(call: Call) -> Iterator[Settings]:
-    """The settings given; without a state directory in them, with a temporary one."""
+    """Lend the given settings, with a temporary state directory if they have none."""
     settings = settings_of(call, migrate=False)
     if "state_dir" in settings.model_fields_set:
         yield settings

@@ -199,7 +199,7 @@ def _add_folder(path: Path, mode: int) -> None:
 
 
 def _add_database(folder: Path, name: str, fill: Fill, file_mode: int) -> None:
-    """A database that appears whole: another process may add the same one."""
+    """Add a database that appears whole: another process may add the same one."""
     made = folder / f"{MADE}{new_id()}"
     _empty_file(made, file_mode)
     try:

@@ -106,7 +106,7 @@ class HostPruner(Pruner):
 
 
 def _named(both: BothFiles) -> set[object]:
-    """Ids and numbers of messages that the agent works on, and that a message names which is still to be delivered."""
+    """Return ids and numbers of messages that the agent works on, or that an undelivered message names."""
     named: set[object] = {ack["message_id"] for ack in both.rows(messages.PROCESSING)}
     for found in deliveries.unsettled(both):
         named |= {found.head["in_reply_to"], found.head["target_seq"]}
@@ -125,7 +125,7 @@ def _is_old(row: SettledRow, before: datetime) -> bool:
 
 
 def _receipts(before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
-    """Receipts of messages that are gone. While a message is there, its receipt says that it was sent."""
+    """Return receipts of messages that are gone. While a message is there, its receipt says that it was sent."""
     if not both.rows(_HIGHEST):
         return Step((), ())
     seen = unit.sound(_RECEIPTS, {"after": after})[0]

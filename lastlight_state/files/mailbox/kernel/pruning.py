@@ -29,7 +29,7 @@ HIGHEST = "highest_seq"
 
 
 def _highest(columns: Columns) -> sa.Select[Any]:
-    """Numbers that other programs stored as texts or fractions are passed over, and so are those beyond the limit."""
+    """Return the SELECT of the highest number, passing over texts, fractions and numbers beyond the limit."""
     seq = columns["seq"]
     whole = sa.func.typeof(seq) == sa.literal_column("'integer'")
     within = seq <= sa.literal_column(str(models.GREATEST))
