@@ -4,10 +4,10 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
+from support.trees import tree
 
 import lastlight_state
 from lastlight_state import StateStore
@@ -24,9 +24,8 @@ LONGEST_FILE = 360
 LONGEST_FUNCTION = 45
 
 
-@cache
-def nodes(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(path.read_text())))
+def nodes(path: Path) -> Iterator[ast.AST]:
+    return ast.walk(tree(path))
 
 
 def found(rule: Callable[[ast.AST], bool], *, except_in: tuple[str, ...] = ()) -> list[str]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+from support.trees import tree
+
 ROOT = Path(__file__).parents[2]
 #: How a repository runs a work that may be several statements.
 UNITS = {"_writing", "_chained"}
@@ -60,7 +62,7 @@ def works() -> frozenset[str]:
 
 def _works() -> Iterator[str]:
     for file in sorted((ROOT / "lastlight_state").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(tree(file)):
             if isinstance(node, ast.ClassDef) and "Repository" in str(_bases(node)):
                 methods = [method for method in node.body if isinstance(method, ast.FunctionDef)]
                 yield from (f"{node.name}.{method.name}" for method in methods if _looks_and_writes(method))
@@ -98,7 +100,7 @@ def locking_migrations() -> Iterator[str]:
 def _calling(package: str, wanted: Callable[[ast.Call], bool]) -> Iterator[str]:
     for file in sorted((ROOT / "lastlight_state" / package).rglob("*.py")):
         name = file.parent.name if file.stem == "__init__" else file.stem
-        for owner, function in _functions(ast.parse(file.read_text()), name):
+        for owner, function in _functions(tree(file), name):
             if any(isinstance(part, ast.Call) and wanted(part) for part in ast.walk(function)):
                 yield f"{owner}.{function.name}"
 

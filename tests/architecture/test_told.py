@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from support.trees import tree
+
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "lastlight_state").rglob("*.py"))
 #: A reason on a handler's line, behind a code for the linter.
 REASON = re.compile(r"#\s*(noqa: [A-Z0-9]+)?[\s-]*\w{2,}")
 LOGGED = {"warning", "error", "exception", "critical"}
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def silent_handlers() -> Iterator[str]:
