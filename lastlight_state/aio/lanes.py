@@ -29,7 +29,7 @@ _HEAL = 60.0
 
 
 class Outcome(asyncio.Future[Any]):
-    """What becomes of a call.
+    """The outcome of a call.
 
     A task that is cancelled before any thread has begun its call gets its CancelledError at once, and the call is never
     made. Later the call is told, so that it stops waiting if it waits; what it does is awaited, so that no write is

@@ -30,7 +30,7 @@ LOST = "connection"
 
 
 class Mode(Enum):
-    """How a unit runs. ``READ`` and ``ONE`` begin no transaction: each statement is whole by itself."""
+    """The mode of a unit. ``READ`` and ``ONE`` begin no transaction: each statement is whole by itself."""
 
     READ = ("read", False, False)
     SNAPSHOT = ("snapshot", False, True)
@@ -106,7 +106,7 @@ class Checkout(Turn):
 
 @dataclass(frozen=True)
 class Options:
-    """What a backend is opened with; the fields of `Settings` that concern it."""
+    """The options of a backend; the fields of `Settings` that concern it."""
 
     schema: str | None = None
     read_only: bool = False

@@ -85,7 +85,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the file of a database lies, and what lies beside it.
+    """The place of a database's file, and what lies beside it.
 
     ``file_system`` is the name of its kind; ``is_remote``: other machines may use the file, too. ``left`` are the
     journal and the log of a writer that died: nobody on this machine uses them. ``unfit`` are files that belong to

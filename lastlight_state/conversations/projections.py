@@ -148,7 +148,7 @@ class BranchMessageRow(WholeMessageRow):
 
 
 class UseRow(TypedDict):
-    """What holds a message. ``ord`` is below every position for what has no order."""
+    """The holder of a message. ``ord`` is below every position for what has no order."""
 
     kind: str
     id: str
@@ -193,7 +193,7 @@ class ChunkDraft(VectorRow):
 
 
 class MemberRow(TypedDict):
-    """Who gets what is published on a channel."""
+    """A member of a channel."""
 
     channel: str
     member: str

@@ -33,7 +33,7 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """What cannot be reconciled: of which column (None for the table), what was expected and what is there."""
+    """A difference that cannot be reconciled: its column (None for the table), what was expected and what was found."""
 
     table: str
     column: str | None

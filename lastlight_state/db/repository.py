@@ -38,7 +38,7 @@ UnsetType = Literal[_Unset.UNSET]
 
 
 class Context:
-    """What the repositories of one store or transaction share."""
+    """The context that the repositories of one store or transaction share."""
 
     __slots__ = ("clock", "listeners", "remembered", "scope", "settings")
 
@@ -68,7 +68,7 @@ class Context:
 
 
 class Face:
-    """What ``store.<domain>`` is: the domain's repositories, each loaded and made when it is first asked for."""
+    """The face ``store.<domain>``: the domain's repositories, each loaded and made when it is first asked for."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -31,7 +31,7 @@ _MOST = limits_of(TOOL_CALLS)
 
 
 class ToolOutcomeColumns(TypedDict):
-    """How a call ended, as columns."""
+    """The end of a call, as columns."""
 
     status: str
     finished_at: datetime | None

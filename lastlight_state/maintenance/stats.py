@@ -50,7 +50,7 @@ _ROWS = sa.func.count().label("rows")
 
 
 class RoleRow(TypedDict):
-    """How many chat messages have a role."""
+    """The number of chat messages with a role."""
 
     role: str
     rows: int

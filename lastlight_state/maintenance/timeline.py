@@ -34,7 +34,7 @@ _START: Place = (datetime.min.replace(tzinfo=UTC), -1, "")
 
 
 class TimelinePosition(NamedTuple):
-    """How far a timeline is told: the place of its last fact, and the last number of each list that has numbers."""
+    """The position in a timeline: the place of its last fact, and the last number of each list that has numbers."""
 
     place: Place = _START
     numbers: tuple[int, ...] = (NO_NUMBER,) * len(NUMBERED)

@@ -86,7 +86,7 @@ class MaintenancePermitModel(Base):
 
 
 class TombstoneModel(Base):
-    """What was pruned, so that an import does not bring it back."""
+    """A record that was pruned, so that an import does not bring it back."""
 
     __tablename__ = "tombstones"
     __table_args__ = described(
@@ -101,7 +101,7 @@ class TombstoneModel(Base):
 
 
 class ImportLedgerModel(Base):
-    """What was imported from where, with the digest of what was seen."""
+    """An import from a source, with the digest of what was seen."""
 
     __tablename__ = "import_ledger"
     __table_args__ = described(
@@ -119,7 +119,7 @@ class ImportLedgerModel(Base):
 
 
 class CopyProgressModel(Base):
-    """How far a copy between databases came, table by table."""
+    """The progress of a copy between databases, table by table."""
 
     __tablename__ = "copy_progress"
     __table_args__ = described(

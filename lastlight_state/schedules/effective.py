@@ -54,7 +54,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Effective:
-    """What is in effect, and which parts of it come from an override."""
+    """The values in effect, and which of them come from an override."""
 
     pattern: str
     timezone: str

@@ -21,7 +21,7 @@ _RUN, _NODE, _TRANSITION = limits_of(RUNS), limits_of(NODES), limits_of(TRANSITI
 
 
 class Operator(TypedDict):
-    """Who acts and why, as columns of a transition."""
+    """An operator and the reason, as columns of a transition."""
 
     actor: str
     detail: str

@@ -43,7 +43,7 @@ MOST_GATES = 500
 
 @dataclass(frozen=True)
 class Pause:
-    """What a run waits for: questions by their ids, a time, a signal."""
+    """The pause of a run: questions by their ids, a time, a signal."""
 
     gates: Sequence[str]
     wait: Wait
@@ -59,7 +59,7 @@ class Pause:
 
 
 class _Said(TypedDict):
-    """Who paused a run, and why."""
+    """The person who paused a run, and the reason."""
 
     by: str | None
     detail: str | None

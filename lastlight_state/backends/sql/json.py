@@ -66,7 +66,7 @@ class has_members(FunctionElement[bool]):  # noqa: N801
 
 
 class kind_of(FunctionElement[str]):  # noqa: N801
-    """What the outermost value of a JSON column is: ``object``, ``array``, ``null`` …; NULL for what is not JSON."""
+    """The kind of a JSON column's outermost value: ``object``, ``array``, ``null`` …; NULL for what is not JSON."""
 
     type = sa.Text()
     inherit_cache = True

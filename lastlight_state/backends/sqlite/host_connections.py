@@ -73,7 +73,7 @@ class AwaitedConnection:
 
 
 class _Result:
-    """What a statement gave."""
+    """The result of a statement."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self._rows = iter(fetched(cursor))
@@ -138,7 +138,7 @@ def warn_of_changes(habits: BorrowedSettings, before: str | None, after: str | N
 
 
 class BorrowedSettings:
-    """What a caller's connection is like when a unit borrows it."""
+    """The settings of a caller's connection when a unit borrows it."""
 
     def __init__(self, driver: Any) -> None:
         self._isolation_level = driver.isolation_level

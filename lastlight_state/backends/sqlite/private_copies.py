@@ -118,7 +118,7 @@ print(os.read(held, 20)[18:].hex() or "-", *sorted({*left()} & {*left()}))
 
 @dataclass(frozen=True)
 class FileState:
-    """How a file stands. ``in_wal_mode`` is what its header says, None for one that is empty.
+    """The state of a file. ``in_wal_mode`` is what its header says, None for one that is empty.
 
     ``left`` are the endings of the files beside it that a writer left who died.
     """

@@ -39,7 +39,7 @@ _MOST_DAYS = 100_000
 
 
 class Arguments:
-    """What the command line says."""
+    """The arguments of the command line."""
 
     def __init__(self, call: Call, key: str | None, message_id: str | None, options: dict[str, Any]) -> None:
         self.options = options

@@ -23,7 +23,7 @@ _LEASE = timedelta(seconds=30)
 
 
 class Order(NamedTuple):
-    """What an operator says to a run."""
+    """An operator's order to a run."""
 
     by: str
     reason: str

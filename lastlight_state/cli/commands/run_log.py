@@ -45,7 +45,7 @@ FINDINGS = (
 
 
 class Arguments:
-    """What the command line says, and the run log that it is about."""
+    """The arguments of the command line, and the run log that they are about."""
 
     def __init__(self, call: Call, log: RunLog, key: str | None, options: dict[str, Any]) -> None:
         self.call = call

@@ -30,7 +30,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Filters:
-    """What a list is to show. None filters nothing; the repository judges the words."""
+    """The filters of a list. None filters nothing; the repository judges the words."""
 
     statuses: Sequence[Any] | None
     since: datetime | None
@@ -74,7 +74,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Kind:
-    """How to list a kind, and to get one with its children. ``name`` is its singular, as `show` takes it.
+    """The ways to list a kind, and to get one with its children. ``name`` is its singular, as `show` takes it.
 
     ``get`` finds one by its key alone, ``part`` one of a run by the run and its key there. A kind with neither can
     only be listed. ``by`` names the other flags that

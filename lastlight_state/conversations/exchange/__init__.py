@@ -39,7 +39,7 @@ _LEAST, _MOST = timedelta(milliseconds=1), timedelta(days=30)
 
 
 class DeliveryKeys(TypedDict):
-    """Some deliveries of an inbox, and who says something of them."""
+    """The keys of deliveries of an inbox, with their reader."""
 
     owner: str
     reader: str

@@ -49,7 +49,7 @@ class FreeRow(TypedDict):
 
 
 class HeldDelivery(TypedDict):
-    """Who has a delivery."""
+    """The holder of a delivery."""
 
     ord: int
     taken_by: str | None

@@ -51,7 +51,7 @@ class LineRow(TypedDict):
 
 
 class Position(TypedDict):
-    """Which order has a position of a history."""
+    """The order that has a position of a history."""
 
     id: str
     branch_id: str
@@ -59,7 +59,7 @@ class Position(TypedDict):
 
 
 class Segment(NamedTuple):
-    """What one branch contributes to a history: positions from ``start`` to below ``until``. None if they are equal."""
+    """A branch's part of a history: positions from ``start`` to below ``until``. None if they are equal."""
 
     branch_id: str
     progression_id: str
@@ -219,7 +219,7 @@ class ForkDraft(BranchParameters):
 
 
 class Hints(TypedDict):
-    """Which model answers."""
+    """A hint at the model that answers."""
 
     provider: str | None
     model: str | None

@@ -95,14 +95,14 @@ def cut(
 
 
 class DeletionBlockers(TypedDict):
-    """What may keep a session or a branch."""
+    """The facts that may keep a session or a branch."""
 
     status: str | None
     hold_reason: str | None
 
 
 class BranchParts(TypedDict):
-    """What a branch has, and the session that it is in."""
+    """The parts of a branch, and its session."""
 
     session_id: str
     progression_id: str

@@ -62,7 +62,7 @@ _MOST = limits_of(CHANGES)
 
 
 class EntryParameters(TypedDict):
-    """What an entry of a feed says: the parameters of `feed_chain`."""
+    """The parameters of an entry of a feed: those of `feed_chain`."""
 
     told_kind: words.ChangeKind
     told_branch_id: str | None

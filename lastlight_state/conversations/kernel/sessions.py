@@ -75,7 +75,7 @@ def refuse_fork_keys(where: str, patch: dict[str, Any]) -> None:
 
 
 class LockedSession(TypedDict):
-    """What is known of a session that was locked without waiting."""
+    """The facts of a session that was locked without waiting."""
 
     id: str
     status: str | None

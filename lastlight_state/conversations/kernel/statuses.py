@@ -36,7 +36,7 @@ class SessionStatusRow(TypedDict):
 
 
 class LifeSigns(TypedDict):
-    """When a session gave signs of life."""
+    """The times of a session's signs of life."""
 
     created_at: datetime
     started_at: datetime | None
@@ -75,7 +75,7 @@ class StatusReason(TypedDict):
 
 
 class Ends(TypedDict):
-    """When something that has a status began and ended."""
+    """The beginning and end of something with a status."""
 
     started_at: datetime | None
     ended_at: datetime | None

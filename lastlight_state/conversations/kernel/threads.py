@@ -89,7 +89,7 @@ class OrdersAndMessages(NamedTuple):
 
 
 class Threads:
-    """What sessions share, for a prune (`kind.Shared`)."""
+    """The rows that sessions share, for a prune (`kind.Shared`)."""
 
     tables: tuple[str, ...] = ("progression_links", "progressions", "exchange_deliveries", "messages")
 

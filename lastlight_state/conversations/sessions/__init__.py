@@ -38,7 +38,7 @@ from lastlight_state.ids import new_id
 
 
 class SessionState(TypedDict):
-    """What may change of a session while nobody has locked it."""
+    """The columns of a session that may change while nobody has locked it."""
 
     version: int
     node_metadata: Any

@@ -42,7 +42,7 @@ _HEADS = prepared(
 
 @dataclass(frozen=True)
 class ImportExtras:
-    """What an import of a session says beside its tree.
+    """The facts of an imported session beside its tree.
 
     ``loose`` are the bodies of messages that no branch has. ``seen`` has the revisions of the messages that may change.
     ``pool`` is the order of all messages, None for one that grows with the branches. ``at`` is when changes are made.

@@ -61,7 +61,7 @@ class IdRow(TypedDict):
 
 
 class CountOf(KeyRow):
-    """How many rows a record has."""
+    """The number of rows that a record has."""
 
     rows: int
 

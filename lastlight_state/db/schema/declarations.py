@@ -52,7 +52,7 @@ class UndeclaredColumn(TypeError):
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a table says of itself.
+    """The facts that a table declares.
 
     ``pruned_as`` are the kinds of prune that remove rows; ``kept`` says why rows stay where there is none. ``erased``
     is what `erase` does with the rows of a person; ``stays`` says why personal columns keep their values where it does

@@ -9,7 +9,7 @@ from lastlight_state.unwinding import Exit, HeldResource
 
 
 class ActiveBlock(HeldResource):
-    """Where a thread, or a task, is inside a transaction's block."""
+    """The block of a transaction in which a thread or task is."""
 
     def __init__(self, blocks: Blocks, user: object) -> None:
         self._blocks = blocks

@@ -44,13 +44,13 @@ _SAVEPOINT = "lastlight_call"
 
 
 class WriteRunner(Protocol):
-    """How a work is run that writes."""
+    """A runner of work that writes."""
 
     def __call__(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
 
 class Scope(ABC):
-    """What a `lastlight_state.db.repository.Repository` runs its work in."""
+    """The scope in which a `lastlight_state.db.repository.Repository` runs its work."""
 
     backend: Backend
     metrics: Metrics

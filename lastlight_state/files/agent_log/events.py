@@ -123,7 +123,7 @@ def parse_time(text: object) -> datetime | None:
 
 
 class Position(NamedTuple):
-    """How far one file has been read, and its latest time so far, by which files are merged."""
+    """The position in one file that is read, and its latest time so far, by which files are merged."""
 
     mark: Mark = START
     latest: datetime | None = None

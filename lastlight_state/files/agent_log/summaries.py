@@ -150,7 +150,7 @@ def _number(value: Mapping[str, Any], name: str) -> float:
 
 @dataclass
 class _Scan:
-    """How far a file has been counted."""
+    """The position to which a file has been counted."""
 
     identity: tuple[int, int]
     mark: Mark = START

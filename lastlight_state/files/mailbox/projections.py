@@ -78,7 +78,7 @@ class SeqRow(TypedDict):
 
 
 class CountRow(TypedDict):
-    """How many rows there are."""
+    """The number of rows."""
 
     rows: int
 

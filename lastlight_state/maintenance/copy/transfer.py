@@ -136,7 +136,7 @@ _REACH = prepared(
 
 
 class Place:
-    """How far a table is copied: the rows so far, the key of the last one, and whether that was all."""
+    """The progress of a table's copy: the rows so far, the key of the last one, and whether that was all."""
 
     def __init__(self, rows: int = 0, after: list[Any] | None = None, *, done: bool = False) -> None:
         self.rows = rows

@@ -67,7 +67,7 @@ MOST, SAMPLES = 10_000, 20
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What a check may look at. ``deep``: every row and line."""
+    """The context of a check. ``deep``: every row and line."""
 
     backend: Backend
     settings: Settings

@@ -55,7 +55,7 @@ _UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
 
 
 class Outcome(NamedTuple):
-    """What came of a unit: its outcome, the rows by table, what was noticed, and what was changed here, too."""
+    """The result of a unit: its outcome, the rows by table, what was noticed, and what was changed here, too."""
 
     outcome: str
     rows: Counter[str]
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 class Tally:
-    """What was done so far."""
+    """The work done so far."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -258,7 +258,7 @@ class Imports(Repository):
 
 
 class _Terms(NamedTuple):
-    """How a caller wants an import."""
+    """The options of an import."""
 
     revive: bool
     lenient: bool

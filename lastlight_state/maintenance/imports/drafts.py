@@ -33,7 +33,7 @@ class StoredBranch(TypedDict):
 
 
 class StoredRow(TypedDict):
-    """What is stored under an id."""
+    """The row stored under an id."""
 
     id: str
 

@@ -26,7 +26,7 @@ Given = Mapping[str, Sequence[Row]]
 
 @dataclass(frozen=True)
 class Growth:
-    """How a stored row may follow its source.
+    """The way in which a stored row may follow its source.
 
     ``fixed`` are the columns that must be equal for ever, ``left`` those that stay as they were first imported; the
     others are changed while ``is_open`` says, of the stored and the given row, that nobody here went on with it.

@@ -30,7 +30,7 @@ from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Uni
 
 
 class MemberName(TypedDict):
-    """Who is, or was, a member of a channel."""
+    """A present or former member of a channel."""
 
     member: str
 

@@ -97,7 +97,7 @@ def _refuse_unknown(unit: Unit, name: str, keys: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a prune came: after which place it goes on, and whether this pass has removed anything.
+    """The progress of a prune: after which place it goes on, and whether this pass has removed anything.
 
     ``archived`` names the bundles of records that are gone and whose logs are to go next.
     """

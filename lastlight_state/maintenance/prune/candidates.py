@@ -50,7 +50,7 @@ OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_na
 
 
 class MeasuredCount(CountOf):
-    """How many rows a record has in a table."""
+    """The number of rows that a record has in a table."""
 
     name: str
 
@@ -188,7 +188,7 @@ STATEMENTS = {name: Statements(kind) for name, kind in KINDS.items()}
 
 @dataclass(frozen=True)
 class Range:
-    """Which records a prune looks at: those before ``until``, of these keys if any are given."""
+    """The records that a prune looks at: those before ``until``, of these keys if any are given."""
 
     kind: Kind
     until: Place

@@ -38,7 +38,7 @@ from lastlight_state.workflows.words import LIVE
 
 
 class Size(NamedTuple):
-    """How many files a log has, and their bytes."""
+    """The number of a log's files, and their bytes."""
 
     files: int
     bytes: int

@@ -187,7 +187,7 @@ def _plan(row: CronRow, said: Definition, now: datetime) -> CronPlan:
 
 @dataclass(frozen=True)
 class Differences:
-    """How a configuration differs from the stored crons. Each name stands in one of the lists, which are sorted."""
+    """The differences of a configuration from stored crons. Each name stands in one of the lists, which are sorted."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]

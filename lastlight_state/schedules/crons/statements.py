@@ -138,7 +138,7 @@ def _next(conditions: Sequence[tuple[Any, Any]]) -> sa.Select[Any]:
 
 
 class NextTimes(TypedDict):
-    """When something is to be done next."""
+    """The times at which something is to be done next."""
 
     due: datetime | None
     stale: datetime | None

@@ -286,7 +286,7 @@ def listing_of(given: Mapping[str, Any]) -> Listing[FireSummaryRow]:
 
 
 class CountedRow(TypedDict):
-    """How many fires of a day ended in one way."""
+    """The number of a day's fires that ended in one way."""
 
     day: str
     status: str

@@ -43,7 +43,7 @@ class ClaimParameters(TypedDict):
 
 
 class Outcome(TypedDict):
-    """How a fire ended, as columns."""
+    """The end of a fire, as columns."""
 
     status: str
     eligible: int | None

@@ -24,7 +24,7 @@ _AT = datetime(2026, 2, 3, 12, 34, 56, 789_000, UTC)
 
 
 class _Undone(Exception):
-    """What the caller's own code raised."""
+    """An exception of the caller's own code."""
 
 
 class JournalContract:

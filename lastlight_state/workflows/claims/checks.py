@@ -65,7 +65,7 @@ class ClaimHolder(Record):
 
 
 class EndingClaimRow(TypedDict):
-    """What an `EndingClaim` is made of."""
+    """The columns of an `EndingClaim`."""
 
     run_id: str
     workflow_name: str

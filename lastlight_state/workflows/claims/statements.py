@@ -55,7 +55,7 @@ class TakenRun(LockedRun):
 
 
 class LeftRow(TypedDict):
-    """How many executions of a run are in flight."""
+    """The number of a run's executions in flight."""
 
     workflow_run_id: str
     left_in_flight: int

@@ -76,7 +76,7 @@ class UsageColumns(UsageCounts):
 
 
 class ChangeParameters(FenceParameters):
-    """What every change of one execution names."""
+    """The parameters of every change of one execution."""
 
     execution_id: str
 
@@ -98,7 +98,7 @@ class Ending(TypedDict):
 
 
 class EndColumns(Ending):
-    """How an execution ended."""
+    """The end of an execution."""
 
     outcome: str
 

@@ -91,7 +91,7 @@ class PendingQuestions:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is stored about a run, all of one moment.
+    """The stored facts of a run, all of one moment.
 
     ``status_since`` is when it got its status, ``disabled_since`` when its workflow was switched off, ``silent_since``
     the oldest last sign of life among its executions in flight.

@@ -145,7 +145,7 @@ class OutcomeRow(TypedDict):
 
 
 class Tokens(TypedDict):
-    """How many executions there are, and the tokens that they reported."""
+    """The number of executions, and the tokens that they reported."""
 
     executions: int
     input_tokens: int

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class StatusRow(TypedDict):
-    """Which run, and its status."""
+    """A run and its status."""
 
     id: str
     status: str
@@ -47,7 +47,7 @@ class HeldRow(StatusRow):
 
 
 class LockedRun(HeldRow):
-    """What every lock of a run's row returns."""
+    """The columns that every lock of a run's row returns."""
 
     transition_seq: int
     phase_count: int

@@ -36,7 +36,7 @@ WAKE_REASON = "run.resumed.timer"
 
 
 class TransitionParameters(TypedDict):
-    """Who changed a run, when and how; for its transition."""
+    """The parameters of a transition: who changed a run, when and how."""
 
     at: datetime
     source: Source

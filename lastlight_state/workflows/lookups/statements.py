@@ -107,7 +107,7 @@ def search(text: str, since: datetime) -> Row:
 
 
 class CountRow(TypedDict):
-    """How many runs there are."""
+    """The number of runs."""
 
     runs: int
 

@@ -20,7 +20,7 @@ from lastlight_state.workflows.words import LIVE, NODE_STATES
 
 
 class StateCountRow(TypedDict):
-    """How many nodes of a run have a state."""
+    """The number of a run's nodes with a state."""
 
     state: str
     nodes: int

@@ -58,7 +58,7 @@ class NextRow(KeptRow):
 
 
 class RunningRow(TypedDict):
-    """How many runs of a workflow are running."""
+    """The number of a workflow's running runs."""
 
     workflow_name: str
     running: int

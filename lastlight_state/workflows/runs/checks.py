@@ -85,7 +85,7 @@ _ANY_SIZE = 2**40
 
 
 class Ending(TypedDict):
-    """How a run ends: its reason code, error text and details."""
+    """The end of a run: its reason code, error text and details."""
 
     reason: str
     error: str | None

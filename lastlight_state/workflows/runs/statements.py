@@ -178,7 +178,7 @@ TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id), IdRow)
 
 
 class ProvenanceColumns(TypedDict):
-    """Where a run came from: its workflow's file, the code and the trace."""
+    """The provenance of a run: its workflow's file, the code and the trace."""
 
     workflow_path: str | None
     workflow_hash: str | None
@@ -191,7 +191,7 @@ class ProvenanceColumns(TypedDict):
 
 
 class RunFacts(TriggerColumns, ProvenanceColumns):
-    """What the creator of a run says of it."""
+    """The facts that the creator of a run gives."""
 
     id: str
     workflow_name: str

@@ -25,7 +25,7 @@ from lastlight_state.workflows.words import MILLION
 
 
 class CountedRow(TypedDict):
-    """How many executions have a key."""
+    """The number of executions with a key."""
 
     key: str
     executions: int

@@ -160,7 +160,7 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Replayed:
-    """How much was fed and written, and what it cost."""
+    """The amounts fed and written, and their cost."""
 
     events: int
     lines: int

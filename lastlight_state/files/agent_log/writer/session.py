@@ -72,7 +72,7 @@ _log = logging.getLogger(__name__)
 
 
 class Files(NamedTuple):
-    """How log files are written."""
+    """The settings for writing log files."""
 
     tree: LogTree
     clock: Clock

@@ -101,7 +101,7 @@ class AgentRouting(MailboxPart):
 
 
 class DeliverColumns(TypedDict):
-    """When a message is to be delivered, as columns."""
+    """The time of delivery of a message, as columns."""
 
     deliver_after: str | None
     recurrence: str | None

@@ -33,7 +33,7 @@ _Messages: TypeAlias = list[MessageIn]
 
 
 class OriginColumns(TypedDict):
-    """Where a message comes from, as columns."""
+    """The origin of a message, as columns."""
 
     timestamp: str
     platform_message_id: str | None
@@ -41,7 +41,7 @@ class OriginColumns(TypedDict):
 
 
 class WhenColumns(TypedDict):
-    """When a message is to be worked on, as columns."""
+    """The time at which a message is worked on, as columns."""
 
     process_after: str | None
     recurrence: str | None

@@ -19,7 +19,7 @@ from lastlight_state.files.mailbox.records import DueMessage, MessageOut
 
 
 class LeaseRequest(NamedTuple):
-    """What a caller wants to take."""
+    """A caller's request for leases."""
 
     now: datetime
     limit: int

@@ -35,7 +35,7 @@ Followed: TypeAlias = Literal["stored", "none", "unreadable"]
 
 
 class FreshColumns(TypedDict):
-    """What a fresh message has that nobody has touched."""
+    """The columns of a fresh message."""
 
     source_session_id: str | None
     platform_message_id: str | None

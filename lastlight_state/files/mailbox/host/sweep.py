@@ -40,7 +40,7 @@ Reason = Literal["silent", "claim"]
 
 @dataclass(frozen=True)
 class Signs:
-    """What a host knows of a running agent. ``claims`` are the times of its live claims."""
+    """The signs of a running agent that a host knows. ``claims`` are the times of its live claims."""
 
     started_at: datetime
     heartbeat: datetime | None = None

@@ -62,7 +62,7 @@ class ObjectName(TypedDict):
 
 
 class ColumnFacts(TypedDict):
-    """What SQLite tells of a column."""
+    """The facts of a column from SQLite."""
 
     name: str
     type: str

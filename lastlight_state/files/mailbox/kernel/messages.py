@@ -173,7 +173,7 @@ def _walk(
 
 @dataclass(frozen=True)
 class Poll:
-    """What a poll asks for. ``first_poll``: whether messages for a fresh agent alone are given, too."""
+    """The request of a poll. ``first_poll``: whether messages for a fresh agent alone are given, too."""
 
     now: datetime
     limit: int

@@ -36,7 +36,7 @@ _MOST_IN_CHUNK = 10_000
 
 
 class Writing(NamedTuple):
-    """How logs are written."""
+    """The settings for writing logs."""
 
     clock: Clock
     sync: SyncWord

@@ -16,7 +16,7 @@ from lastlight_state.files.run_log.tree import RunFile, RunTree
 
 
 class RunFilter(NamedTuple):
-    """What a list asks for. None asks for all."""
+    """The request of a list. None asks for all."""
 
     session_id: str | None = None
     state: RunState | None = None

@@ -94,7 +94,7 @@ _NAMED = 20
 
 
 class Rules:
-    """Where a run stands, as its log says."""
+    """The state of a run, as its log says."""
 
     def __init__(self, header: RunHeader, *, invoke_seq: int = 0) -> None:
         self.run_id = header.run_id

@@ -36,7 +36,7 @@ class CandidatePage(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """How many rows were removed, by table, and whether the next look begins at the same place, as more may go."""
+    """The numbers of rows removed, by table, and whether the next look begins at the same place, as more may go."""
 
     counts: Counter[str]
     more: bool = False
@@ -44,7 +44,7 @@ class Removal(NamedTuple):
 
 @dataclass
 class Tally:
-    """What a sweep would remove: the records, the rows by table, and how many records stay by the reason."""
+    """The tally of a sweep: the records, the rows by table, and how many records stay by the reason."""
 
     records: int = 0
     samples: list[str] = field(default_factory=list)
