@@ -193,7 +193,7 @@ def _problems(value: Any, path: str, room: int) -> Iterator[tuple[str, str]]:
             yield path, problem
     elif kind is dict or kind is list or kind is tuple:
         if room <= 0:
-            yield path, "nested deeper than the limit, or a cycle"
+            yield path, "must not be nested deeper than the limit, or contain a cycle"
             return
         for key, child in value.items() if kind is dict else enumerate(value):
             if kind is dict:
@@ -207,21 +207,21 @@ def _problems(value: Any, path: str, room: int) -> Iterator[tuple[str, str]]:
             yield from _problems(child, _step(path, key), room - 1)
     elif kind is int:
         if not SMALLEST <= value <= GREATEST:
-            yield path, "integer beyond 64 bits"
+            yield path, "expected an integer of at most 64 bits, got an integer beyond 64 bits"
     elif kind is float:
         if not isfinite(value):
-            yield path, "NaN or infinity"
+            yield path, "expected a finite number, got NaN or infinity"
     elif kind not in _PLAIN:
         yield path, f"{kind.__name__} is not a JSON type"
 
 
 def _text_problem(text: str) -> str | None:
     if "\0" in text:
-        return "NUL character"
+        return "must not contain a NUL character"
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "lone surrogate, or bytes that are not UTF-8"
+        return "must not contain a lone surrogate, or bytes that are not UTF-8"
     return None
 
 
@@ -306,7 +306,7 @@ def _dump_with_care(where: str, value: Any) -> bytes:
         except TypeError:  # integers beyond 64 bits, lone surrogates, more levels than it takes
             text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
-        raise InvalidValue(where, "nested deeper than the limit, or a cycle") from None
+        raise InvalidValue(where, "must not be nested deeper than the limit, or contain a cycle") from None
     return text.encode("utf-8", "backslashreplace") + b"\n"  # all that UTF-8 lacks are surrogates
 
 
@@ -315,7 +315,7 @@ def _line_value(value: Any, path: str, room: int) -> Any:
     if not isinstance(value, dict | list | tuple):
         return _line_scalar(value, path)
     if room <= 0:
-        raise InvalidValue(path, "nested deeper than the limit, or a cycle")
+        raise InvalidValue(path, "must not be nested deeper than the limit, or contain a cycle")
     if isinstance(value, dict):
         named: dict[str, Any] = {}
         for key, child in value.items():

@@ -67,7 +67,7 @@ def trimmed(pattern: str) -> str:
         raise InvalidValue("pattern", f"{shown(pattern, 80)}: only ASCII characters")
     kept = " ".join(pattern.split())
     if not kept:
-        raise InvalidValue("pattern", "blank: it needs 5 fields, or 6 with leading seconds")
+        raise InvalidValue("pattern", "must not be blank: it needs 5 fields, or 6 with leading seconds")
     if len(kept) > PATTERN_BYTES:
         raise InvalidValue("pattern", f"{len(kept)} characters, more than the limit of {PATTERN_BYTES}")
     return kept

@@ -35,7 +35,7 @@ def parse(text: str | Path) -> URL:
     if not isinstance(text, str | Path):
         raise InvalidValue("url", f"expected a URL or a path, got {type(text).__name__}")
     if not str(text).strip() or "\0" in str(text):
-        raise InvalidValue("url", "empty, or not a path")
+        raise InvalidValue("url", "expected a URL or a path, got a text that is empty, or not a path")
     try:
         str(text).encode()
     except UnicodeEncodeError:  # also a file name that is not UTF-8, which SQLite cannot open
@@ -44,7 +44,9 @@ def parse(text: str | Path) -> URL:
         return URL.create("sqlite", database=str(text))
     if not _SCHEME.match(text) or text[:7].lower() == "file://":
         if _LOGIN.match(text):
-            raise InvalidValue("url", "a login without a scheme: write postgresql://user:password@host/database")
+            raise InvalidValue(
+                "url", "must not be a login without a scheme: write postgresql://user:password@host/database"
+            )
         if _MISTYPED.match(text):
             raise InvalidValue(
                 "url",
@@ -56,7 +58,9 @@ def parse(text: str | Path) -> URL:
     try:
         url = make_url(text) if several is None else _with_hosts(*several.groups(""))
     except (ArgumentError, ValueError):
-        raise InvalidValue("url", "not a database URL") from None
+        raise InvalidValue(
+            "url", "expected sqlite:///path or postgresql://host/database: this is not a database URL"
+        ) from None
     url = url.set(drivername=_spelled(url.drivername))
     if scheme(url) != "sqlite" and text.count("@") > 1:
         raise InvalidValue("url", "more than one '@': percent-encode those of user name and password")

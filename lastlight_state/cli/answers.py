@@ -74,7 +74,7 @@ def _response(given: AnswerFlag, request: HumanRequest) -> Any:
     except ValueError as error:
         raise InvalidValue("--value", f"is not JSON: {error}{_choice(options)}") from None
     if options and found not in options:
-        raise InvalidValue("--value", f"is no option{_choice(options)}")
+        raise InvalidValue("--value", f"must be one of the options{_choice(options)}")
     return found
 
 

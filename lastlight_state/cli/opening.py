@@ -167,7 +167,7 @@ def other_url(call: Call, url: str | None, file: Path | None) -> str:
         raise InvalidValue("--to", "either --to or --to-file must be given")
     found = url_in(file, "--to-file") if file is not None else url or ""
     if not found.strip():
-        raise InvalidValue("--to", "empty")
+        raise InvalidValue("--to", "must not be empty")
     for password in urls.passwords(found):
         call.secrets.learn(password)
     return found
@@ -211,9 +211,9 @@ def _looking(call: Call, settings: Settings, verified: bool, *, glance: bool) ->
 
 def _url(flags: Flags) -> str | None:
     if flags.url is not None and not flags.url.strip():
-        raise InvalidValue("--url", "empty")  # "$UNSET" must not mean the default database
+        raise InvalidValue("--url", "must not be empty")  # "$UNSET" must not mean the default database
     if flags.url_file is None:
         return flags.url
     if flags.url is not None:
-        raise InvalidValue("--url-file", "given together with --url")
+        raise InvalidValue("--url-file", "must not be given together with --url")
     return url_in(flags.url_file, "--url-file")

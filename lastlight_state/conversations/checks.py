@@ -66,7 +66,7 @@ def created(where: str, value: Any, now: datetime) -> tuple[datetime, float | No
     try:
         exact = float(value)
         if not isfinite(exact):
-            raise InvalidValue(where, "NaN or infinity")
+            raise InvalidValue(where, "expected a finite number, got NaN or infinity")
         return aware_utc(where, datetime.fromtimestamp(exact, UTC)), exact
     except (OverflowError, ValueError, OSError):
         raise InvalidValue(where, "must be within the years 1 to 9999") from None

@@ -32,7 +32,7 @@ def packed(where: str, vector: Any, *, most: int) -> bytes:
             raise InvalidValue(where, f"{len(data)} bytes: expected a multiple of {_WIDTH}, and not 0")
         unpacked = unpack(data)
         if not all(map(isfinite, unpacked)):
-            raise InvalidValue(where, "NaN or infinity")
+            raise InvalidValue(where, "expected a finite number, got NaN or infinity")
     else:
         data = _of_numbers(where, vector)
     valid.number(f"{where} dimensions", len(data) // _WIDTH, least=1, most=most)
@@ -56,11 +56,11 @@ def _of_numbers(where: str, vector: Any) -> bytes:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InvalidValue(f"{where}[{i}]", f"expected a number, got {type(number).__name__}")
         if isinstance(number, float) and not isfinite(number):
-            raise InvalidValue(f"{where}[{i}]", "NaN or infinity")
+            raise InvalidValue(f"{where}[{i}]", "expected a finite number, got NaN or infinity")
     try:
         return struct.pack(f"<{len(vector)}f", *vector)
     except (OverflowError, struct.error):  # the second for an integer that no float holds
-        raise InvalidValue(where, "a number beyond the range of 32 bits") from None
+        raise InvalidValue(where, "must be within the range of 32 bits") from None
 
 
 #: Far more than numpy's sums are off, in parts of the lengths of the vectors.

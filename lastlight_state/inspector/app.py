@@ -65,11 +65,11 @@ def inspector(
     """
     sync = store.sync_store if isinstance(store, AsyncStateStore) else store
     if acting and (person is None or person == ""):
-        raise InvalidValue("person", "must be given for acting")
+        raise InvalidValue("person", "must be given when acting=True")
     if acting and sync.settings.read_only:
         raise InvalidValue("acting", "the store is open for reading only")
     if token is not None and not token.strip():
-        raise InvalidValue("token", "empty")
+        raise InvalidValue("token", "must not be empty")
     return _Inspector(sync, token, hosts, person if acting else None, hide_personal, clock).app
 
 

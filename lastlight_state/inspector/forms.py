@@ -107,13 +107,13 @@ def _value(field: Field, choices: list[Any], filled: Filled) -> Any:
         return codec.decode(text)
     except ValueError:
         kind = "a number" if field.kind == "number" else "JSON"
-        raise InvalidValue(field.label, f"is not {kind}") from None
+        raise InvalidValue(field.label, f"expected {kind}") from None
 
 
 def _chosen(field: Field, choices: list[Any], text: str) -> Any:
     """Return the choice of this place."""
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) < len(choices)):
-        raise InvalidValue(field.label, "is no choice")
+        raise InvalidValue(field.label, "must be one of the choices")
     return choices[int(text)]
 
 

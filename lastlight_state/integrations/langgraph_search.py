@@ -86,7 +86,7 @@ def refuse_unknown(where: str, wanted: Any) -> None:
     """Refuse operators that nobody knows, before anything is read."""
     for name, value in wanted.items() if isinstance(wanted, Mapping) else ():
         if name.startswith("$") and name not in _OPERATORS:
-            raise InvalidValue(f"{where}.{name:.80}", f"is no operator: {', '.join(sorted(_OPERATORS))} are")
+            raise InvalidValue(f"{where}.{name:.80}", f"must be one of the operators {', '.join(sorted(_OPERATORS))}")
         refuse_unknown(f"{where}.{name!s:.80}", value)
 
 

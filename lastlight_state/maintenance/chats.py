@@ -253,4 +253,4 @@ def _place_of(after: str | None) -> tuple[ChatSource | None, Any]:
             return "log", cursor
         case ["database", int(message_id)] if message_id > 0 and not isinstance(message_id, bool):
             return "database", message_id
-    raise InvalidValue("after", "damaged, or not a cursor")
+    raise InvalidValue("after", "expected a cursor of an earlier call: this one is damaged, or not a cursor")

@@ -138,7 +138,7 @@ def _finished_text(row: Row) -> str:
     if row["duration_ms"] is not None:
         parts.append(f"after {row['duration_ms'] / 1000:.1f} s")
     if row["turns"] is not None:
-        parts.append(f"{row['turns']} turns")
+        parts.append("1 turn" if row["turns"] == 1 else f"{row['turns']} turns")
     if row["micros"] is not None:
         parts.append(f"${dollars_of(row['micros']):.4f}")
     if row["stop_reason"] not in (None, row["outcome"]):

@@ -108,5 +108,5 @@ def reason(value: Any) -> str:
     """Return why something is changed: text for people, which must not be empty."""
     text = valid.content("reason", value, _MOST.reason)
     if not text.strip():
-        raise InvalidValue("reason", "must say why")
+        raise InvalidValue("reason", "must not be blank: say why")
     return text

@@ -89,11 +89,15 @@ def _refuse_texts(where: str, given: Any, back: Any) -> None:
 
 def _refuse_scalar(where: str, given: Any) -> None:
     if isinstance(given, float) and not isfinite(given):
-        raise InvalidValue(where, "NaN or infinity")
+        raise InvalidValue(where, "expected a finite number, got NaN or infinity")
     if isinstance(given, _NO_TEXT):
         raise InvalidValue(where, f"{type(given).__name__} is not a JSON type")
 
 
 def _reason(error: Exception) -> str:
     """Return the error's text; what cannot be encoded would stand in that of a `UnicodeError`."""
-    return "lone surrogate, or bytes that are not UTF-8" if isinstance(error, UnicodeError) else str(error)
+    return (
+        "must not contain a lone surrogate, or bytes that are not UTF-8"
+        if isinstance(error, UnicodeError)
+        else str(error)
+    )

@@ -120,7 +120,7 @@ def data_from_json(columns: Sequence[OutputColumn], stored: Any, *, payload: boo
     try:
         return {str(column.field): _from_json(column.type, stored.get(str(column.field))) for column in columns}
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise InvalidValue(_WHERE, "cannot be read") from error
+        raise InvalidValue(_WHERE, "stored JSON does not fit the columns of the table") from error
 
 
 def _from_json(token: str, value: Any) -> Any:
@@ -167,7 +167,7 @@ def bare(value: Any) -> Any:
     try:
         return _bare(value)
     except RecursionError:
-        raise InvalidValue(_WHERE, "nested too deep, or inside itself") from None
+        raise InvalidValue(_WHERE, "must not be nested too deep, or contain a cycle") from None
 
 
 def _bare(value: Any) -> Any:
@@ -229,7 +229,7 @@ def checked(where: str, token: str, value: Any) -> Any:
     if kinds and (not isinstance(value, kinds) or (token == "integer" and isinstance(value, bool))):  # noqa: S105
         raise InvalidValue(where, f"expected {token}, got {type(value).__name__}")
     if token == "integer" and not _SMALLEST <= value <= _GREATEST:  # noqa: S105
-        raise InvalidValue(where, "integer beyond 64 bits")
+        raise InvalidValue(where, "expected an integer of at most 64 bits, got an integer beyond 64 bits")
     return value
 
 
@@ -239,9 +239,9 @@ def _float(where: str, value: Any) -> float:
     try:
         number = float(value) + 0.0  # zero has no sign in SQLite
     except OverflowError:
-        raise InvalidValue(where, "beyond the range of a float") from None
+        raise InvalidValue(where, "must be within the range of a float") from None
     if not isfinite(number):
-        raise InvalidValue(where, "NaN or infinity")
+        raise InvalidValue(where, "expected a finite number, got NaN or infinity")
     return number
 
 
@@ -249,7 +249,7 @@ def _decimal(where: str, value: Any) -> Decimal:
     if not isinstance(value, Decimal):
         raise InvalidValue(where, f"expected a Decimal, got {type(value).__name__}")
     if not value.is_finite():
-        raise InvalidValue(where, "NaN or infinity")
+        raise InvalidValue(where, "expected a finite number, got NaN or infinity")
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or len(digits) + abs(exponent) > models.DECIMAL_DIGITS:
         raise InvalidValue(where, f"more than {models.DECIMAL_DIGITS} digits")

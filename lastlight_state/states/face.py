@@ -226,7 +226,7 @@ def _changes(common: Row, given: Any, expected: Any) -> list[_Change]:
     valid.at_most("changes", named, MANY)
     for key in versions:
         if key not in named:
-            raise InvalidValue(f"expected.{key!s:.80}", "is no key of changes")
+            raise InvalidValue(f"expected.{key!s:.80}", "must be a key of changes")
     keys = sorted(valid.identifier("changes", key, _MOST.key) for key in named)
     drafts = [_change(common, key, named[key], versions.get(key, UNSET), where=f"changes.{key:.80}") for key in keys]
     size = sum(len(one.row["body"] or one.row["value"] or "") for one in drafts if one.row is not None)

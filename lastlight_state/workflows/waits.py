@@ -70,7 +70,7 @@ def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, c
     ids = dict.fromkeys(valid.identifier("gates", gate, _GATE.id) for gate in valid.several("gates", gates))
     valid.at_most("gates", ids, MOST_GATES)
     if correlation_id is not None and signal is None:
-        raise InvalidValue("correlation_id", "needs a signal")
+        raise InvalidValue("correlation_id", "must not be given without a signal")
     wait = Wait(
         until=None if until is None else aware_utc("until", until),
         signal=valid.optional("signal", signal, _MOST.waiting_for),

@@ -85,14 +85,22 @@ def test_sqlites_error_names(name: str, expected: type[StateError], facts: dict[
         ("57P04", BackendUnavailable, {"outcome": "none", "repeats": 1, "reason": "connection"}),
         ("28000", BackendUnavailable, {"outcome": "none"}),
         ("3D000", BackendUnavailable, {"outcome": "none"}),
-        ("22P05", InvalidValue, {"where": "text", "problem": "a character that the database cannot store"}),
+        (
+            "22P05",
+            InvalidValue,
+            {"where": "text", "problem": "must not contain a character that the database cannot store"},
+        ),
         ("42501", BackendUnavailable, {"outcome": "none", "reason": "permission"}),
         ("25006", ReadOnlyTransaction, {}),
         ("23505", Conflict, {}),
         ("23503", Conflict, {}),
         ("23502", Conflict, {}),
         ("23514", Conflict, {}),
-        ("22021", InvalidValue, {"where": "text", "problem": "a character that the database cannot store"}),
+        (
+            "22021",
+            InvalidValue,
+            {"where": "text", "problem": "must not contain a character that the database cannot store"},
+        ),
     ],
 )
 def test_postgres_sqlstates(state: str, expected: type[StateError], facts: dict[str, Any]) -> None:

@@ -108,13 +108,13 @@ def test_several_hosts_are_written_as_libpq_writes_them(given: str, host: str, p
 @pytest.mark.parametrize("hosts", ["a:x,b", "a,b:1:2", "[::1,b", "a,b/state?host=c"])
 def test_several_hosts_that_cannot_be_read_are_refused(hosts: str) -> None:
     """backends B-112."""
-    with pytest.raises(InvalidValue, match="url: not a database URL"):
+    with pytest.raises(InvalidValue, match="this is not a database URL"):
         urls.parse(f"postgresql://ana:a-secret@{hosts}")
 
 
 @pytest.mark.parametrize("given", ["", "   ", "a\0b", Path("a\0b")])
 def test_what_names_nothing_is_refused(given: str | Path) -> None:
-    with pytest.raises(InvalidValue, match="url: empty, or not a path"):
+    with pytest.raises(InvalidValue, match="a text that is empty, or not a path"):
         urls.parse(given)
 
 

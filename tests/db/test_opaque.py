@@ -24,5 +24,8 @@ def test_a_time_comes_back_as_its_text() -> None:
 
 @pytest.mark.parametrize("text", ["a", "é", "!!!!", "bm8", " ", "e30=e30=", 5, b"e30", None, ["e30"]], ids=repr)
 def test_any_other_text_is_called_damaged(text: Any) -> None:
-    with pytest.raises(InvalidValue, match=r"^cursor: damaged, or made by something else$"):
+    with pytest.raises(
+        InvalidValue,
+        match=r"^cursor: expected a token of an earlier call: this one is damaged, or made by something else$",
+    ):
         unpack("cursor", text)

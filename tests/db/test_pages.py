@@ -74,14 +74,14 @@ def test_a_key_is_of_its_kinds() -> None:
 )
 def test_a_forged_part_of_a_key_is_refused(part: Any, kind: Any) -> None:
     """house H-13: opaque tokens."""
-    with pytest.raises(InvalidValue, match="page_token: damaged, or made by something else"):
+    with pytest.raises(InvalidValue, match=r"page_token: .*damaged, or made by something else"):
         key("list", encode_token("list", [part]), (kind,))
 
 
 @pytest.mark.parametrize("parts", [[], ["a", "b"]])
 def test_a_key_has_as_many_parts_as_the_order(parts: list[Any]) -> None:
     """house H-13: opaque tokens."""
-    with pytest.raises(InvalidValue, match="page_token: damaged, or made by something else"):
+    with pytest.raises(InvalidValue, match=r"page_token: .*damaged, or made by something else"):
         key("list", encode_token("list", parts), (str,))
 
 
@@ -96,7 +96,7 @@ def test_parts_of_a_key_reach_to_the_ends_of_their_kinds() -> None:
     """house H-13."""
     given = [-(2**63), 2**63 - 1, 0, 3, True, "x" * LONGEST]
     assert checked(given, (int, int, range(4), range(4), bool, str)) == given
-    with pytest.raises(InvalidValue, match="page_token: damaged"):
+    with pytest.raises(InvalidValue, match="this one is damaged"):
         checked([-(2**63) - 1], (int,))
 
 
@@ -104,7 +104,7 @@ def test_a_part_may_be_missing_where_that_is_permitted() -> None:
     """house H-13."""
     assert checked([None, "a"], (str, str), nullable=True) == [None, "a"]
     for wrong, nullable in (([None, "a"], False), (["a", 5], True)):
-        with pytest.raises(InvalidValue, match="page_token: damaged"):
+        with pytest.raises(InvalidValue, match="this one is damaged"):
             checked(wrong, (str, str), nullable=nullable)
 
 

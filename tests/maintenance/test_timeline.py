@@ -48,6 +48,15 @@ def texts(entries: list[TimelineEntry] | tuple[TimelineEntry, ...]) -> list[str]
     return [entry.text for entry in entries]
 
 
+def test_one_turn_of_an_execution_is_told_in_the_singular(database: Database) -> None:
+    """maintenance OP-13."""
+    store = database.open()
+    run_id = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="plan").id
+    execution = store.workflows.executions.start("wf:plan", run_id=run_id)
+    store.workflows.executions.finish(execution.id, "succeeded", usage=Usage(turns=1))
+    assert "wf:plan succeeded, after 0.0 s, 1 turn" in texts(store.maintenance.timeline.list(run_id).items)
+
+
 def test_a_run_is_told_oldest_first_with_who_did_what(database: Database) -> None:
     """maintenance OP-13."""
     store, run_id = lived(database, seconds=60)

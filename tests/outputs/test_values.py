@@ -37,7 +37,7 @@ def test_what_holds_itself_is_refused(store: StateStore, run_id: str) -> None:
     made = store.outputs.define("anything", list[ANYTHING])
     endless: list[Any] = []
     endless.append(endless)
-    for value, problem in ((endless, "inside itself"), ([object()], "cannot be written as JSON")):
+    for value, problem in ((endless, "contain a cycle"), ([object()], "cannot be written as JSON")):
         with pytest.raises(InvalidValue, match=problem):
             store.outputs.results.put(made, run_id, "n", value)
     assert store.outputs.results.find(made, run_id, "n") is None

@@ -133,7 +133,7 @@ def test_what_cannot_be_stored_is_refused_by_its_path(store: Any) -> None:
     for refused in refusals:
         with pytest.raises(InvalidValue):
             refused()
-    with pytest.raises(InvalidValue, match=r"changes\.k\.a: NUL"):
+    with pytest.raises(InvalidValue, match=r"changes\.k\.a: must not contain a NUL"):
         s.merge({"j": 1, "k": {"a": "\0"}})
     with pytest.raises(PayloadTooLarge):
         s.put("k", "x" * 8 * 1024 * 1024)

@@ -112,9 +112,9 @@ def _of_server(error: Exception, state: str) -> StateError:
             f"the server refused the login ({state}): check user, password and database of the URL"
         )
     if state == "25006":
-        return ReadOnlyTransaction("a write in a transaction, or on a server, that may only read")
+        return ReadOnlyTransaction("cannot write in a transaction, or on a server, that may only read")
     if state in ("22021", "22P05"):
-        return InvalidValue("text", "a character that the database cannot store")
+        return InvalidValue("text", "must not contain a character that the database cannot store")
     if state == "42501":
         return BackendUnavailable(
             "the role lacks a right that this call needs: migrate as the owner, and see `lastlight-state grants`",

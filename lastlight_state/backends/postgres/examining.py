@@ -137,7 +137,7 @@ def ask(
     except psycopg.Error as error:
         raise _refusal(error) from error
     except UnicodeEncodeError:
-        raise InvalidValue("params", "lone surrogate") from None
+        raise InvalidValue("params", "must not contain a lone surrogate") from None
     except ValueError as error:  # of the JSON parser: the server stores larger numbers than it reads
         raise InvalidValue("value", str(error)) from None
 

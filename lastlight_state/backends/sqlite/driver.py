@@ -105,7 +105,7 @@ def _of_file(error: Exception, name: str) -> StateError:
     if name.startswith("SQLITE_IOERR"):
         return BackendUnavailable(f"input or output failed ({name})", repeats=6)
     if name == "SQLITE_READONLY":
-        return ReadOnlyTransaction("a write on a connection that may only read")
+        return ReadOnlyTransaction("cannot write on a connection that may only read")
     if name == "SQLITE_READONLY_ROLLBACK":
         return BackendUnavailable(
             "a writer died inside a transaction and left its journal beside the file, which cannot be read until the"

@@ -113,7 +113,9 @@ def ask(
             raise
         raise _refusal(error, timeout) from error
     except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidValue("params", str(error) if isinstance(error, OverflowError) else "lone surrogate") from None
+        raise InvalidValue(
+            "params", str(error) if isinstance(error, OverflowError) else "must not contain a lone surrogate"
+        ) from None
     finally:
         for kind, most in usual.items():
             driver.setlimit(kind, most)

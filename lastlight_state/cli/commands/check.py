@@ -54,7 +54,7 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
     without its log, or tables of another program have the names of ours. 6: no database.
     """
     if wait is not None and not 0 <= wait <= 86_400:
-        raise InvalidValue("--wait", "not between 0 and 86400 seconds")
+        raise InvalidValue("--wait", "must be between 0 and 86400 seconds")
     plan, mending, lost, server = _awaited(call, quick, time.monotonic() + (wait or 0))
     failure = Failure(exits.NO, "log_lost", _lost(plan, mending)) if lost else _failure(plan, mending)
     if wait is not None and plan.state.state == "ahead":

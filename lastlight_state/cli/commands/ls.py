@@ -88,4 +88,6 @@ def _moment(text: str | None, flag: str) -> datetime | None:
             return SYSTEM_CLOCK.now() - ago
         return aware_utc(flag, datetime.fromisoformat(text))
     except (ValueError, OverflowError):
-        raise InvalidValue(flag, f"{text!r:.80} is not a time", permitted=("2026-02-03T12:00Z", "24h", "7d")) from None
+        raise InvalidValue(
+            flag, f"expected a time, got {text!r:.80}", permitted=("2026-02-03T12:00Z", "24h", "7d")
+        ) from None

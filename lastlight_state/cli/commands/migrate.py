@@ -32,7 +32,7 @@ def run(call: Call, to: str, sql: bool, dry_run: bool, lock_timeout: float) -> A
     others find it done. There is no way down. A database of the original program is taken over first.
     """
     if not 0 <= lock_timeout <= 86_400:
-        raise InvalidValue("--lock-timeout", "not between 0 and 86400 seconds")
+        raise InvalidValue("--lock-timeout", "must be between 0 and 86400 seconds")
     if sql:
         return read_once(call, lambda store: _script(store, to, lock_timeout), verified=False)
     if dry_run:

@@ -34,9 +34,9 @@ def run(call: Call, older_than: str, end: Any, dry_run: bool) -> Answer:
     """
     age = arguments.age(older_than)
     if age is None:
-        raise InvalidValue("--older-than", f"{older_than!r:.80} is not an age", permitted=("90m", "24h", "7d"))
+        raise InvalidValue("--older-than", f"expected an age, got {older_than!r:.80}", permitted=("90m", "24h", "7d"))
     if end not in ENDS:
-        raise InvalidValue("--to", f"{end!r:.80} is not an end", permitted=ENDS)
+        raise InvalidValue("--to", f"expected an end, got {end!r:.80}", permitted=ENDS)
     plan = read_once(call, lambda store: store.maintenance.reap.plan(older_than=age))
     data: dict[str, Any] = {"dry_run": dry_run, **plan.model_dump(), "skipped": 0, "receipt": None}
     if dry_run:

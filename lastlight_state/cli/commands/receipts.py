@@ -28,6 +28,6 @@ def run(call: Call, receipt_id: str | None, limit: int, status: Sequence[str], p
         filters = Filters(kind.words(status), None, valid.page_limit(limit), page_token)
         return kind.answer(_LISTED, read_once(call, lambda store: _LISTED.page(store, filters)))
     if status or page_token is not None:
-        raise InvalidValue("ID", "given together with flags of a list")
+        raise InvalidValue("ID", "must not be given together with flags of a list")
     found = read_once(call, lambda store: store.receipts.get(receipt_id))
     return Answer({"record": found}, lambda screen: kind.lines(found, screen, full=True, more={}))

@@ -97,7 +97,7 @@ def run(
     is lowered and no row is changed.
     """
     if sum((seal, out is not None, replace, counters)) > 1:
-        raise InvalidValue("--seal, --out, --replace, --counters", "one at a time")
+        raise InvalidValue("--seal, --out, --replace, --counters", "give only one at a time")
     if counters:
         if path is not None:
             raise InvalidValue("PATH", "must not be given with --counters: those are in the database")

@@ -40,7 +40,7 @@ def run(call: Call, **options: Any) -> Answer:
     if not local and token is None:
         raise InvalidValue("--host", "others reach this address: it needs --token-file")
     if options["person"] is not None and not options["allow_acting"]:
-        raise InvalidValue("--person", "given without --allow-acting")
+        raise InvalidValue("--person", "must not be given without --allow-acting")
     with ExitStack() as stack:
         store = stack.enter_context((working if options["allow_acting"] else open_readonly)(call))
         hosts = {"localhost", "127.0.0.1", "::1", host.strip("[]"), *options["name"]} if local else options["name"]

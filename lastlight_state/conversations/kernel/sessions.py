@@ -71,7 +71,7 @@ def refuse_fork_keys(where: str, patch: dict[str, Any]) -> None:
     """Refuse a patch that names a key of a fork."""
     for key in FORK_KEYS:
         if key in patch:
-            raise InvalidValue(f"{where}.{key}", "says where a branch comes from, which never changes")
+            raise InvalidValue(f"{where}.{key}", "must not be changed: it says where a branch comes from")
 
 
 class LockedSession(TypedDict):

@@ -159,7 +159,7 @@ def plan_of(tree: Any, now: datetime) -> Plan:
     for i, branch in enumerate(branches):
         one = _branch(f"tree.branches[{i}]", branch, session["id"], drafted, now)
         if plans.setdefault(one.row["id"], one) is not one:
-            raise InvalidValue(f"tree.branches[{i}].branch.id", "stands twice in one tree")
+            raise InvalidValue(f"tree.branches[{i}].branch.id", "must not stand twice in one tree")
     total = sum(len(one.order) for one in plans.values())
     if total > words.TREE:
         raise InvalidValue("tree", f"{total} messages, more than the limit of {words.TREE}", limit=words.TREE)

@@ -145,7 +145,7 @@ def rows(namespace: str, chunks: Any, now: datetime) -> list[ChunkDraft]:
     for i, one in enumerate(found):
         refuse_other_length(f"chunks[{i}].embedding", one["dimensions"], found[0]["dimensions"], "the first chunk")
         if one["id"] in seen:
-            raise InvalidValue(f"chunks[{i}].id", "stands twice in one call")
+            raise InvalidValue(f"chunks[{i}].id", "must not stand twice in one call")
         seen.add(one["id"])
     return found
 

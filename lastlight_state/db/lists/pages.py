@@ -42,7 +42,7 @@ def unpack(where: str, text: str) -> Any:
 
 def damaged(where: str) -> InvalidValue:
     """Return the error for a text that `pack` did not make, or that somebody changed."""
-    return InvalidValue(where, "damaged, or made by something else")
+    return InvalidValue(where, "expected a token of an earlier call: this one is damaged, or made by something else")
 
 
 # All pages of a list, one item after the other.
@@ -209,7 +209,10 @@ def decode_token(asked: Any, token: str | None) -> list[Any] | None:
     match unpack("page_token", token):
         case [str(found), list(key)]:
             if found != _digest(asked):
-                raise InvalidValue("page_token", "made for another list or another filter")
+                raise InvalidValue(
+                    "page_token",
+                    "expected a token of this list with these filters: it was made for another list or another filter",
+                )
             return key
         case _:
             raise damaged("page_token")

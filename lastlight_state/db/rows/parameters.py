@@ -142,7 +142,12 @@ def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
 
 def refuse(name: str, value: Any) -> None:
     """Raise `InvalidValue` for a text with a NUL character, or a number that is too large."""
-    raise InvalidValue(name, "NUL character" if isinstance(value, str) else "integer beyond 64 bits")
+    raise InvalidValue(
+        name,
+        "must not contain a NUL character"
+        if isinstance(value, str)
+        else "expected an integer of at most 64 bits, got an integer beyond 64 bits",
+    )
 
 
 def rule(kind: TypeEngine[Any] | None) -> tuple[tuple[type, ...], str]:

@@ -79,7 +79,7 @@ class Scope(ABC):
 
     def apart(self, work: Work[T]) -> T:
         """Run what no transaction may surround. Only the scope of a store can."""
-        raise MisuseError("not inside a transaction")
+        raise MisuseError("cannot run inside a transaction: call it on the store")
 
     @property
     def chained(self) -> WriteRunner:
@@ -309,7 +309,7 @@ class TransactionScope(Scope):
     def _admit_write(self) -> None:
         self.admit()
         if not self.may_write:
-            raise ReadOnlyTransaction("a view only reads")
+            raise ReadOnlyTransaction("a view only reads: write through the store or a transaction")
 
     def _guarded(self, work: Work[T]) -> T:
         unit = self.unit

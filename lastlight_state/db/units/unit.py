@@ -54,7 +54,7 @@ class Unit:
             again = self.backend.persist(self.checkout, error, partial(self._execute, sql, parameters))
             return int(again.rowcount)
         except UnicodeEncodeError:
-            raise InvalidValue("text", "lone surrogate") from None
+            raise InvalidValue("text", "must not contain a lone surrogate") from None
         except BaseException:  # from outside, in the middle of the statement
             self.checkout.broken = True
             raise
@@ -199,7 +199,7 @@ class Unit:
         except self.backend.driver_errors as error:
             return self._fetch_again(error, sql, parameters)
         except UnicodeEncodeError:
-            raise InvalidValue("text", "lone surrogate") from None
+            raise InvalidValue("text", "must not contain a lone surrogate") from None
         except BaseException:  # from outside, in the middle of the statement
             self.checkout.broken = True
             raise

@@ -144,7 +144,9 @@ def of_text(where: str, text: str | None) -> dict[str, Position]:
     try:
         parts = [(str(name), str(mark), latest) for name, mark, latest in pages.unpack(where, text)]
     except (ValueError, TypeError):
-        raise InvalidValue(where, "damaged, or not a cursor") from None
+        raise InvalidValue(
+            where, "expected a cursor of an earlier call: this one is damaged, or not a cursor"
+        ) from None
     return {name: Position(mark_of_text(where, mark), parse_time(latest)) for name, mark, latest in parts}
 
 

@@ -34,7 +34,7 @@ class Search:
 
     def __init__(self, text: str, limit: int) -> None:
         if not text:
-            raise InvalidValue("text", "empty")
+            raise InvalidValue("text", "must not be empty")
         self.hits: list[Hit] = []
         self._pattern = re.compile(re.escape(text), re.IGNORECASE)
         self._limit = limit

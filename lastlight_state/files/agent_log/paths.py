@@ -87,7 +87,7 @@ def readable_id(session_id: str) -> str:
     """Return an id whose log can be read, even if this library would not write it. Raises `UnsafePath`."""
     problem = component_problem(session_id + LOG_SUFFIX)
     if problem or not session_id:
-        raise UnsafePath("session_id", problem or "empty")
+        raise UnsafePath("session_id", problem or "must not be empty")
     return session_id
 
 

@@ -333,4 +333,6 @@ def _key_of(asked: list[Any], token: str | None) -> tuple[int, str, str] | None:
     match pages.unpack("page_token", token):
         case [found, int(age), str(slug), str(session_id)] if found == asked:
             return age, slug, session_id
-    raise InvalidValue("page_token", "made for another list or another filter")
+    raise InvalidValue(
+        "page_token", "expected a token of this list with these filters: it was made for another list or another filter"
+    )

@@ -164,7 +164,9 @@ def mark_of_text(where: str, text: str) -> Mark:
     try:
         offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except (ValueError, struct.error):
-        raise InvalidValue(where, "damaged, or not a cursor") from None
+        raise InvalidValue(
+            where, "expected a cursor of an earlier call: this one is damaged, or not a cursor"
+        ) from None
     if not min(offset, 1) <= checked <= min(offset, _CHECKED_BYTES):
-        raise InvalidValue(where, "damaged, or not a cursor")
+        raise InvalidValue(where, "expected a cursor of an earlier call: this one is damaged, or not a cursor")
     return Mark(offset, checked, checksum)

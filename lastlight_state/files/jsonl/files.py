@@ -128,11 +128,11 @@ def component_problem(name: str) -> str | None:
     if name in {"", ".", ".."}:
         return f"{name!r} is not a name"
     if "/" in name or "\0" in name:
-        return "a separator or NUL in a name"
+        return "must not contain a separator or NUL in a name"
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        return "a lone surrogate in a name"
+        return "must not contain a lone surrogate in a name"
     return f"{size} bytes, more than the limit of {_NAME_BYTES}" if size > _NAME_BYTES else None
 
 
@@ -234,7 +234,7 @@ _APPEND = os.O_RDWR | os.O_APPEND
 def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
     """Return the error of this library for a failed file operation, to be raised ``from`` it."""
     if error.errno == errno.ELOOP:
-        return UnsafePath(str(path), "a symbolic link, or a loop of symbolic links")
+        return UnsafePath(str(path), "must not lead through a symbolic link, or a loop of symbolic links")
     return BackendUnavailable(f"{path}: {error.strerror or error}", outcome=outcome, path=str(path), errno=error.errno)
 
 

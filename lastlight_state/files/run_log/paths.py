@@ -96,13 +96,13 @@ def readable_id(where: str, text: Any) -> str:
     if not text:
         raise InvalidValue(where, "must not be empty")
     if text in {".", ".."} or "/" in text or "\\" in text or "\0" in text:
-        raise UnsafePath(where, "a separator, NUL or dot segment in a name")
+        raise UnsafePath(where, "must be a name without separators, NUL or dot segments")
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidValue(where, "lone surrogate") from None
+        raise InvalidValue(where, "must not contain a lone surrogate") from None
     if text.startswith(".") or size > _NAME_BYTES - _SUFFIX_BYTES:
-        raise InvalidValue(where, f"no id: begins with a dot, or has more than {_NAME_BYTES - _SUFFIX_BYTES} bytes")
+        raise InvalidValue(where, f"must not begin with a dot, or has more than {_NAME_BYTES - _SUFFIX_BYTES} bytes")
     return text
 
 

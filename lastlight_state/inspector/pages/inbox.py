@@ -60,7 +60,7 @@ def answer_gate(ask: Ask) -> View | Moved:
     def work() -> None:
         decision = ask.filled("decision")
         if decision is None:
-            raise InvalidValue("decision", "choose one")
+            raise InvalidValue("decision", "must be chosen")
         ask.store.workflows.approvals.answer(
             ask.path["id"],
             cast(Decision, decision),  # another word is refused by the library
@@ -124,5 +124,5 @@ def _reason(ask: Ask) -> str:
 
 def _person(ask: Ask) -> str:
     if ask.person is None:
-        raise InvalidValue("person", "nobody acts")
+        raise InvalidValue("person", "must be given: the inspector was opened without a person who acts")
     return ask.person

@@ -203,7 +203,7 @@ def _number(token: str | None) -> int | None:
     if token is None:
         return None
     if not (token.isascii() and token.isdecimal() and len(token) < 19):
-        raise InvalidValue("page_token", "damaged, or of another page")
+        raise InvalidValue("page_token", "expected a token of this page: it is damaged, or of another page")
     return int(token)
 
 

@@ -115,5 +115,5 @@ def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | No
         return named
     node_id = valid.identifier(where + "node_id", argument, _MOST.node_id)
     if named not in (None, node_id):
-        raise InvalidValue(where + "node_id", "differs from the node that the payload names")
+        raise InvalidValue(where + "node_id", "must be the node that the payload names")
     return node_id

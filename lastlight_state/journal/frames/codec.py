@@ -140,7 +140,7 @@ def _ordered(node: Any, path: str, room: int) -> Any:
     if node is None and path == "tree":
         return None
     if room <= 0:
-        raise InvalidValue(path, "nested deeper than the limit, or a cycle")
+        raise InvalidValue(path, "must not be nested deeper than the limit, or contain a cycle")
     if not isinstance(node, dict):
         raise InvalidValue(path, f"expected an element or a text, got {type(node).__name__}")
     kind = node.get("kind")
@@ -163,7 +163,7 @@ def _ordered(node: Any, path: str, room: int) -> Any:
 
 def _sorted(value: Any, path: str, room: int) -> Any:
     if room <= 0:
-        raise InvalidValue(path, "nested deeper than the limit, or a cycle")
+        raise InvalidValue(path, "must not be nested deeper than the limit, or contain a cycle")
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise InvalidValue(path, "keys must be text")

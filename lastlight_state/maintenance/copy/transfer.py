@@ -68,7 +68,7 @@ def refuse_same(source: Unit, target: Unit) -> None:
     """Raise if both are the same tables, or if those of the target are gone with the connection to them."""
     theirs = target.backend.identity(target.checkout)
     if theirs is None:
-        raise InvalidValue("target", "must be a database that stays")
+        raise InvalidValue("target", "must not be a database in memory: it would not stay")
     if theirs == source.backend.identity(source.checkout):
         raise InvalidValue("target", "must be another database than the source")
 

@@ -140,7 +140,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
     except OSError:
         if path.is_symlink():
-            raise UnsafePath(str(path), "a symbolic link") from None
+            raise UnsafePath(str(path), "must not be a symbolic link") from None
         raise
     with os.fdopen(descriptor, "rb") as found:
         yield found
@@ -187,7 +187,7 @@ def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
     """Yield the snapshots of the later layout. A database that cannot be read to its end is one unit, which fails."""
     try:
         if index.is_symlink():
-            raise UnsafePath(str(index), "a symbolic link")
+            raise UnsafePath(str(index), "must not be a symbolic link")
         with readable(INDEX), opened(index, follow=False) as source:
             for row in source.rows(TABLE, "ORDER BY session_id"):
                 key = f"{paths.STATE}/{as_text(row.get('session_id'))}"

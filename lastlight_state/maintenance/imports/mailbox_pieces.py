@@ -93,7 +93,7 @@ class Attachments:
             if error.errno not in _ODD:
                 raise
             if len(names) == 1:
-                raise UnsafePath(str(path), "no folder, or a symbolic link") from error
+                raise UnsafePath(str(path), "expected a folder, found something else or a symbolic link") from error
             self.others += 1
             return []
         try:
@@ -283,7 +283,7 @@ def parts(path: Path) -> Generator[Part]:
         raise Conflict(f"{str(path)!r:.200} has no folder with {INBOUND_DB}", code="unknown_source")
     for group in _folders(root):
         if (root / group).is_symlink():
-            yield Part(key_of((group,)), partial(_failed, UnsafePath(str(root / group), "a symbolic link")))
+            yield Part(key_of((group,)), partial(_failed, UnsafePath(str(root / group), "must not be a symbolic link")))
             continue
         try:
             sessions = _folders(root / group)

@@ -72,7 +72,7 @@ def opened(folder: Path, options: Options) -> Iterator[Files]:
 @contextmanager
 def _one(path: Path, options: Options) -> Iterator[Foreign]:
     if not is_regular(path):
-        raise UnsafePath(str(path), "no regular file")
+        raise UnsafePath(str(path), "expected a regular file")
     with ExitStack() as stack:
         with readable(path.name):
             file = stack.enter_context(foreign.opened(path, options, follow=False))

@@ -136,7 +136,7 @@ def _run_file(source: Path) -> RunFile:
     run_id, day = paths.run_of(source.name), paths.day_parts_of(source)
     at = None if day is None else paths.day_of(day)
     if run_id is None or at is None:
-        raise UnsafePath(source.name, "is no name of a log")
+        raise UnsafePath(source.name, "must be the name of a log: <run id>.jsonl or <run id>.jsonl.gz")
     return RunFile(run_id, at, source, 0)
 
 
@@ -276,7 +276,7 @@ def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -
 def _read(file: Path) -> tuple[bytes, datetime]:
     """Return the bytes of a file, and when it was changed. No link is followed. Raises `FileNotFoundError`."""
     if file.is_symlink():
-        raise UnsafePath(file.name, "a symbolic link")
+        raise UnsafePath(file.name, "must not be a symbolic link")
     descriptor = files.opened_file(file, os.O_RDONLY, base=files.ROOT)
     with os.fdopen(descriptor, "rb") as opened:
         found = os.fstat(opened.fileno())

@@ -89,7 +89,7 @@ def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Clai
     if trigger is None:
         raise InvalidValue("trigger", "missing: an execution without run_id needs a trigger")
     if node is not None or claim is not None:
-        raise InvalidValue("node" if node is not None else "claim", "needs a run_id")
+        raise InvalidValue("node" if node is not None else "claim", "must not be given without a run_id")
     columns = trigger_columns(trigger)
     if columns["trigger_type"] is None:
         if skill != CHAT:
@@ -233,7 +233,7 @@ def list_filters(
     """Return the filters of a list of executions, as its statements name them."""
     valid.flag("lost_log", lost_log)
     if node is not None and run_id is None:
-        raise InvalidValue("node", "needs a run_id")
+        raise InvalidValue("node", "must not be given without a run_id")
     given: Row = {
         "run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id),
         "trigger_id": valid.optional("trigger_id", trigger_id, _MOST.trigger_id),

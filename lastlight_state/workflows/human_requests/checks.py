@@ -260,7 +260,7 @@ def inbox_filters(run_id: str | None, kind: str | None) -> Row:
 def _prompt(prompt: str) -> str:
     text = valid.content("question.prompt", prompt, _MOST.prompt)
     if not text.strip():
-        raise InvalidValue("question.prompt", "blank")
+        raise InvalidValue("question.prompt", "must not be blank")
     return text
 
 

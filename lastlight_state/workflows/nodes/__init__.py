@@ -133,11 +133,13 @@ def _wait_columns(put: NodePut) -> _Wait:
         return _NO_WAIT
     valid.group("wait", wait, Wait)
     if put.state is UNSET or put.state not in words.WAITING_NODE:
-        raise InvalidValue("wait", "needs a waiting state", permitted=sorted(words.WAITING_NODE))
+        raise InvalidValue(
+            "wait", "must be None unless the state is a waiting one", permitted=sorted(words.WAITING_NODE)
+        )
     if wait.signal is not None and put.state != "waiting_signal":
         raise InvalidValue("wait.signal", f"must be None for a node that is {put.state}")
     if wait.correlation_id is not None and wait.signal is None:
-        raise InvalidValue("wait.correlation_id", "needs a signal")
+        raise InvalidValue("wait.correlation_id", "must not be given without a signal")
     return {
         "wake_at": None if wait.until is None else iso_text(aware_utc("wait.until", wait.until)),
         "waiting_for": valid.optional("wait.signal", wait.signal, _MOST.waiting_for),

@@ -459,7 +459,7 @@ def test_a_question_that_an_ended_run_left_open_is_closed(database: Database, so
     [
         ("runs", {"status": "dancing"}, "_smithers_runs r2.status: expected a known word"),
         ("runs", {"created_at_ms": "soon"}, "created_at_ms: expected a whole number of milliseconds"),
-        ("runs", {"created_at_ms": 9e17}, "created_at_ms: is no time"),
+        ("runs", {"created_at_ms": 9e17}, "created_at_ms: must be a time"),
         ("runs", {"config_json": "{torn"}, "config_json: is not JSON"),
         ("runs", {"workflow_name": b"\xff"}, "workflow_name: expected text"),
         ("nodes", {"node_id": "n", "state": "odd"}, "_smithers_nodes n.state: expected a known word"),

@@ -121,7 +121,7 @@ def test_attempts_of_a_node_come_in_their_order(store: StateStore, frozen_clock:
     raw("UPDATE executions SET node_id = 'a', iteration = 1 WHERE id = ?", raw.execution(run.id))
     attempts = all_pages(executions.list, run_id=run.id, node=NodeRef("a", 1), limit=3)
     assert [(item.iteration, item.attempt) for item in attempts] == [(1, 1), (1, 2), (1, 3), (1, 4)]
-    with pytest.raises(InvalidValue, match="node: needs a run_id"):
+    with pytest.raises(InvalidValue, match="node: must not be given without a run_id"):
         executions.list(node=NodeRef("a"))
 
 

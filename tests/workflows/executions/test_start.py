@@ -66,7 +66,7 @@ def test_an_execution_without_a_run_says_what_set_it_off(store: StateStore) -> N
         executions.start("chat")
     with pytest.raises(InvalidValue, match=r"trigger\.type: missing"):
         executions.start("deploy:plan", trigger=CHAT)
-    with pytest.raises(InvalidValue, match="node: needs a run_id"):
+    with pytest.raises(InvalidValue, match="node: must not be given without a run_id"):
         executions.start("chat", trigger=CHAT, node=NodeRef("n"))
     assert executions.list().items == ()
 

@@ -146,7 +146,7 @@ class Place:
             with translated(path):
                 is_link = path.is_symlink()
             if is_link:
-                raise UnsafePath(str(path), "a symbolic link")
+                raise UnsafePath(str(path), "must not be a symbolic link")
 
 
 def is_regular(path: Path) -> bool:

@@ -140,7 +140,7 @@ def _decoded(place: int, data: Any) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except ValueError:
-        raise InvalidValue(where, "is not base64") from None
+        raise InvalidValue(where, "must be base64") from None
 
 
 def _ending(wish: Any) -> str:

@@ -119,7 +119,7 @@ def encoded(state: SessionState) -> bytes:
     value = state.to_json()
     for where, number in _floats(value, "state"):
         if not isfinite(number):
-            raise InvalidValue(where, "NaN or infinity")
+            raise InvalidValue(where, "expected a finite number, got NaN or infinity")
     data = dump_line(value, where="state")
     if len(data) > MAX_BYTES:
         raise PayloadTooLarge("state", limit=MAX_BYTES, actual=len(data))

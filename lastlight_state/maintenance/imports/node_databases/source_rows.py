@@ -105,7 +105,7 @@ def moment(where: str, value: Any) -> datetime:
     try:
         return aware_utc(where, _BEGIN + timedelta(milliseconds=value))
     except OverflowError:
-        raise InvalidValue(where, "is no time of our calendar") from None
+        raise InvalidValue(where, "must be a time within the years 1 to 9999") from None
 
 
 def mapped(words: Mapping[str, T], where: str, value: Any) -> T:
