@@ -24,6 +24,7 @@ from lastlight_state.db.rows.statements import Family, Statement, bind, constant
 from lastlight_state.db.rows.writes import listed
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
+from lastlight_state.db.schema.indexes import LookedUp
 
 
 class IdRow(TypedDict):
@@ -179,16 +180,17 @@ def _wanted(*members: str) -> Any:
 _by_version = _wanted("thread", "namespace", "channel", "version")
 #: The values of versions, without their bytes.
 NAMED = prepared(
-    sa.select(*_named)
-    .select_from(_by_version)
-    .join(
-        VALUES,
-        sa.and_(
-            _v.thread_id == _by_version.c.thread,
-            _v.namespace == _by_version.c.namespace,
-            _v.channel == _by_version.c.channel,
-            _v.version == _by_version.c.version,
-        ),
+    sa.select(*_named).select_from(
+        LookedUp(
+            _by_version,
+            VALUES,
+            sa.and_(
+                _v.thread_id == _by_version.c.thread,
+                _v.namespace == _by_version.c.namespace,
+                _v.channel == _by_version.c.channel,
+                _v.version == _by_version.c.version,
+            ),
+        )
     ),
     NamedRow,
 )
@@ -210,17 +212,18 @@ _greatest = (
 )
 #: The last values of channels.
 LASTS = prepared(
-    sa.select(_v.channel, _v.number, _v.anchor, _v.format, _v.digest)
-    .select_from(_by_channel)
-    .join(
-        VALUES,
-        sa.and_(
-            _v.thread_id == _by_channel.c.thread,
-            _v.namespace == _by_channel.c.namespace,
-            _v.channel == _by_channel.c.channel,
-            _v.number == _greatest,
-            _IS_STORED,
-        ),
+    sa.select(_v.channel, _v.number, _v.anchor, _v.format, _v.digest).select_from(
+        LookedUp(
+            _by_channel,
+            VALUES,
+            sa.and_(
+                _v.thread_id == _by_channel.c.thread,
+                _v.namespace == _by_channel.c.namespace,
+                _v.channel == _by_channel.c.channel,
+                _v.number == _greatest,
+                _IS_STORED,
+            ),
+        )
     ),
     LastRow,
 )
@@ -228,17 +231,18 @@ LASTS = prepared(
 _by_number = _wanted("thread", "namespace", "channel", "number")
 #: Stored values of these numbers, in no order: to sort them would copy their bytes.
 STORED = prepared(
-    sa.select(*(_v[name] for name in StoredRow.__annotations__))
-    .select_from(_by_number)
-    .join(
-        VALUES,
-        sa.and_(
-            _v.thread_id == _by_number.c.thread,
-            _v.namespace == _by_number.c.namespace,
-            _v.channel == _by_number.c.channel,
-            _v.number == sa.cast(_by_number.c.number, columns.Integer),
-            _IS_STORED,
-        ),
+    sa.select(*(_v[name] for name in StoredRow.__annotations__)).select_from(
+        LookedUp(
+            _by_number,
+            VALUES,
+            sa.and_(
+                _v.thread_id == _by_number.c.thread,
+                _v.namespace == _by_number.c.namespace,
+                _v.channel == _by_number.c.channel,
+                _v.number == sa.cast(_by_number.c.number, columns.Integer),
+                _IS_STORED,
+            ),
+        )
     ),
     StoredRow,
 )
@@ -263,14 +267,16 @@ PUT_WRITE = {"keep": _putting(replace=False), "replace": _putting(replace=True)}
 _by_checkpoint = _wanted("thread", "namespace", "id")
 WRITES_OF = prepared(
     sa.select(*(_w[name] for name in WriteRow.__annotations__))
-    .select_from(_by_checkpoint)
-    .join(
-        WRITES,
-        sa.and_(
-            _w.thread_id == _by_checkpoint.c.thread,
-            _w.namespace == _by_checkpoint.c.namespace,
-            _w.checkpoint_id == _by_checkpoint.c.id,
-        ),
+    .select_from(
+        LookedUp(
+            _by_checkpoint,
+            WRITES,
+            sa.and_(
+                _w.thread_id == _by_checkpoint.c.thread,
+                _w.namespace == _by_checkpoint.c.namespace,
+                _w.checkpoint_id == _by_checkpoint.c.id,
+            ),
+        )
     )
     .order_by(_w.path, _w.task, _w.idx),
     WriteRow,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from time import sleep
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from support.checkpoints.steps import NOTHING, content, step, texts
+from support.checkpoints.steps import NOTHING, content, step, texts, write
 
 from lastlight_state import CorruptData
 from lastlight_state.checkpoints import Content, NewCheckpoint
 from lastlight_state.checkpoints.values import chain, change_between, changed
 from lastlight_state.testing import Database, racing
+from lastlight_state.testing.postgres import connect
 
 KB = 1024
 
@@ -155,6 +157,46 @@ def test_a_step_walks_no_more_at_the_thousandth_than_at_the_tenth(sqlite_databas
         store.checkpoints.put("t", _grown(number, noise(100 * KB)))
     late = [_steps(store, act) for act in _ACTS]
     assert [after <= 1.5 * before for before, after in zip(early, late, strict=True)] == [True] * 3, (early, late)
+
+
+def test_a_step_reads_no_more_rows_and_logs_no_more_bytes_on_postgres(postgres_database: Database) -> None:
+    """checkpoints CK-48: rows that the server fetched and wrote, and bytes of its log, of ten steps each."""
+    data = noise(40 * KB)
+
+    def walk(first: int, last: int) -> list[int]:
+        with connect(postgres_database.url) as server:
+            before = _counters(server)
+            with postgres_database.open() as store:
+                for number in range(first, last):
+                    store.checkpoints.put("t", _grown(number, data), after=f"step-{number - 1}" if number > 1 else None)
+                    store.checkpoints.put_writes("t", f"step-{number}", "task", [write(0, "w")])
+                    store.checkpoints.get("t")
+            return [after - other for after, other in zip(_counters(server), before, strict=True)]
+
+    walk(1, 11)
+    early = walk(11, 21)
+    walk(21, 523)
+    late = walk(523, 533)  # as far behind a whole value as the others
+    assert late[1] == early[1]
+    assert late[0] <= 1.2 * early[0], (early, late)
+    assert late[2] <= 2 * early[2], (early, late)
+
+
+def _counters(server: Any) -> list[int]:
+    """Return the rows fetched and written of the tables of checkpoints, and the bytes logged, when nobody works.
+
+    The planner knows then how many rows there are, as after an autovacuum.
+    """
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    while server.execute(others).fetchone()[0]:
+        sleep(0.01)
+    server.execute("ANALYZE")
+    found = server.execute("""
+        SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), sum(n_tup_ins + n_tup_upd),
+               pg_current_wal_insert_lsn() - '0/0'::pg_lsn
+        FROM pg_stat_user_tables WHERE relname LIKE 'checkpoint%'
+    """).fetchone()
+    return [int(one or 0) for one in found]
 
 
 _ACTS: tuple[Callable[[Any], object], ...] = (

@@ -55,9 +55,9 @@ def test_a_thread_takes_a_tenth_of_what_the_shipped_saver_takes(sqlite_database:
 
 
 @pytest.mark.soak
-def test_a_step_costs_the_same_at_the_tenth_and_at_the_ten_thousandth(sqlite_database: Database) -> None:
+def test_a_step_costs_the_same_at_the_tenth_and_at_the_ten_thousandth(database: Database) -> None:
     """checkpoints CK-23: in statements and in time. `make frameworks ARGS="-m soak"` runs it."""
-    with recorded(sqlite_database) as (store, sent):
+    with recorded(database) as (store, sent):
         saver = LangGraphSaver(store)
         config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
         counts, times = [], []

@@ -9,6 +9,7 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Index,
+    Join,
     Select,
     SelectBase,
     case,
@@ -101,6 +102,22 @@ class AmongFew(BinaryExpression[bool]):
 @compiles(AmongFew, "postgresql")
 def _in_array(element: AmongFew, compiler: SQLCompiler, **options: Any) -> str:
     return f"{compiler.process(element.left, **options)} = ANY (ARRAY{compiler.process(element.right, **options)})"
+
+
+class LookedUp(Join):
+    """A few rows that a parameter holds, and those of a table that each of them finds by an index.
+
+    On Postgres the table is looked up for each: as a join it would be scanned, because nobody knows how few they are.
+    """
+
+    inherit_cache = True
+
+
+@compiles(LookedUp, "postgresql")
+def _lateral(element: LookedUp, compiler: SQLCompiler, **options: Any) -> str:
+    parts: tuple[Any, ...] = (element.left, element.right, element.onclause)
+    few, table, found = (compiler.process(one, **options) for one in parts)
+    return f"{few} CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {found} OFFSET 0) AS {table}"
 
 
 def only(product: Literal["sqlite", "postgresql"], index: Index) -> None:
