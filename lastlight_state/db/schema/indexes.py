@@ -117,7 +117,8 @@ class LookedUp(Join):
 def _lateral(element: LookedUp, compiler: SQLCompiler, **options: Any) -> str:
     parts: tuple[Any, ...] = (element.left, element.right, element.onclause)
     few, table, found = (compiler.process(one, **options) for one in parts)
-    return f"{few} CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {found} OFFSET 0) AS {table}"
+    shown = ", ".join(compiler.preparer.quote(column.name) for column in element.right.columns)
+    return f"{few} CROSS JOIN LATERAL (SELECT {shown} FROM {table} WHERE {found} OFFSET 0) AS {table}"
 
 
 def only(product: Literal["sqlite", "postgresql"], index: Index) -> None:
