@@ -100,14 +100,16 @@ class Repair:
         return tuple(scans_below(self._roots) if path is None else scans(Path(path)))
 
     def seal(self, path: Path | str) -> bool:
-        """End a torn tail with a newline, under the lock of the file's writers; returns whether there was one.
+        """End a torn tail with a newline, under the lock of the file's writers; returns whether it did.
 
-        This is the only change ever made to a file in use. May be repeated. Raises `BackendBusy`, and as `scan`.
+        This is the only change ever made to a file in use. The log of a run whose writer lives is left to that writer,
+        whose next record does it. May be repeated. Raises `BackendBusy`, and as `scan`.
         """
         path = Path(path)
         if not path.is_symlink() and not path.is_file():
             raise NotFound("line file", str(path))
-        return repair.seal(path)
+        path = files.real(path.parent) / path.name  # as for `salvage`
+        return _liveness(path) != "held" and repair.seal(path)
 
     def salvage(self, path: Path | str, *, to: Path | str | None = None, replace: bool = False) -> Repaired:
         """Write a clean copy of a damaged file: every whole or recovered record, byte for byte, one to a line.
@@ -213,15 +215,18 @@ def _accepts(path: Path) -> Accepts:
     return LOG_LINES.accepts if run_id is None else run_lines.accepts(run_id)
 
 
+def _liveness(path: Path) -> storage.Liveness:
+    """Return whether the writer of a run lives whose log this is. The path goes through no link."""
+    run_id = _run_of(path)
+    return "free" if run_id is None else storage.liveness(path.parents[3] / run_paths.LOCKS / run_id)
+
+
 def _refuse_living(path: Path) -> None:
     """Raise unless it is certain that nobody writes the log. The path goes through no link."""
-    run_id = _run_of(path)
-    if run_id is None:
-        return
-    found = storage.liveness(path.parents[3] / run_paths.LOCKS / run_id)
+    found = _liveness(path)
     if found != "free":
         has = "has" if found == "held" else "may have"
-        raise Conflict(f"run {run_id!r} {has} a living writer: its log is not replaced", code="run_open")
+        raise Conflict(f"run {_run_of(path)!r} {has} a living writer: its log is not replaced", code="run_open")
 
 
 @contextmanager

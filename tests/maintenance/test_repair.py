@@ -130,6 +130,28 @@ def test_a_log_whose_writer_may_live_is_not_replaced(
     assert repair.salvage(folder / writer.path.name, replace=True).copy_path == writer.path
 
 
+@pytest.mark.parametrize("way", ["link", "relative"])
+def test_a_log_whose_writer_lives_is_sealed_by_its_writer(
+    repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """maintenance OP-66; run-log RL-95: nobody waits for the lock that the writer keeps until it is closed."""
+    with start(RunLog.open(tmp_path), id_of(1)) as writer:
+        writer.context(50)
+        day = writer.path.parent
+        (tmp_path / "link").symlink_to(day)
+        monkeypatch.chdir(day if way == "relative" else tmp_path)
+        path = Path("link" if way == "link" else ".", writer.path.name)
+        data = damaged(writer.path)
+        assert repair.seal(path) is False
+        assert path.read_bytes() == data
+        writer.context(40)
+        whole = path.read_bytes()
+        assert (whole[: len(data) + 2], whole[-1:]) == (data + b"\n{", b"\n")
+        path.write_bytes(whole + b"{")
+    assert (repair.seal(path), repair.seal(path)) == (True, False)
+    assert path.read_bytes() == whole + b"{\n"
+
+
 def unsupported(*_: Any) -> None:
     raise OSError(errno.ENOLCK, "No locks available")
 
