@@ -40,6 +40,8 @@ def test_a_run_is_paused_resumed_cancelled_and_restarted(database: Database, ope
     ):
         done = said(database, "run", run_id, verb, "--by", "ana", "--reason", "because")
         assert (done.code, done.data["before"], done.data["run"]["status"]) == (0, before, after)
+        last = opened.workflows.lookups.list_transitions(run_id).items[0]
+        assert (last.to_status, last.source, last.actor, last.detail) == (after, "operator", "ana", "because")
     refused = said(database, "run", run_id, "resume")
     assert (refused.code, refused.error) == (1, "run_status")
     assert said(database, "run", run_id, "stop").code == 2

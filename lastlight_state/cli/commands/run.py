@@ -52,7 +52,7 @@ def _allow_restarts(store: StateStore, run_id: str, said: Order) -> WorkflowRun:
 
 VERBS: Mapping[str, Callable[[StateStore, str, Order], WorkflowRun]] = {
     "cancel": lambda store, run_id, said: store.workflows.runs.cancel(run_id, by=said.by, reason=said.reason),
-    "pause": lambda store, run_id, _: store.workflows.waits.pause(run_id),
+    "pause": lambda store, run_id, said: store.workflows.waits.pause(run_id, by=said.by, reason=said.reason),
     "resume": lambda store, run_id, said: store.workflows.waits.resume(run_id, by=said.by, reason=said.reason),
     "restart": lambda store, run_id, said: store.workflows.runs.restart(run_id, by=said.by, reason=said.reason),
     "release": _release,
@@ -76,8 +76,8 @@ def run(call: Call, run_id: str, verb: str, by: str | None, reason: str | None, 
     another may take it at once: for a worker that hangs. With allow-restarts a run may be taken again after its limit.
 
     A run that a worker holds is not paused, because the worker would go on: cancel it, or let the worker pause it. A
-    paused run with open questions is resumed by answering them. Of a pause neither name nor reason is kept, of a
-    release no reason. On a terminal, what ends the claim of a worker is asked about first.
+    paused run with open questions is resumed by answering them. Of a release no reason is kept. On a terminal, what
+    ends the claim of a worker is asked about first.
     """
     act = VERBS[valid.word("VERB", verb, VERBS)]
     if most is not None and verb != "allow-restarts":
