@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
@@ -11,7 +12,7 @@ from support.jsonl.lines import KIND, opened, read, record
 
 from lastlight_state.codec import dump_line
 from lastlight_state.files.jsonl.cursor import TAIL_BLOCK_BYTES, Tail, read_tail
-from lastlight_state.files.jsonl.reader import Line
+from lastlight_state.files.jsonl.reader import ISSUES_KEPT, Line
 
 FILES = settings(max_examples=150)
 
@@ -21,7 +22,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log.jsonl"
 
 
-def tail(path: Path, n: int, *, before: int | None = None, **options: int) -> Tail[Line]:
+def tail(path: Path, n: int, *, before: int | None = None, **options: Any) -> Tail[Line]:
     size = path.stat().st_size
     with opened(path) as descriptor:
         return read_tail(descriptor, path, KIND, n=n, before=size if before is None else before, **options)
@@ -38,6 +39,14 @@ def test_the_last_records_come_oldest_first_and_bad_lines_do_not_count(path: Pat
     found = tail(path, 3)
     assert (numbers(found), found.torn_tail) == ([2, 3, 4], True)
     assert [issue.reason for issue in found.issues] == ["bad_json"]
+
+
+def test_of_very_many_bad_lines_the_last_ones_are_kept(path: Path) -> None:
+    """agent-log L-42: so memory does not depend on how many there are."""
+    path.write_bytes(dump_line(record(0)) + b"bad\n" * (ISSUES_KEPT + 100))
+    found = tail(path, 1)
+    assert (numbers(found), len(found.issues)) == ([0], ISSUES_KEPT)
+    assert found.issues[-1].offset == path.stat().st_size - 4
 
 
 def test_going_further_back_meets_every_record_once(path: Path) -> None:

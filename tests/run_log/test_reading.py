@@ -218,6 +218,14 @@ def test_the_last_records_are_read_backwards(log: RunLog) -> None:
             log.runs.last(RUN, before=bad)  # type: ignore[arg-type]
 
 
+def test_the_last_records_are_counted_without_objects_that_are_none(log: RunLog) -> None:
+    """run-log RL-38: so a chunk is shorter than was asked for only where the log begins."""
+    put(log, [head(), event(0), event(1), *({"no": "type"} for _ in range(5)), event(2), {"no": "type"}])
+    chunk = log.runs.last(RUN, n=2)
+    assert [record.to_json() for record in chunk.records] == [event(1), event(2)]
+    assert kinds(log.runs.last(RUN, n=2, before=chunk.before).records) == ["header", "agent.event"]
+
+
 def test_the_last_records_of_a_replaced_file_are_those_of_its_end(log: RunLog) -> None:
     """run-log RL-38: and it says that it begins anew."""
     path = put(log, [head(), *map(event, range(7))])

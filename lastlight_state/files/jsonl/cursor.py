@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.files.jsonl import recovery
-from lastlight_state.files.jsonl.reader import MAIN, Issue, L, LineKind, lines_of_verdict, read_at
+from lastlight_state.files.jsonl.reader import ISSUES_KEPT, MAIN, Issue, L, LineKind, lines_of_verdict, read_at
 from lastlight_state.files.jsonl.writer import MAX_LINE_BYTES
 
 # Reading a line file block by block, closed in between: an iterator that is left and kept holds nothing open.
@@ -58,7 +58,7 @@ _LARGEST_BLOCK = 1024 * 1024
 
 
 class Tail(NamedTuple, Generic[L]):
-    """The last records before an offset, oldest first, and the bad lines met on the way."""
+    """The last records before an offset, oldest first, and the last 1,000 of the bad lines met on the way."""
 
     lines: tuple[L, ...]
     torn_tail: bool
@@ -72,10 +72,14 @@ def read_tail(
     *,
     n: int,
     before: int,
+    is_wanted: Callable[[L], bool] | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     block_bytes: int = TAIL_BLOCK_BYTES,
 ) -> Tail[L]:
-    """Return the last ``n`` records that end at or before ``before``. Bad lines do not count towards ``n``."""
+    """Return the last ``n`` records that end at or before ``before``.
+
+    Neither bad lines nor those that are not wanted count towards ``n``.
+    """
     found: list[L] = []
     issues: list[Issue] = []
     torn_tail = False
@@ -84,10 +88,10 @@ def read_tail(
         if not is_ended and verdict.reason is not None:
             torn_tail = True
             continue
-        if verdict.reason is not None:
+        if verdict.reason is not None and len(issues) < ISSUES_KEPT:
             issues.append(Issue(offset, length, verdict.reason))
         lines = lines_of_verdict(kind.line, verdict, offset, length if is_ended else -1, MAIN)
-        found += reversed(list(lines))
+        found += [line for line in reversed(list(lines)) if is_wanted is None or is_wanted(line)]
         if len(found) >= n:
             break
     return Tail(tuple(reversed(found[:n])), torn_tail, tuple(reversed(issues)))

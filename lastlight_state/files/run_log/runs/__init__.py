@@ -276,7 +276,8 @@ def _last(descriptor: int, file: RunFile, given: Mark | None, n: int, *, is_live
     holds = given is None or given.holds(descriptor, file.path)
     size = os.fstat(descriptor).st_size
     before = given.offset if given is not None and holds else size
-    found = read_tail(descriptor, file.path, LineKind(Line, accepts(file.run_id)), n=n, before=before)
+    kind = LineKind(Line, accepts(file.run_id))
+    found = read_tail(descriptor, file.path, kind, n=n, before=before, is_wanted=_is_record)
     first, end = (found.lines[0].offset, found.lines[-1].end) if found.lines else (0, 0)
     return TailChunk(
         records=_records(found.lines),
@@ -294,8 +295,13 @@ def _records(lines: Iterable[Line]) -> tuple[RunRecord, ...]:
     return tuple(
         record_of_piece(Piece(line.offset, line.raw, line.value), recovered=line.recovered)
         for line in lines
-        if isinstance(line.value.get("type"), str)
+        if _is_record(line)
     )
+
+
+def _is_record(line: Line) -> bool:
+    """True if the line has a type. An object without one is no record."""
+    return isinstance(line.value.get("type"), str)
 
 
 def _damage(issues: Iterable[Issue]) -> tuple[Damage, ...]:
