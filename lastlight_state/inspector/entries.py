@@ -25,6 +25,9 @@ from lastlight_state.messaging import MessagingMessage
 
 Entry = dict[str, Any]
 
+#: How many characters of a text a page has. Its file has the whole.
+MOST_TEXT = 256 * 1024
+
 _EMPTY: Entry = {
     "key": "", "at": None, "role": "", "content": None, "reasoning": None, "calls": [], "call_id": None, "tool": None,
     "is_error": False, "raw_ref": None, "record": None,
@@ -34,6 +37,15 @@ _EMPTY: Entry = {
 def entry(role: Any, **fields: Any) -> Entry:
     """Return an entry of this role. ``calls`` are those of tools, ``call_id`` is the one that a result answers."""
     return {**_EMPTY, "role": role if isinstance(role, str) else str(role), **fields}
+
+
+def shortened(value: Any) -> Any:
+    """Return a value in which each text that is longer than a page shows is cut, and says how long it is."""
+    if isinstance(value, str):
+        return value if len(value) <= MOST_TEXT else f"{value[:MOST_TEXT]}… ({len(value)} characters in all)"
+    if isinstance(value, Mapping):
+        return {key: shortened(part) for key, part in value.items()}
+    return [shortened(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def of_line(line: LogLine) -> Iterator[Entry]:

@@ -16,8 +16,9 @@ from support.run_log.logs import EXAMPLE_RUN, RUN, event, head, put
 
 from lastlight_state import StateStore
 from lastlight_state.codec import dump_line
-from lastlight_state.files.agent_log import AgentLog
-from lastlight_state.inspector import inspector
+from lastlight_state.files.agent_log import AgentLog, Reader
+from lastlight_state.files.run_log.runs import Runs
+from lastlight_state.inspector import entries, inspector
 from lastlight_state.inspector.page import Ask
 from lastlight_state.inspector.pages import transcripts
 from lastlight_state.inspector.rendering import segment
@@ -218,6 +219,56 @@ def test_lines_that_cannot_be_read_are_told(filled: StateStore) -> None:
         data = client.get(f"{OTHERS}?order={order}", headers=JSON).json()
         assert [(one["offset"], one["reason"]) for one in data["problems"]] == [(len(line(0)), "bad_json")]
         assert len(data["said"]["items"]) == 2
+
+
+def test_lines_that_are_no_records_hide_none_before_them(filled: StateStore) -> None:
+    """inspector IN-74: objects without a type are not shown, and what is before them is on the page."""
+    put(filled.run_log, [head(), event(0), *({"no": "type"} for _ in range(12)), event(1)])
+    found = said(TestClient(inspector(filled)), f"/transcripts/runs/{RUN}")
+    assert [one["role"] for one in found] == ["header", "agent.event", "agent.event"]
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize("kind", ["agents", "runs"])
+def test_a_page_of_a_file_that_is_replaced_shows_the_new_one_alone(
+    filled: StateStore, kind: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inspector IN-121: also when that happens between two reads of one page."""
+    path = put_log(filled.agent_log, b"".join(map(line, range(30))))
+    if kind == "runs":
+        path = put(filled.run_log, [head(), *map(event, range(30))])
+    whole = path.read_bytes()
+    verbs = {"agents": (Reader, "tail", "read"), "runs": (Runs, "last", "tail")}
+    owner, *names = verbs[kind]
+    name = names[order == "oldest"]
+    read = getattr(owner, name)
+
+    def replaced(self: Any, *given: Any, **named: Any) -> Any:
+        found = read(self, *given, **named)
+        path.write_bytes(whole.splitlines(keepends=True)[0] + dump_line(event(99) | {"new": True}))
+        return found
+
+    monkeypatch.setattr(owner, name, replaced)
+    client, key = TestClient(inspector(filled)), {"agents": "others", "runs": RUN}[kind]
+    found = said(client, f"/transcripts/{kind}/{key}?order={order}")
+    assert len(found) == 2
+    assert found[1]["record"]["new"] is True
+
+
+def test_of_a_very_long_text_a_page_has_the_beginning(filled: StateStore) -> None:
+    """inspector IN-122: wherever it stands in a line, and it says how long the text is."""
+    text = "x" * (entries.MOST_TEXT + 1)
+    block = {"type": "tool_use", "id": "c", "name": "t", "input": {"deep": [text]}}
+    values: list[dict[str, Any]] = [
+        {"type": "user", "message": {"content": text}},
+        {"type": "assistant", "message": {"content": [block]}},
+        {"type": "crumb", "where": text},
+    ]
+    put_log(filled.agent_log, b"".join(map(dump_line, values)))
+    asked, answer, crumb = said(TestClient(inspector(filled)), OTHERS)
+    cut = text[:-1] + "… (262145 characters in all)"
+    assert asked["content"] == crumb["record"]["where"] == cut
+    assert len(answer["calls"][0]["arguments"]) == len(cut)  # it is JSON text
 
 
 def test_hostile_lines_are_shown_and_do_nothing(filled: StateStore) -> None:

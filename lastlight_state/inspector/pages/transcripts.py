@@ -30,12 +30,16 @@ SCOPES, STATES, ORDERS = ("chat", "sandbox"), ("running", "crashed", "unknown", 
 
 @dataclass
 class Part:
-    """A part of a transcript: its entries in their order, its bytes, where the next part begins, and bad lines."""
+    """A part of a transcript: its entries in their order, its bytes, where the next part begins, and bad lines.
+
+    ``reset``: the file is another one than that of the part before.
+    """
 
     entries: list[Entry]
     bytes: int
     then: str | None
     problems: list[Any] = field(default_factory=list)
+    reset: bool = False
 
 
 #: Reads the lines behind a place, or before it: how many, and the place.
@@ -74,12 +78,12 @@ def agent(ask: Ask) -> View:
     def backwards(n: int, before: str | None) -> Part:
         part = reader.tail(key, n=n, before=before, slug=found.slug)
         then = part.before if len(part.lines) == n else None
-        return Part(_flat(map(entries.of_line, part.lines)), _bytes(part.lines), then, list(part.issues))
+        return Part(_flat(map(entries.of_line, part.lines)), _bytes(part.lines), then, list(part.issues), part.reset)
 
     def forwards(n: int, after: str | None) -> Part:
         part = reader.read(key, after=after, limit=n, slug=found.slug)
         then = None if part.at_end else part.cursor
-        return Part(_flat(map(entries.of_line, part.lines)), _bytes(part.lines), then, list(part.issues))
+        return Part(_flat(map(entries.of_line, part.lines)), _bytes(part.lines), then, list(part.issues), part.reset)
 
     data = {
         "kind": "agents",
@@ -124,12 +128,16 @@ def run(ask: Ask) -> View:
     def backwards(n: int, before: str | None) -> Part:
         part = runs.last(key, n=n, before=before)
         then = part.before if len(part.records) == n else None
-        return Part(_flat(map(entries.of_record, part.records)), _bytes(part.records), then, list(part.damage))
+        return Part(
+            _flat(map(entries.of_record, part.records)), _bytes(part.records), then, list(part.damage), part.reset
+        )
 
     def forwards(n: int, after: str | None) -> Part:
         part = runs.tail(key, after=after, limit=n)
         then = None if part.at_end else part.cursor
-        return Part(_flat(map(entries.of_record, part.records)), _bytes(part.records), then, list(part.damage))
+        return Part(
+            _flat(map(entries.of_record, part.records)), _bytes(part.records), then, list(part.damage), part.reset
+        )
 
     data = {"kind": "runs", "id": key, "project": None, "file": found.model_dump(exclude={"path"})}
     return _transcript(ask, data, backwards, forwards)
@@ -171,12 +179,14 @@ def _transcript(ask: Ask, data: dict[str, Any], backwards: Reading, forwards: Re
     left, size = limit, 0
     while left > 0 and size < MOST_BYTES:
         part = read(min(STEP, left), then)
+        if part.reset:
+            parts.clear()
         parts.append(part)
         left, size, then = left - STEP, size + part.bytes, part.then
         if then is None:
             break
     ordered = parts if order == "oldest" else parts[::-1]
-    said = _flat(part.entries for part in ordered)
+    said = [entries.shortened(one) for part in ordered for one in part.entries]
     data |= {
         "order": order,
         "said": {"items": said, "next_page_token": then, "damaged": []},
