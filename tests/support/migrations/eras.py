@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ _ASKED: dict[str, Any] = {
     "platform": "slack", "channel_id": "C07", "platform_message_id": "p", "run_ids": [OPEN, FAILED], "seq": 0,
     "request_id": "q", "loop_id": "l", "fire_id": "f", "event_id": "e", "frame_no": 0, "sandbox_id": "s",
     "score_id": "s", "signal_id": "s", "consumer": "c", "call_id": "c", "key": "k",
+    "within": timedelta(days=1),
 }  # fmt: skip
 _READS = ("get", "list", "find", "count", "counts", "is", "history", "since", "latest", "daily", "hourly", "by", "for",
           "health", "search", "activity")  # fmt: skip
