@@ -254,6 +254,9 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
             assert not found.scans_the_table, found
             assert by_index(found) - due == indexes | shown_by, found
             assert "ix_run_leases_due" in by_index(found), found
+    found = plan_of(database, every_backend, lists.ENDING, {**values, "now": now, "most": 20})
+    assert by_index(found) - due == shown_by, found
+    assert "ix_run_leases_due" in by_index(found), found
     by_id: list[Statement[Any]] = [sql.TAKE_FREE, sql.RETAKE, sql.LOCK, sql.HEARTBEAT, sql.TRANSFER.head, sql.FIND]
     families: tuple[Family[Any], ...] = (sql.TAKE, sql.LOCK_FREE, queue_statements.TAKE)
     for family in families:
