@@ -74,7 +74,7 @@ REFUSED = {
     "the run of a run": (("show", "run", "x", "--run", "y"), "--run: must not be given"),
     "a part without its run": (("show", "event", "1", "--quiet"), "--run: must be given: event records belong to a"),
     "unknown kind of source": (("import", "x", "--kind", "thing"), "--kind: 'thing' is not a kind of source"),
-    "runs of a project": (("ls", "runs", "--project", "x"), "--project: runs belong to none"),
+    "runs of a project": (("ls", "runs", "--project", "x"), "--project: must not be given for runs"),
     "no time": (("ls", "--since", "yesterday"), "--since: expected a time, got 'yesterday'"),
     "no age": (("reap", "--older-than", "soon"), "--older-than: expected an age, got 'soon'"),
     "no end": (("reap", "--to", "completed"), "--to: expected an end, got 'completed'"),

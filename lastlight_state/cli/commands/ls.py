@@ -64,7 +64,7 @@ def run(
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
     for flag, value in narrower.items():
         if value is not None and flag not in chosen.by:
-            raise InvalidValue(f"--{flag}", f"{kind} belong to none")
+            raise InvalidValue(f"--{flag}", f"must not be given for {kind}")
     until = _moment(narrower.pop("until"), "--until")
     chosen_since = _moment(since, "--since")
     filters = Filters(
