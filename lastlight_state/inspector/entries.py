@@ -34,6 +34,10 @@ _EMPTY: Entry = {
 }  # fmt: skip
 
 
+#: What is shown of a reference to a whole result. A log may have anything beside it.
+_REFERENCE = ("sha256", "bytes")
+
+
 def entry(role: Any, **fields: Any) -> Entry:
     """Return an entry of this role. ``calls`` are those of tools, ``call_id`` is the one that a result answers."""
     return {**_EMPTY, "role": role if isinstance(role, str) else str(role), **fields}
@@ -68,7 +72,7 @@ def _of_message(key: str, message: LogMessage) -> Entry:
         calls=calls,
         call_id=message.tool_call_id,
         is_error=message.is_error,
-        raw_ref=message.raw_ref,
+        raw_ref=None if message.raw_ref is None else {name: message.raw_ref.get(name) for name in _REFERENCE},
         record=message.extra or None,
     )
 

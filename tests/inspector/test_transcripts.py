@@ -305,7 +305,14 @@ def test_hostile_lines_are_shown_and_do_nothing(filled: StateStore) -> None:
 
 def test_what_was_said_is_hidden_with_personal_data(filled: StateStore) -> None:
     """inspector IN-7: texts, thoughts, arguments, whole lines and results; who calls which tool stays."""
-    put_log(filled.agent_log, dump_line({"role": "user", "content": "zoe-wrote", "other": "zoe-wrote"}))
+    cut = {
+        "type": "tool_result",
+        "tool_use_id": "c",
+        "content": "x",
+        "raw_ref": {"sha256": "0" * 64, "of": "zoe-wrote"},
+    }
+    spoken = {"role": "user", "content": "zoe-wrote", "other": "zoe-wrote"}
+    put_log(filled.agent_log, dump_line(spoken) + dump_line(cut))
     start = {"type": "run.start", "run_id": RUN, "ts": agent_logs.AT, "input": {"type": "text", "text": "zoe-wrote"}}
     put(filled.run_log, [head(), start, event(0) | {"event": {"text": "zoe-wrote"}}])
     filled.messaging.messages.append("ms-1", role="user", content="zoe-wrote")

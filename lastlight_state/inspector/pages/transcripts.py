@@ -98,7 +98,7 @@ def agent(ask: Ask) -> View:
 
 @page.look("/agents/{session_id}/results/{sha256}")
 def result(ask: Ask) -> View:
-    """Show a part of a whole result that an agent log shows cut. The file is checked before."""
+    """Show a part of a whole result that an agent log shows cut. The whole file is read and checked for each part."""
     key, sha256 = ask.path["session_id"], ask.path["sha256"]
     start = _offset(ask)
     with ask.store.agent_log.raw.open(key, sha256, slug=ask.text("project")) as file:
