@@ -281,11 +281,13 @@ class Claims(Repository, Generic[W]):
         """Return at most ``limit`` (1 to 500) claims whose lease ends ``within`` this length from now, next one first.
 
         A holder that renews in time is among them only while less of its lease is left. Leases that are over are those
-        of `list_claimable`. Reads the running runs that somebody has to look at until then.
+        of `list_claimable`. Runs that cannot be read are logged and left out. Reads the running runs that somebody has
+        to look at until then.
         """
         now, length = self._now(), valid.duration("within", within, most=checks.LONGEST)
-        values = {"now": now, "at": to_millis(now + length), "most": valid.page_limit(limit)}
-        return tuple(self._all(EndingClaim.of, lists.ENDING, values))
+        values, most = {"now": now, "at": to_millis(now + length)}, valid.page_limit(limit)
+        ending = self._reading(lambda unit: unit.first_sound(lists.ENDING, values, most))
+        return tuple(map(EndingClaim.of, ending))
 
     def _awaited(
         self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float | None

@@ -333,7 +333,7 @@ def _ending(running: sa.Select[Any], end: sa.ColumnElement[Any]) -> sa.Select[An
     soon = end.between(bind("now", RUNS.c.lease_expires_at), _now)
     shown = RUNS.c.claim_owner.label("owner"), RUNS.c.claim_epoch.label("epoch"), end.label("lease_expires_at")
     found = running.add_columns(RUNS.c.id.label("run_id"), RUNS.c.workflow_name, *shown)
-    return found.where(RUNNING, ~_unowned, soon).order_by(end, RUNS.c.id).limit(bind("most", RUNS.c.restart_count))
+    return found.where(RUNNING, ~_unowned, soon).order_by(end, RUNS.c.id).limit(sa.bindparam("limit", type_=sa.Integer))
 
 
 def _ending_apart() -> sa.Select[Any]:
