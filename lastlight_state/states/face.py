@@ -158,13 +158,24 @@ class States(Repository):
         given = self._filters(None, under, None, None, None)
         return self._page(sql.SCOPES, lambda row: row["scope"], given, limit, page_token, also=self._at())
 
-    def expire(self, key: str, at: datetime | None, *, scope: str = "") -> StateSummary:
-        """Set when a state expires, None for never. Its version stays. Raises `NotFound`."""
-        given = {**self._sought(key, scope), "expires_at": None if at is None else aware_utc("at", at)}
-        found = self._changed(StateSummary.of, sql.EXPIRE, given, repeatable=True)
-        if found is None:
+    def expire(
+        self, key: str, at: datetime | None, *, scope: str = "", expected: str | UnsetType = UNSET
+    ) -> StateSummary:
+        """Set when a state expires, None for never. Its version stays.
+
+        With ``expected`` one of another version stays as it is, and is `StaleVersion`. Raises `NotFound`.
+        """
+        version = expected if expected is UNSET else valid.identifier("expected", expected)
+        end = None if at is None else aware_utc("at", at)
+        given = {**self._sought(key, scope), "expires_at": end, "expected": version}
+        statement = sql.EXPIRE if version is UNSET else sql.EXPIRE_VERSION
+        found = self._changed(StateSummary.of, statement, given, repeatable=True)
+        if found is not None:
+            return found
+        other = None if version is UNSET else self._find(StateSummary.of, sql.SUMMARY, given)
+        if other is None:
             raise valid.not_found(STATE, (scope, key))
-        return found
+        raise StaleVersion(STATE, (scope, key), expected=version, found=other.version)
 
     def remove(self, key: str, *, scope: str = "", expected: str | UnsetType = UNSET) -> bool:
         """Remove a state. Returns True if it was there.

@@ -91,14 +91,19 @@ REPLACE = prepared(
     .returning(*_SUMMARY),
     StateSummaryRow,
 )
-#: Set when a state expires. One that has expired at that very time is found by a call that is repeated.
-EXPIRE = prepared(
-    sa.update(STATES)
-    .where(_HERE, sa.or_(_VALID, _c.expires_at == bind("expires_at", _c.expires_at)))
-    .values(expires_at=bind("expires_at", _c.expires_at))
-    .returning(*_SUMMARY),
-    StateSummaryRow,
-)
+
+
+def _expiring(*also: sa.ColumnElement[bool]) -> Statement[StateSummaryRow]:
+    """Return what sets an expiry. A state that has expired at that very time is found by a call that is repeated."""
+    end = bind("expires_at", _c.expires_at)
+    changed = sa.update(STATES).where(_HERE, *also, sa.or_(_VALID, _c.expires_at == end)).values(expires_at=end)
+    return prepared(changed.returning(*_SUMMARY), StateSummaryRow)
+
+
+#: Set when a state expires.
+EXPIRE = _expiring()
+#: Set when the one with the version ``expected`` expires.
+EXPIRE_VERSION = _expiring(_c.version == bind("expected", _c.version))
 REMOVE = prepared(sa.delete(STATES).where(_HERE).returning(_c.expires_at), ExpiryRow)
 #: Remove the one with the version ``expected``.
 REMOVE_VERSION = prepared(

@@ -50,6 +50,25 @@ def test_each_write_gives_another_version_and_none_twice(store: Any) -> None:
         s.put("k", 2, expected=versions[0])
 
 
+def test_an_expiry_with_a_version_is_set_only_if_it_is_the_one(store: Any, database: Database) -> None:
+    """states ST-34."""
+    s = store.states
+    first = s.put("k", 1, scope="s").version
+    second = s.put("k", 2, scope="s").version
+    end = database.clock.now() + timedelta(seconds=5)
+    with pytest.raises(StaleVersion) as refused:
+        s.expire("k", end, scope="s", expected=first)
+    assert (refused.value.expected, refused.value.found) == (first, second)
+    assert s.get("k", scope="s").expires_at is None
+    assert s.expire("k", end, scope="s", expected=second).expires_at == end
+    database.clock.advance(seconds=6)
+    for gone, version in (("k", second), ("other", first)):
+        with pytest.raises(NotFound):
+            s.expire(gone, None, scope="s", expected=version)
+    with pytest.raises(InvalidValue, match="expected"):
+        s.expire("k", None, scope="s", expected=None)
+
+
 def test_a_put_with_a_version_is_done_only_if_it_is_the_one(store: Any) -> None:
     """states ST-3."""
     s = store.states
