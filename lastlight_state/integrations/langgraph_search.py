@@ -83,11 +83,18 @@ class Index:
 
 
 def refuse_unknown(where: str, wanted: Any) -> None:
-    """Refuse operators that nobody knows, before anything is read."""
-    for name, value in wanted.items() if isinstance(wanted, Mapping) else ():
-        if name.startswith("$") and name not in _OPERATORS:
+    """Refuse operators that nobody knows, and those beside names of members, before anything is read."""
+    if isinstance(wanted, list | tuple):
+        for at, value in enumerate(wanted):
+            refuse_unknown(f"{where}[{at}]", value)
+    if not isinstance(wanted, Mapping):
+        return
+    for name, value in wanted.items():
+        if str(name).startswith("$") and name not in _OPERATORS:
             raise InvalidValue(f"{where}.{name:.80}", f"must be one of the operators {', '.join(sorted(_OPERATORS))}")
         refuse_unknown(f"{where}.{name!s:.80}", value)
+    if len({name in _OPERATORS for name in wanted}) > 1:
+        raise InvalidValue(where, "must have operators or names of members, and not both")
 
 
 def passes(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:

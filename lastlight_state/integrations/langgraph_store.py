@@ -21,14 +21,14 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import groupby, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.conversations import runtime, similarity
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.domains import Transaction, View
-from lastlight_state.errors import InvalidValue, MisuseError, NotFound
+from lastlight_state.errors import InvalidValue, MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations.conversing import escaped, unescaped
 from lastlight_state.integrations.langgraph_search import Embedded, Index, passes, refuse_unknown
 from lastlight_state.states import State, StateSummary
@@ -52,8 +52,6 @@ try:
     )
 except ImportError:  # the module can be looked at without the framework; a store cannot be made
     BaseStore = object
-
-T = TypeVar("T")
 
 #: How many states are read at once.
 _PAGE = 100
@@ -151,6 +149,7 @@ class LangGraphStore(BaseStore):
                 valid.number("offset", op.offset)
                 valid.number("limit", op.limit)
             if isinstance(op, PutOp):
+                _minutes(op.ttl)
                 found.puts[_place(op)] = op
             elif isinstance(op, SearchOp):
                 refuse_unknown("filter", op.filter)
@@ -166,27 +165,27 @@ class LangGraphStore(BaseStore):
 
     # What is done, in a view or a transaction.
 
-    def _viewed(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[_Place, float]]:
-        """Return the answers to operations that only read, and which items live on from now for how many minutes."""
-        lasting: dict[_Place, float] = {}
+    def _viewed(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[_Place, State]]:
+        """Return the answers to operations that only read, and which items live on from now."""
+        lasting: dict[_Place, State] = {}
         with self._store.view() as view:
             return self._answers(view, batch.ops, embedded, lasting), lasting
 
-    def _refreshed(self, lasting: Mapping[_Place, float]) -> None:
-        self._run(lambda tx: self._refresh(tx, lasting), repeatable=True)
+    def _refreshed(self, lasting: Mapping[_Place, State]) -> None:
+        """Let items live on that were read, without a claim; in a store that only reads nothing is done."""
+        if not self._store.settings.read_only:
+            self._store.run(lambda tx: self._refresh(tx, lasting), label=type(self).__name__, repeatable=True)
 
     def _written(self, batch: _Batch, embedded: Embedded) -> list[Result]:
         def work(tx: Transaction) -> list[Result]:
-            lasting: dict[_Place, float] = {}
+            lasting: dict[_Place, State] = {}
             found = self._answers(tx, batch.ops, embedded, lasting)
             self._refresh(tx, lasting)
             for place, op in sorted(batch.puts.items()):
                 self._put(tx, place, op, [embedded.documents[text] for text in batch.texts.get(place, ())])
             return found
 
-        return self._run(work, repeatable=len(batch.ops) == len(batch.puts))
-
-    def _run(self, work: Callable[[Transaction], T], *, repeatable: bool) -> T:
+        repeatable = len(batch.ops) == len(batch.puts)
         return self._store.run(work, claim=self._claim, label=type(self).__name__, repeatable=repeatable)
 
     def _put(self, tx: Transaction, place: _Place, op: PutOp, embeddings: Sequence[bytes]) -> None:
@@ -196,7 +195,7 @@ class LangGraphStore(BaseStore):
             tx.states.remove(place.key, scope=indexed)
             return
         value = {_VALUE: runtime.packed(op.value), **({} if op.ttl is None else {_TTL: op.ttl})}
-        ttl = None if op.ttl is None else timedelta(minutes=op.ttl)
+        ttl = _minutes(op.ttl)
         user = None if self._user_of is None else self._user_of(op.namespace)
         self._store_at(tx, place.key, value, items, ttl, user)
         if self._index is not None and embeddings:
@@ -211,16 +210,18 @@ class LangGraphStore(BaseStore):
         if ttl is None and stored.expires_at is not None:  # what replaces it lives for ever
             tx.states.expire(key, None, scope=scope)
 
-    def _refresh(self, tx: Transaction, lasting: Mapping[_Place, float]) -> None:
-        """Let these items live for so many minutes from now on."""
+    def _refresh(self, tx: Transaction, lasting: Mapping[_Place, State]) -> None:
+        """Let these items live on from now, but for those that somebody has removed or replaced meanwhile."""
         now = self._store.states._now()
-        for place, minutes in sorted(lasting.items()):
-            for kind in (self._items, self._vectors):
-                with suppress(NotFound):  # gone meanwhile, or without embeddings
-                    tx.states.expire(place.key, now + timedelta(minutes=minutes), scope=kind + place.labels)
+        for place, one in sorted(lasting.items()):
+            with suppress(NotFound, StaleVersion, OverflowError):  # the last where it would end after the year 9999
+                end = now + timedelta(minutes=one.value[_TTL])
+                tx.states.expire(place.key, end, scope=self._items + place.labels, expected=one.version)
+                with suppress(NotFound):  # without embeddings
+                    tx.states.expire(place.key, end, scope=self._vectors + place.labels)
 
     def _answers(
-        self, view: View | Transaction, ops: Sequence[Op], embedded: Embedded, lasting: dict[_Place, float]
+        self, view: View | Transaction, ops: Sequence[Op], embedded: Embedded, lasting: dict[_Place, State]
     ) -> list[Result]:
         asked: dict[str, list[str]] = {}
         for op in ops:
@@ -245,7 +246,7 @@ class LangGraphStore(BaseStore):
                 answers.append(self._namespaces(view, op) if isinstance(op, ListNamespacesOp) else None)
                 read = []
             if getattr(op, "refresh_ttl", False):
-                lasting.update((self._place_of(one), one.value[_TTL]) for one in read if _TTL in one.value)
+                lasting.update((self._place_of(one), one) for one in read if _TTL in one.value)
         return answers
 
     def _searched(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
@@ -334,6 +335,14 @@ def _namespace(labels: str) -> tuple[str, ...]:
 
 def _place(op: GetOp | PutOp) -> _Place:
     return _Place(_labels(op.namespace), op.key)
+
+
+def _minutes(ttl: float | None) -> timedelta | None:
+    """Return how long an item lives. Raises `InvalidValue`."""
+    try:
+        return None if ttl is None else timedelta(minutes=ttl)
+    except (OverflowError, TypeError, ValueError):
+        raise InvalidValue("ttl", "must be a number of minutes, which end before the year 10000") from None
 
 
 def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:

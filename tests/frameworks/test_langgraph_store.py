@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -151,6 +151,11 @@ def test_a_filter_is_for_numbers_or_for_texts_and_knows_its_operators(memories: 
     assert found({"$ne": None, "$lt": 2}) == ["0"]
     with pytest.raises(InvalidValue, match="regex"):
         found({"$regex": "a"})
+    for mixed in ({"$gt": 1, "n": 2}, [{"$gt": 1, "n": 2}], {"m": {"$gt": 1, "n": 2}}):
+        with pytest.raises(InvalidValue, match="not both"):
+            found(mixed)
+    with pytest.raises(InvalidValue, match="regex"):
+        found([{"$regex": "a"}])
     with pytest.raises(InvalidValue, match="offset"):
         memories.search(("a",), offset=-1)
 
@@ -232,6 +237,76 @@ def test_an_item_lives_on_from_each_access_that_counts(database: Database) -> No
     clock.advance(timedelta(days=1))
     store.maintenance.prune.run(PrunePolicy("states"))
     assert sorted(one.key for one in store.states.list()) == ["kept", "kept"]
+
+
+def replaced(memories: LangGraphStore) -> None:
+    """Put another item in the place of one, which lives for ever."""
+    memories.put(("a",), "k", {"text": "pear"}, ttl=None)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_read_does_not_shorten_the_life_of_what_replaced_the_item(database: Database, *, is_async: bool) -> None:
+    """integrations AD-60: by another process, between the read and the refresh of what it read."""
+    store, other = database.open(), LangGraphStore(database.open(), index=INDEX)
+    memories = LangGraphStore(store, index=INDEX, ttl={"default_ttl": 10})
+    memories.put(("a",), "k", {"text": "apple"})
+    with racing(store) as race:
+        race.before_unit(2, lambda: replaced(other))
+        found = asyncio.run(memories.aget(("a",), "k")) if is_async else memories.get(("a",), "k")
+        assert found.value == {"text": "apple"}
+    assert race.left == 0
+    database.clock.advance(timedelta(days=1))
+    assert [(one.value, one.score is None) for one in memories.search(("a",), query="pear")] == [
+        ({"text": "pear"}, False)
+    ]
+
+
+def test_a_read_beside_writes_does_not_shorten_it_either(postgres_database: Database) -> None:
+    """integrations AD-60: within the transaction of a batch."""
+    store, other = postgres_database.open(), LangGraphStore(postgres_database.open(), index=INDEX)
+    memories = LangGraphStore(store, index=INDEX, ttl={"default_ttl": 10})
+    memories.put(("a",), "k", {"text": "apple"})
+    with racing(store) as race:
+        race.before("UPDATE states", lambda: replaced(other))
+        memories.batch([GetOp(("a",), "k"), PutOp(("a",), "other", {"n": 1})])
+    assert race.left == 0
+    assert [one.expires_at for one in store.states.list() if one.key == "k"] == [None, None]
+
+
+@pytest.mark.parametrize("given", [{"ttl": 1e300}, {"ttl": float("nan")}, {"ttl": 0}, {"ttl": -1}, {"ttl": 1e10}])
+def test_a_lifetime_that_no_time_ends_is_refused(memories: LangGraphStore, given: Any) -> None:
+    """integrations AD-61."""
+    with pytest.raises(InvalidValue, match="ttl"):
+        memories.put(("a",), "k", {"n": 1}, **given)
+    assert memories.search(()) == []
+
+
+def test_an_item_that_lives_to_the_last_year_can_be_read(database: Database) -> None:
+    """integrations AD-61: it lives no longer then."""
+    memories = LangGraphStore(database.open())
+    whole = (datetime.max.replace(tzinfo=UTC) - database.clock.now()).total_seconds() / 60 - 1
+    memories.put(("a",), "k", {"n": 1}, ttl=whole)
+    database.clock.advance(timedelta(days=1))
+    assert memories.get(("a",), "k").value == {"n": 1}
+
+
+def test_a_read_that_refreshes_needs_neither_a_claim_nor_a_store_that_writes(database: Database) -> None:
+    """integrations AD-62: whoever reads lets an item live on where the store may be written to."""
+    store = database.open()
+    claims = store.workflows.claims
+    run = store.workflows.runs.create("graph", trigger=Trigger("ticket"), phase="ask")
+    claim = claims.take(run.id, owner="one")
+    memories = LangGraphStore(store, claim=claim, ttl={"default_ttl": 10})
+    memories.put(("a",), "k", {"n": 1})
+    claims.transfer(claim, owner="two")
+    database.clock.advance(timedelta(minutes=6))
+    assert memories.get(("a",), "k").value == {"n": 1}
+    database.clock.advance(timedelta(minutes=6))
+    reader = LangGraphStore(database.open(read_only=True))
+    assert reader.get(("a",), "k").value == {"n": 1}
+    assert [one.value for one in asyncio.run(reader.asearch(("a",)))] == [{"n": 1}]
+    database.clock.advance(timedelta(minutes=6))
+    assert reader.get(("a",), "k") is None
 
 
 def test_items_belong_to_the_person_whom_their_namespace_names(database: Database) -> None:
