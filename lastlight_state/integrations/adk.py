@@ -26,6 +26,7 @@ from lastlight_state.aio import AsyncStateStore
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession, runtime
 from lastlight_state.db.lists.pages import iterate
+from lastlight_state.db.repository import UNSET
 from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import MisuseError, StaleVersion
@@ -271,7 +272,10 @@ def _delete(tx: Transaction, place: _Place, name: str, before: datetime | None =
     found = tx.states.find(name, scope=place.sessions)
     if found is None or (before is not None and found.updated_at >= before):
         return False
-    tx.states.remove(name, scope=place.sessions)
+    try:
+        tx.states.remove(name, scope=place.sessions, expected=UNSET if before is None else found.version)
+    except StaleVersion:  # since it was read
+        return False
     tx.states.clear(place.session)
     tx.conversations.sessions.delete(found.value[_TALK])
     return True

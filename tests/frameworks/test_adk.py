@@ -24,7 +24,7 @@ from lastlight_state.aio import AsyncStateStore
 from lastlight_state.db.lists.pages import aiterate
 from lastlight_state.integrations.adk import ADKSessions
 from lastlight_state.maintenance import PrunePolicy
-from lastlight_state.testing import Database
+from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger
 
 #: Names that escaping must tell apart: few for stories, which shall meet the same session again and again.
@@ -266,6 +266,27 @@ def test_a_prune_deletes_what_nobody_changed_since_with_its_state(database: Data
         assert await store.conversations.messages.count() == 2
 
     run(database, story)
+
+
+def test_a_prune_leaves_a_session_that_is_changed_meanwhile(postgres_database: Database) -> None:
+    """integrations AD-63: an event that is appended while the session is about to be deleted stays."""
+    other = AsyncStateStore(postgres_database.open())
+
+    async def story(store: AsyncStateStore) -> None:
+        service = ADKSessions(store)
+        session = await service.create_session(**WHOSE)
+        moment = postgres_database.clock.advance(timedelta(days=1))
+        with racing(store) as race:
+            race.before(
+                "DELETE FROM states", lambda: asyncio.run(ADKSessions(other).append_event(session, event(1, {"k": 1})))
+            )
+            assert await service.prune(before=moment) == 0
+        assert race.left == 0
+        found = await service.get_session(**WHOSE)
+        assert found is not None
+        assert (found.events, found.state) == (session.events, {"k": 1})
+
+    run(postgres_database, story)
 
 
 async def talk(store: AsyncStateStore, name: str) -> str:
