@@ -16,6 +16,7 @@ TELLS = """
 import os, sys, warnings
 print(sys.argv, os.getcwd(), os.environ.get("WORD"), __name__, sys.path[0], input())
 print([one[0] for one in warnings.filters][:1], sorted(os.listdir("/proc/self/fd"))[:4], os.getsid(0) == os.getpid())
+print(os.getpgid(0) == os.getpid())
 sys.exit("over")
 """
 
@@ -23,8 +24,8 @@ sys.exit("over")
 @pytest.mark.parametrize("started_as", ["text", "file", "module"])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"start_new_session": True}, {"env": {**os.environ, "WORD": "1"}}],
-    ids=["plain", "session", "variable"],
+    [{}, {"start_new_session": True}, {"process_group": 0}, {"env": {**os.environ, "WORD": "1"}}],
+    ids=["plain", "session", "group", "variable"],
 )
 def test_a_forked_program_tells_what_one_that_is_started_anew_tells(
     tmp_path: Path, started_as: str, options: dict[str, Any]

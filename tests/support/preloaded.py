@@ -33,6 +33,7 @@ from typing import Any
 
 SUBREAPER = 36
 _PLAIN = {"preexec_fn": None, "shell": False, "uid": None, "gid": None, "gids": None, "umask": -1, "pass_fds": ()}
+_PLAIN |= {"executable": None, "process_group": -1}
 #: The bytes that say how long a request is.
 _LENGTH = 8
 
