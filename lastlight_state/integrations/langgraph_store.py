@@ -76,7 +76,7 @@ class _Batch(NamedTuple):
 
     @property
     def documents(self) -> list[str]:
-        """The texts to embed, each once."""
+        """Return the texts to embed, each once."""
         return list(dict.fromkeys(text for texts in self.texts.values() for text in texts))
 
 

@@ -142,9 +142,10 @@ def real(path: Path) -> Path:
 
 
 def opened_file(path: Path, flags: int, *, base: Path | None = None) -> int:
-    """A descriptor of a regular file. Raises OSError: ``ELOOP`` for a link below the base, ``EINVAL`` for no file.
+    """Return a descriptor of a regular file.
 
-    The base is the file's directory unless given, so that only a link in its place is refused.
+    Raises OSError: ``ELOOP`` for a link below the base, ``EINVAL`` for no file. The base is the file's
+    directory unless given, so that only a link in its place is refused.
     """
     with open_directory(path.parent, base=base) as (parent, _):
         descriptor = os.open(path.name, flags | _FILE, PRIVATE_FILE, dir_fd=parent)
@@ -156,7 +157,7 @@ def opened_file(path: Path, flags: int, *, base: Path | None = None) -> int:
 
 @contextmanager
 def open_directory(path: Path, *, base: Path | None = None, create: bool = False) -> Iterator[tuple[int, list[Path]]]:
-    """A descriptor of the directory, for use as ``dir_fd``, and the directories that got an entry by making it.
+    """Lend a descriptor of the directory, for use as ``dir_fd``, and the directories that got an entry by making it.
 
     Missing ones are made private to their owner with ``create``. Raises OSError.
     """

@@ -81,7 +81,7 @@ class _Follower(Generic[L]):
         self._last_seen = (0, 0)
 
     def look(self) -> Iterator[L | Reset]:
-        """The new records. The file is closed while they are handed out: the iterator may be left there, and kept."""
+        """Yield the new records. The file is closed meanwhile: the iterator may be left between two, and kept."""
         while True:
             if self._reader is None:
                 yield from self._begin()

@@ -120,7 +120,7 @@ class LineReader(Generic[L]):
                     yield from self._judged(raw, offset)
 
     def batch(self, descriptor: int) -> list[L] | None:
-        """The records of the lines that end in the next block, read from this descriptor; None at the end of the file.
+        """Return the records of the lines that end in the next block of this descriptor, None at the end of the file.
 
         For readers that keep the file closed between two blocks.
         """
@@ -156,7 +156,7 @@ class LineReader(Generic[L]):
         return self._raw_ended(block)
 
     def raw_lines(self, size: int) -> Iterator[RawLine]:
-        """All terminated lines of the first ``size`` bytes, unread and unjudged; not those that come meanwhile."""
+        """Yield the terminated lines of the first ``size`` bytes, unread and unjudged; not those that come meanwhile."""
         while block := read_at(
             self._descriptor, self._path, min(self._block_bytes, max(0, size - self.position)), self.position
         ):
@@ -243,7 +243,10 @@ class LineReader(Generic[L]):
 
 
 def lines_of_verdict(line: type[L], verdict: recovery.Verdict, offset: int, length: int, source: str) -> Iterator[L]:
-    """The records found in the line at ``offset``. One that reaches its newline (at ``length``) ends behind that."""
+    """Yield the records found in the line at ``offset``.
+
+    A record that reaches the line's newline (at ``length``) ends behind that.
+    """
     for piece in verdict.pieces:
         end = piece.start + len(piece.raw)
         is_recovered = verdict.reason is not None

@@ -176,7 +176,7 @@ class Account:
 
     @property
     def size(self) -> int:
-        """The bytes of all sections."""
+        """Return the bytes of all sections."""
         return sum(self.bytes.values())
 
 

@@ -165,7 +165,7 @@ class LineWriter:
             self._let_go()
 
     def after_fork(self) -> None:
-        """In a forked child: drop the parent's descriptor, whose lock would be the parent's, and its mutex."""
+        """Drop, in a forked child, the parent's descriptor, whose lock would be the parent's, and its mutex."""
         self._mutex = threading.Lock()
         self._let_go()
 
