@@ -216,8 +216,8 @@ class Fires(Repository):
     def daily(self, days: int = 14, *, cron_name: str | None = None) -> tuple[FireDay, ...]:
         """Count the fires of each of the last ``days`` days of UTC (1 to 366) by status, oldest first, today last.
 
-        Days without fires are included. Fires that begin in the future do not count. Reads all fires of these days, of
-        the cron or of all.
+        Days without fires are included. Neither fires that begin in the future nor those whose status cannot be read
+        count. Reads all fires of these days, of the cron or of all.
         """
         now, length = self._now(), valid.number("days", days, least=1, most=MOST_DAYS)
         today = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -227,7 +227,7 @@ class Fires(Repository):
             values["cron_name"] = valid.identifier("cron_name", cron_name)
         statement = sql.BY_DAY if cron_name is None else sql.BY_DAY_OF_CRON
         counted: dict[str, dict[str, int]] = {}
-        for row in self._reading(lambda unit: unit.rows(statement, values)):
+        for row in self._reading(lambda unit: unit.sound(statement, values)[0]):
             counted.setdefault(row["day"], {})[row["status"]] = row["fires"]
         return tuple(FireDay(start=start, counts=counted.get(f"{start:%Y-%m-%d}", {})) for start in starts)
 

@@ -14,7 +14,7 @@ from support.workflows.steps import Raw, all_pages
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.schedules import FireError, FireOutcome, FireSummary
-from lastlight_state.testing import FrozenClock
+from lastlight_state.testing import Database, FrozenClock
 
 FAILED = FireOutcome("failed", error="no")
 
@@ -78,6 +78,15 @@ def test_fires_are_counted_by_day_and_status(store: StateStore, frozen_clock: Fr
     for bad in (0, 367):
         with pytest.raises(InvalidValue):
             fires.daily(bad)
+
+
+def test_a_status_that_cannot_be_read_hides_no_other_count(sqlite_database: Database) -> None:
+    """schedules F-16: on SQLite, where a cell may hold anything."""
+    fires = sqlite_database.open().schedules.fires
+    for cron in ("a", "b"):
+        fires.create(cron, owner="worker-1")
+    Raw(sqlite_database)("UPDATE cron_fires SET status = x'ff00' WHERE cron_name = 'b'")
+    assert [day.counts for day in fires.daily(1)] == [{"running": 1}]
 
 
 def test_a_status_of_a_newer_version_is_read_as_it_is(store: StateStore, raw: Raw) -> None:
