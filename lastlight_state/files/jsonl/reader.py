@@ -156,7 +156,7 @@ class LineReader(Generic[L]):
         return self._raw_ended(block)
 
     def raw_lines(self, size: int) -> Iterator[RawLine]:
-        """Yield the terminated lines of the first ``size`` bytes, unread and unjudged; not those that come meanwhile."""
+        """Yield the terminated lines of the first ``size`` bytes, unread and unjudged; not those that come later."""
         while block := read_at(
             self._descriptor, self._path, min(self._block_bytes, max(0, size - self.position)), self.position
         ):
