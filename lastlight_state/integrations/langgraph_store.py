@@ -67,7 +67,7 @@ class _Place(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """What one call is to do: its operations, the last write of each item, and the texts of those to embed."""
+    """What one call is to do: its operations, the last write of each item as it is stored, and the texts to embed."""
 
     ops: list[Op]
     puts: dict[_Place, PutOp]
@@ -149,18 +149,14 @@ class LangGraphStore(BaseStore):
                 valid.number("offset", op.offset)
                 valid.number("limit", op.limit)
             if isinstance(op, PutOp):
-                _minutes(op.ttl)
-                found.puts[_place(op)] = op
+                found.puts[_place(op)] = op._replace(value=_value(op))
+                found.texts[_place(op)] = [] if self._index is None else self._index.texts(op)
             elif isinstance(op, SearchOp):
                 refuse_unknown("filter", op.filter)
                 if op.query and self._index is not None and op.query not in found.queries:
                     found.queries.append(op.query)
             elif not isinstance(op, GetOp | ListNamespacesOp):
                 raise InvalidValue("ops", f"expected operations of LangGraph, got {type(op).__name__}")
-        if self._index is not None:
-            for place, op in found.puts.items():
-                if op.value is not None and op.index is not False and (texts := self._index.texts(op)):
-                    found.texts[place] = texts
         return found
 
     # What is done, in a view or a transaction.
@@ -182,7 +178,7 @@ class LangGraphStore(BaseStore):
             found = self._answers(tx, batch.ops, embedded, lasting)
             self._refresh(tx, lasting)
             for place, op in sorted(batch.puts.items()):
-                self._put(tx, place, op, [embedded.documents[text] for text in batch.texts.get(place, ())])
+                self._put(tx, place, op, [embedded.documents[text] for text in batch.texts[place]])
             return found
 
         repeatable = len(batch.ops) == len(batch.puts)
@@ -194,10 +190,9 @@ class LangGraphStore(BaseStore):
             tx.states.remove(place.key, scope=items)
             tx.states.remove(place.key, scope=indexed)
             return
-        value = {_VALUE: runtime.packed(op.value), **({} if op.ttl is None else {_TTL: op.ttl})}
         ttl = _minutes(op.ttl)
         user = None if self._user_of is None else self._user_of(op.namespace)
-        self._store_at(tx, place.key, value, items, ttl, user)
+        self._store_at(tx, place.key, op.value, items, ttl, user)
         if self._index is not None and embeddings:
             self._store_at(tx, place.key, self._index.stored(embeddings), indexed, ttl, user)
         else:
@@ -335,6 +330,19 @@ def _namespace(labels: str) -> tuple[str, ...]:
 
 def _place(op: GetOp | PutOp) -> _Place:
     return _Place(_labels(op.namespace), op.key)
+
+
+def _value(op: PutOp) -> Any:
+    """Return what is stored of an item, None for one that is removed. Raises `InvalidValue` for what is no JSON."""
+    _minutes(op.ttl)
+    if op.value is None:
+        return None
+    if not isinstance(op.value, dict):
+        raise InvalidValue("value", f"expected a dictionary, got {type(op.value).__name__}")
+    try:
+        return {_VALUE: runtime.packed(op.value), **({} if op.ttl is None else {_TTL: op.ttl})}
+    except (RecursionError, TypeError, ValueError):
+        raise InvalidValue("value", "must be a dictionary of JSON") from None
 
 
 def _minutes(ttl: float | None) -> timedelta | None:

@@ -123,6 +123,34 @@ def test_a_read_sees_what_was_there_before_the_writes_of_its_batch(memories: Lan
     assert memories.get(("a",), "k") is None
 
 
+CIRCLE: dict[str, Any] = {}
+CIRCLE["self"] = CIRCLE
+
+
+@pytest.mark.parametrize("value", [{"a": {1, 2}}, {"a": b"x"}, {"a": object()}, CIRCLE, [1], "text"])
+def test_an_item_that_is_no_dictionary_of_json_is_refused(database: Database, value: Any) -> None:
+    """integrations AD-64: before anything is embedded, with its whole batch; searches with filters go on."""
+    asked: list[list[str]] = []
+    memories = LangGraphStore(database.open(), index={**INDEX, "embed": asked.append})
+    with pytest.raises(InvalidValue, match="value"):
+        memories.batch([PutOp(("a",), "one", {"text": "apple"}), PutOp(("a",), "k", value)])
+    assert (asked, memories.search((), filter={"n": 1})) == ([], [])
+
+
+def test_labels_hold_what_texts_of_both_databases_hold(memories: LangGraphStore) -> None:
+    """integrations AD-65: wildcards, separators and dots are letters; NUL and halves of pairs are refused."""
+    labels = ["a.b", "a/b", "%", "_", "*", "", "\x01", "\U0010ffff"]
+    for label in labels:
+        memories.batch([PutOp(("top", label), "k", {"label": label})])
+    for label in labels:
+        [found] = memories.batch([SearchOp(("top", label))])
+        assert [one.value["label"] for one in found] == [label]
+    assert sorted(memories.list_namespaces(prefix=["top"])) == sorted(("top", label) for label in labels)
+    for label in ("a\0", "\ud83d"):
+        with pytest.raises(InvalidValue, match="must not contain"):
+            memories.batch([PutOp(("top", label), "k", {"n": 1})])
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_pages_of_a_search_and_of_namespaces_have_each_once(memories: LangGraphStore, limit: int) -> None:
     """integrations AD-47: in the order of namespaces and keys; the depth counts before the page."""
