@@ -14,7 +14,6 @@ import atexit
 import ctypes
 import gc
 import importlib
-import io
 import json
 import os
 import pkgutil
@@ -244,13 +243,8 @@ def _set_up(request: dict[str, Any], ends: list[int], readies: int) -> Job | Non
     os.close(readies)
     os.closerange(3, 256)
     time.tzset()
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        before: io.TextIOWrapper = getattr(sys, name)
-        number = before.fileno()
-        raw = open(number, f"{mode}b", closefd=False)  # noqa: SIM115 - for the rest of the process
-        fresh = io.TextIOWrapper(raw, before.encoding, before.errors, line_buffering=name == "stderr" or raw.isatty())
-        setattr(sys, name, fresh)
-        setattr(sys, f"__{name}__", fresh)
+    for stream in (sys.stdout, sys.stderr):  # kept, because Alembic has taken hold of the one that it found
+        stream.reconfigure(line_buffering=stream is sys.stderr or stream.isatty())  # type: ignore[union-attr]
     return Job.parsed(request["arguments"])
 
 
