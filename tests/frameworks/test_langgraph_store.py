@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
+from support.sealing import Xor
 
 from lastlight_state import ClaimLost, InvalidValue, StateStore
 from lastlight_state.aio import AsyncStateStore
@@ -335,6 +337,19 @@ def test_a_read_that_refreshes_needs_neither_a_claim_nor_a_store_that_writes(dat
     assert [one.value for one in asyncio.run(reader.asearch(("a",)))] == [{"n": 1}]
     database.clock.advance(timedelta(minutes=6))
     assert reader.get(("a",), "k") is None
+
+
+def test_searches_find_what_a_codec_has_sealed(database: Database) -> None:
+    """integrations AD-66: by filter and by query; neither the item nor its embedding stands open."""
+    memories = LangGraphStore(database.open(codec=Xor(7)), index=INDEX)
+    memories.put(("a",), "k", {"text": "apple", "n": 1})
+    memories.put(("a",), "other", {"text": "rrr", "n": 2})
+    found = [memories.search(("a",), filter={"n": 1}), memories.search(("a",), query="apple", limit=1)]
+    assert [[one.value for one in some] for some in found] == [[{"text": "apple", "n": 1}]] * 2
+    rows = database.raw().execute("SELECT value, body FROM states").fetchall()
+    stored = [bytes(one) if isinstance(one, bytes | memoryview) else str(one).encode() for row in rows for one in row]
+    for opened in (b"apple", struct.pack("<5f", *embed(["apple"])[0])):
+        assert not any(opened in one for one in stored)
 
 
 def test_items_belong_to_the_person_whom_their_namespace_names(database: Database) -> None:
