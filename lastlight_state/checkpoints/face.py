@@ -204,16 +204,13 @@ class Checkpoints(Repository):
         wanted = {"runs": as_list([{"id": one} for one in refs])}
         if scope is not None:
             wanted["scope"] = valid.sought("scope", scope)
-        of_runs = sql.OF_RUNS[scope is not None]
+        threads_of_runs = sql.THREADS_OF_RUNS[scope is not None]
 
         def work(unit: Unit) -> int:
-            threads = sorted({row["thread_id"] for row in unit.rows(of_runs, wanted)})
+            threads = [row["thread_id"] for row in unit.rows(threads_of_runs, wanted)]
             for at in range(0, len(threads), 500):
                 unit.rows(*sql.LOCK_MANY.of(threads[at : at + 500]))
-            places: dict[str, set[removal.Place]] = {}
-            for row in unit.rows(of_runs, wanted):
-                places.setdefault(row["thread_id"], set()).add((row["namespace"], row["id"]))
-            return sum(removal.checkpoints(unit, one, places[one]) for one in threads if one in places)
+            return sum(removal.of_runs(unit, one, wanted["runs"]) for one in threads)
 
         return self._writing(work, repeatable=True)
 
@@ -228,8 +225,7 @@ class Checkpoints(Repository):
         channels = checks.channels(from_ancestors)
 
         def work(unit: Unit) -> int:
-            found = self._locked(unit, place)
-            return removal.checkpoints(unit, found, removal.superseded(unit, found, number, channels))
+            return removal.superseded(unit, self._locked(unit, place), number, channels)
 
         return self._writing(work, repeatable=True)
 

@@ -75,10 +75,13 @@ class StoredRow(TypedDict):
     body: bytes
 
 
-class PlaceRow(TypedDict):
-    """Where a checkpoint stands."""
+class ThreadIdRow(TypedDict):
+    """The thread of a checkpoint."""
 
     thread_id: str
-    namespace: str
-    id: str
-    seq: int
+
+
+class VersionsRow(TypedDict):
+    """Which version each channel had in a checkpoint."""
+
+    versions: Any

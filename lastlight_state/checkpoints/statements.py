@@ -13,8 +13,8 @@ from lastlight_state.checkpoints.projections import (
     CheckpointSummaryRow,
     LastRow,
     NamedRow,
-    PlaceRow,
     StoredRow,
+    ThreadIdRow,
     WholeRow,
     WriteRow,
 )
@@ -75,7 +75,7 @@ THREAD_LIST = Listing(
 )
 
 
-def _of_thread(table: sa.FromClause) -> sa.ColumnElement[bool]:
+def of_thread(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """Return the rows of the thread with the parameter ``thread_id``."""
     column = table.c.thread_id
     return column == bind("thread_id", column)
@@ -83,7 +83,7 @@ def _of_thread(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
 def _in_namespace(table: sa.FromClause) -> sa.ColumnElement[bool]:
     column = table.c.namespace
-    return sa.and_(_of_thread(table), column == bind("namespace", column))
+    return sa.and_(of_thread(table), column == bind("namespace", column))
 
 
 # Checkpoints.
@@ -92,7 +92,7 @@ _SUMMARY = [_c[name] for name in CheckpointSummaryRow.__annotations__]
 _WHOLE = [*_SUMMARY, _c.versions, _c.body]
 _of_this = sa.and_(_c.thread_id == _THREAD, _c.namespace == bind("namespace", _c.namespace))
 
-_seq = sa.select(sa.func.coalesce(sa.func.max(_c.seq), number(0)) + number(1)).where(_of_thread(CHECKPOINTS))
+_seq = sa.select(sa.func.coalesce(sa.func.max(_c.seq), number(0)) + number(1)).where(of_thread(CHECKPOINTS))
 _put = insert(CHECKPOINTS).values(
     {column.name: bind(column.name, column) for column in CHECKPOINTS.columns if column.name != "seq"}
     | {"seq": _seq.scalar_subquery()}
@@ -111,7 +111,7 @@ GET = prepared(sa.select(*_WHOLE).where(_of_this, _c.id == bind("id", _c.id)), W
 SEQ = prepared(sa.select(_c.seq).where(_of_this, _c.id == bind("id", _c.id)), SeqRow)
 #: True if a thread has checkpoints or writes.
 IS_FILLED = prepared(
-    sa.select(sa.or_(*(sa.exists().where(_of_thread(table)) for table in (CHECKPOINTS, WRITES))).label("is_filled"))
+    sa.select(sa.or_(*(sa.exists().where(of_thread(table)) for table in (CHECKPOINTS, WRITES))).label("is_filled"))
 )
 
 _FILTERS = {
@@ -123,38 +123,23 @@ _FILTERS = {
 LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=CheckpointSummaryRow)
 HISTORY = Listing("checkpoints.history", _WHOLE, order=(_c.seq,), filters=_FILTERS, row=WholeRow)
 
-_PLACED = (_c.thread_id, _c.namespace, _c.id, _c.seq)
+
+def _threads_of_runs(*conditions: sa.ColumnElement[bool]) -> Statement[ThreadIdRow]:
+    found = sa.select(_c.thread_id).where(made_by_runs(CHECKPOINTS), *conditions)
+    return prepared(found.distinct().order_by(_c.thread_id), ThreadIdRow)
 
 
-def _of_runs(*conditions: sa.ColumnElement[bool]) -> Statement[PlaceRow]:
-    among = _c.run_ref.in_(sa.select(member_of(listed("runs").c.value, "id")))
-    found = sa.select(*_PLACED).where(_c.run_ref.is_not(None), among, *conditions)
-    return prepared(found.order_by(_c.thread_id, _c.namespace, _c.seq), PlaceRow)
+def made_by_runs(checkpoints: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Return the checkpoints that the runs of the parameter ``runs`` made."""
+    run_ref = checkpoints.c.run_ref
+    return sa.and_(run_ref.is_not(None), run_ref.in_(sa.select(member_of(listed("runs").c.value, "id"))))
 
 
-#: The checkpoints that runs made, by whether a scope is named.
-OF_RUNS = {
-    False: _of_runs(),
-    True: _of_runs(sa.exists().where(_t.id == _c.thread_id, _t.scope == bind("scope", _t.scope))),
+#: The threads in which runs made checkpoints, by whether a scope is named.
+THREADS_OF_RUNS = {
+    False: _threads_of_runs(),
+    True: _threads_of_runs(sa.exists().where(_t.id == _c.thread_id, _t.scope == bind("scope", _t.scope))),
 }
-
-
-class LineRow(TypedDict):
-    """A checkpoint of a namespace, without its content."""
-
-    namespace: str
-    id: str
-    parent_id: str | None
-    versions: Any
-
-
-#: All checkpoints of a thread, the newest first, for who decides what stays.
-LINES = prepared(
-    sa.select(_c.namespace, _c.id, _c.parent_id, _c.versions)
-    .where(_of_thread(CHECKPOINTS))
-    .order_by(_c.namespace, _c.seq.desc()),
-    LineRow,
-)
 
 
 # Values.
@@ -247,8 +232,6 @@ STORED = prepared(
     StoredRow,
 )
 ADD_VALUE = prepared(sa.insert(VALUES).values({column.name: bind(column.name, column) for column in VALUES.columns}))
-#: All values of a thread, without their bytes, for who decides what stays.
-INVENTORY = prepared(sa.select(*_named).where(_of_thread(VALUES)), NamedRow)
 
 
 # Writes.
@@ -283,32 +266,19 @@ WRITES_OF = prepared(
 )
 
 
-# Removal and copies.
-
-
-def _removing(table: sa.Table, *keys: str) -> Statement:
-    """Remove the rows of a thread whose keys stand in ``wanted``."""
-    each = _wanted(*keys)
-    these = sa.tuple_(*(table.c[name] for name in keys)).in_(sa.select(*each.columns))
-    return prepared(sa.delete(table).where(_of_thread(table), these))
-
-
-REMOVE_CHECKPOINTS = _removing(CHECKPOINTS, "namespace", "id")
-REMOVE_VALUES = _removing(VALUES, "namespace", "channel", "version")
-#: The writes of checkpoints. The list has their ids as ``checkpoint_id``.
-REMOVE_WRITES = _removing(WRITES, "namespace", "checkpoint_id")
+# Removal of whole threads, and copies.
 
 #: The tables of a thread's rows, those that refer to others first.
 TABLES = (WRITES, VALUES, CHECKPOINTS)
 #: By the table, the thread itself last.
-REMOVE_ALL = {str(table.name): prepared(sa.delete(table).where(_of_thread(table))) for table in TABLES}
+REMOVE_ALL = {str(table.name): prepared(sa.delete(table).where(of_thread(table))) for table in TABLES}
 REMOVE_ALL[str(THREADS.name)] = prepared(sa.delete(THREADS).where(_t.id == bind("thread_id", _t.id)))
 
 
 def _copying(table: sa.Table) -> Statement:
     shown = [bind("target_id", one) if one.name == "thread_id" else one for one in table.columns]
     names = [one.name for one in table.columns]
-    found = sa.select(*shown).where(_of_thread(table))
+    found = sa.select(*shown).where(of_thread(table))
     return prepared(sa.insert(table).from_select(names, found, include_defaults=False))
 
 

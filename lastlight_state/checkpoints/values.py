@@ -218,17 +218,6 @@ def read(unit: Unit, thread_id: str, names: Collection[Name]) -> dict[Name, Cont
     return found
 
 
-def needed(rows: Sequence[NamedRow], named: Iterable[Name]) -> set[Name]:
-    """Return the versions among these rows that must stay for the named ones: they, and what rebuilds them."""
-    wanted = set(named)
-    numbers: dict[Line, set[int]] = defaultdict(set)
-    for row in rows:
-        if _name(row) in wanted:
-            numbers[_line(row)].update(chain(row["anchor"], row["number"]))
-    bases = {_name(row) for row in rows if row["encoding"] != "same" and row["number"] in numbers[_line(row)]}
-    return bases | {_name(row) for row in rows if _name(row) in wanted}
-
-
 def _name(row: NamedRow) -> Name:
     return row["namespace"], row["channel"], row["version"]
 

@@ -24,6 +24,7 @@ class Stored:
     versions: dict[str, str]
     values: dict[str, bytes]
     run: str
+    parent: str | None = None
 
 
 @dataclass
@@ -50,11 +51,16 @@ threads, spaces = st.sampled_from(THREADS), st.sampled_from(SPACES)
 actions = st.lists(
     st.one_of(
         st.tuples(
-            st.just("put"), threads, spaces, st.dictionaries(st.sampled_from(CHANNELS), bodies), st.integers(0, 3)
+            st.just("put"),
+            threads,
+            spaces,
+            st.dictionaries(st.sampled_from(CHANNELS), bodies),
+            st.sets(st.sampled_from(CHANNELS), max_size=2),
+            st.tuples(st.integers(0, 3), st.integers(1, 3)),
         ),
         st.tuples(st.just("write"), threads, st.sampled_from(TASKS), st.integers(0, 2), bodies, st.booleans()),
         st.tuples(st.just("runs"), st.integers(0, 3)),
-        st.tuples(st.just("keep"), threads, st.integers(1, 3)),
+        st.tuples(st.just("keep"), threads, st.integers(1, 3), st.sets(st.sampled_from(CHANNELS), max_size=2)),
         st.tuples(st.just("delete"), threads),
         st.tuples(st.just("copy"), threads),
     ),
@@ -76,14 +82,27 @@ def test_every_call_leaves_what_the_model_says(database: Database, given_actions
     store.close()
 
 
-def _put(checkpoints: Any, model: Model, number: int, thread: str, space: str, new: dict[str, bytes], run: int) -> None:
+def _put(
+    checkpoints: Any,
+    model: Model,
+    number: int,
+    thread: str,
+    space: str,
+    new: dict[str, bytes],
+    bare: set[str],
+    place: tuple[int, int],
+) -> None:
+    """Go on with one of the last checkpoints; the channels of ``bare`` get a version that has no value."""
+    run, back = place
     before = [one for one in model.threads[thread] if one.namespace == space]
-    latest = before[-1] if before else Stored("", space, {}, {}, "")
-    versions = {**latest.versions, **dict.fromkeys(new, str(number))}
+    parent = before[-back:][0] if before else Stored("", space, {}, {}, "")
+    versions = {**parent.versions, **dict.fromkeys([*bare, *new], str(number))}
     values = {channel: Content("raw", data) for channel, data in new.items()}
-    given_one = NewCheckpoint(f"c{number}", NOTHING, versions, values, space, latest.id or None, f"run-{run}")
-    checkpoints.put(thread, given_one, after=latest.id or None)
-    model.threads[thread].append(Stored(f"c{number}", space, versions, {**latest.values, **new}, f"run-{run}"))
+    given_one = NewCheckpoint(f"c{number}", NOTHING, versions, values, space, parent.id or None, f"run-{run}")
+    checkpoints.put(thread, given_one, after=before[-1].id if before else None)
+    held = {channel: data for channel, data in parent.values.items() if channel not in bare}
+    made = Stored(f"c{number}", space, versions, {**held, **new}, f"run-{run}", parent.id or None)
+    model.threads[thread].append(made)
 
 
 def _write(
@@ -105,11 +124,21 @@ def _runs(checkpoints: Any, model: Model, _: int, run: int) -> None:
     assert checkpoints.delete_runs([f"run-{run}"]) == gone
 
 
-def _keep(checkpoints: Any, model: Model, _: int, thread: str, keep: int) -> None:
+def _keep(checkpoints: Any, model: Model, _: int, thread: str, keep: int, channels: set[str]) -> None:
     if not model.threads[thread]:
         return
-    kept = {id(one) for space in SPACES for one in [s for s in model.threads[thread] if s.namespace == space][-keep:]}
-    assert checkpoints.keep_latest(thread, keep=keep) == model.drop(thread, lambda one: id(one) not in kept)
+    kept = set()
+    for space in SPACES:
+        line = {one.id: one for one in model.threads[thread] if one.namespace == space}
+        for latest in list(line.values())[-keep:]:
+            kept.add(id(latest))
+            for channel in channels:
+                found: Stored | None = latest
+                while found is not None and channel not in found.values:
+                    found = line.get(found.parent or "")
+                    kept.add(id(found))
+    removed = model.drop(thread, lambda one: id(one) not in kept)
+    assert checkpoints.keep_latest(thread, keep=keep, from_ancestors=channels) == removed
 
 
 def _delete(checkpoints: Any, model: Model, _: int, thread: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from support.checkpoints.steps import NOTHING, content, step, texts, write
+from support.checkpoints.steps import NOTHING, content, machine_steps, step, texts, write
 
 from lastlight_state import CorruptData
 from lastlight_state.checkpoints import Content, NewCheckpoint
@@ -152,10 +152,10 @@ def test_a_step_walks_no_more_at_the_thousandth_than_at_the_tenth(sqlite_databas
     store = sqlite_database.open()
     for number in range(1, 11):
         store.checkpoints.put("t", _grown(number, noise(100 * KB)))
-    early = [_steps(store, act) for act in _ACTS]
+    early = [machine_steps(store, act) for act in _ACTS]
     for number in range(12, 1_000):
         store.checkpoints.put("t", _grown(number, noise(100 * KB)))
-    late = [_steps(store, act) for act in _ACTS]
+    late = [machine_steps(store, act) for act in _ACTS]
     assert [after <= 1.5 * before for before, after in zip(early, late, strict=True)] == [True] * 3, (early, late)
 
 
@@ -204,22 +204,6 @@ _ACTS: tuple[Callable[[Any], object], ...] = (
     lambda tx: tx.checkpoints.get("t"),
     lambda tx: tx.checkpoints.history("t", limit=5),
 )
-
-
-def _steps(store: Any, act: Callable[[Any], object]) -> int:
-    """Return how many steps of the machine a call takes."""
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
-    with store.transaction() as tx:
-        driver = tx._scope.unit.checkout.execute.__self__
-        driver.set_progress_handler(count, 1)
-        act(tx)
-        driver.set_progress_handler(None, 0)
-    return steps
 
 
 def test_a_value_that_cannot_be_rebuilt_is_named_and_the_next_is_stored_whole(

@@ -20,6 +20,15 @@ class elements_of(FunctionElement[Any]):  # noqa: N801 - reads as the SQL functi
     inherit_cache = True
 
 
+class members_of(FunctionElement[Any]):  # noqa: N801
+    """The members of a JSON column's object, one a row: ``members_of(column).table_valued("key", "value")``.
+
+    Values are texts. What is no object has no members.
+    """
+
+    inherit_cache = True
+
+
 class member_of(FunctionElement[str]):  # noqa: N801
     """The member ``key`` of a JSON object as text; NULL where it is null or absent."""
 
@@ -82,6 +91,17 @@ def _elements_on_postgres(element: elements_of, compiler: SQLCompiler, **options
     return f"jsonb_array_elements(CAST({compiler.process(element.clauses, **options)} AS JSONB))"
 
 
+@compiles(members_of, "sqlite")
+def _members_on_sqlite(element: members_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({_object_or_null(compiler.process(element.clauses, **options))})"
+
+
+@compiles(members_of, "postgresql")
+def _members_on_postgres(element: members_of, compiler: SQLCompiler, **options: Any) -> str:
+    document = compiler.process(element.clauses, **options)
+    return f"jsonb_each_text(CASE WHEN jsonb_typeof({document}) = 'object' THEN {document} END)"
+
+
 @compiles(member_of, "sqlite")
 def _member_on_sqlite(element: member_of, compiler: SQLCompiler, **options: Any) -> str:
     return f"json_extract({compiler.process(element.clauses, **options)}, '$.{element.member}')"
@@ -133,7 +153,7 @@ def _has_members_on_sqlite(element: has_members, compiler: SQLCompiler, **option
     document, wanted = (compiler.process(part, **options) for part in element.clauses)
     has = "has.key = wanted.key AND has.value IS wanted.value"
     kinds = "replace(has.type, 'real', 'integer') = replace(wanted.type, 'real', 'integer')"
-    read = f"json_each(CASE WHEN json_valid({document}) AND json_type({document}) = 'object' THEN {document} END)"
+    read = f"json_each({_object_or_null(document)})"
     return (
         f"(NOT EXISTS (SELECT 1 FROM json_each({wanted}) AS wanted"
         f" WHERE NOT EXISTS (SELECT 1 FROM {read} AS has WHERE {has} AND {kinds})))"
@@ -144,3 +164,8 @@ def _has_members_on_sqlite(element: has_members, compiler: SQLCompiler, **option
 def _has_members_on_postgres(element: has_members, compiler: SQLCompiler, **options: Any) -> str:
     document, wanted = (compiler.process(part, **options) for part in element.clauses)
     return f"coalesce({document} @> CAST({wanted} AS JSONB), false)"
+
+
+def _object_or_null(document: str) -> str:
+    """Return the SQL of a document on SQLite that is NULL where it is no JSON object."""
+    return f"CASE WHEN json_valid({document}) AND json_type({document}) = 'object' THEN {document} END"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lastlight_state.checkpoints import Content, NewCheckpoint, NewWrite
@@ -32,3 +33,19 @@ def texts(checkpoint: Any) -> dict[str, str]:
 
 def ids(page: Any) -> list[str]:
     return [one.id for one in page]
+
+
+def machine_steps(store: Any, act: Callable[[Any], object]) -> int:
+    """Return how many steps of SQLite's machine a call takes."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with store.transaction() as tx:
+        driver = tx._scope.unit.checkout.execute.__self__
+        driver.set_progress_handler(count, 1)
+        act(tx)
+        driver.set_progress_handler(None, 0)
+    return steps
