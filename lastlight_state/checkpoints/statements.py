@@ -162,24 +162,26 @@ def _wanted(*members: str) -> Any:
     return sa.select(*(member_of(each.c.value, name).label(name) for name in members)).subquery("w")
 
 
+_found = VALUES.alias("found")  # by an alias, because a column of a table in a named schema says the schema, too
+_f = _found.c
 _by_version = _wanted("thread", "namespace", "channel", "version")
 #: The values of versions, without their bytes.
 NAMED = prepared(
-    sa.select(*_named).select_from(
+    sa.select(*(_f[name] for name in NamedRow.__annotations__)).select_from(
         LookedUp(
             _by_version,
-            VALUES,
+            _found,
             sa.and_(
-                _v.thread_id == _by_version.c.thread,
-                _v.namespace == _by_version.c.namespace,
-                _v.channel == _by_version.c.channel,
-                _v.version == _by_version.c.version,
+                _f.thread_id == _by_version.c.thread,
+                _f.namespace == _by_version.c.namespace,
+                _f.channel == _by_version.c.channel,
+                _f.version == _by_version.c.version,
             ),
         )
     ),
     NamedRow,
 )
-_IS_STORED = _v.encoding != constant("same")
+_IS_STORED = _f.encoding != constant("same")
 
 _by_channel = _wanted("thread", "namespace", "channel")
 _others = VALUES.alias("others")
@@ -197,15 +199,15 @@ _greatest = (
 )
 #: The last values of channels.
 LASTS = prepared(
-    sa.select(_v.channel, _v.number, _v.anchor, _v.format, _v.digest).select_from(
+    sa.select(_f.channel, _f.number, _f.anchor, _f.format, _f.digest).select_from(
         LookedUp(
             _by_channel,
-            VALUES,
+            _found,
             sa.and_(
-                _v.thread_id == _by_channel.c.thread,
-                _v.namespace == _by_channel.c.namespace,
-                _v.channel == _by_channel.c.channel,
-                _v.number == _greatest,
+                _f.thread_id == _by_channel.c.thread,
+                _f.namespace == _by_channel.c.namespace,
+                _f.channel == _by_channel.c.channel,
+                _f.number == _greatest,
                 _IS_STORED,
             ),
         )
@@ -216,15 +218,15 @@ LASTS = prepared(
 _by_number = _wanted("thread", "namespace", "channel", "number")
 #: Stored values of these numbers, in no order: to sort them would copy their bytes.
 STORED = prepared(
-    sa.select(*(_v[name] for name in StoredRow.__annotations__)).select_from(
+    sa.select(*(_f[name] for name in StoredRow.__annotations__)).select_from(
         LookedUp(
             _by_number,
-            VALUES,
+            _found,
             sa.and_(
-                _v.thread_id == _by_number.c.thread,
-                _v.namespace == _by_number.c.namespace,
-                _v.channel == _by_number.c.channel,
-                _v.number == sa.cast(_by_number.c.number, columns.Integer),
+                _f.thread_id == _by_number.c.thread,
+                _f.namespace == _by_number.c.namespace,
+                _f.channel == _by_number.c.channel,
+                _f.number == sa.cast(_by_number.c.number, columns.Integer),
                 _IS_STORED,
             ),
         )
@@ -247,21 +249,22 @@ def _putting(*, replace: bool) -> Statement:
 
 #: By what happens to one whose place is taken.
 PUT_WRITE = {"keep": _putting(replace=False), "replace": _putting(replace=True)}
+_found_writes = WRITES.alias("found_writes")
 _by_checkpoint = _wanted("thread", "namespace", "id")
 WRITES_OF = prepared(
-    sa.select(*(_w[name] for name in WriteRow.__annotations__))
+    sa.select(*(_found_writes.c[name] for name in WriteRow.__annotations__))
     .select_from(
         LookedUp(
             _by_checkpoint,
-            WRITES,
+            _found_writes,
             sa.and_(
-                _w.thread_id == _by_checkpoint.c.thread,
-                _w.namespace == _by_checkpoint.c.namespace,
-                _w.checkpoint_id == _by_checkpoint.c.id,
+                _found_writes.c.thread_id == _by_checkpoint.c.thread,
+                _found_writes.c.namespace == _by_checkpoint.c.namespace,
+                _found_writes.c.checkpoint_id == _by_checkpoint.c.id,
             ),
         )
     )
-    .order_by(_w.path, _w.task, _w.idx),
+    .order_by(_found_writes.c.path, _found_writes.c.task, _found_writes.c.idx),
     WriteRow,
 )
 

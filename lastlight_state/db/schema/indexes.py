@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from sqlalchemy import (
+    Alias,
     BinaryExpression,
     ColumnElement,
     FromClause,
@@ -107,7 +108,8 @@ def _in_array(element: AmongFew, compiler: SQLCompiler, **options: Any) -> str:
 class LookedUp(Join):
     """A few rows that a parameter holds, and those of a table that each of them finds by an index.
 
-    On Postgres the table is looked up for each: as a join it would be scanned, because nobody knows how few they are.
+    On Postgres the table, which is an alias, is looked up for each: as a join it would be scanned, because nobody knows
+    how few they are.
     """
 
     inherit_cache = True
@@ -117,8 +119,9 @@ class LookedUp(Join):
 def _lateral(element: LookedUp, compiler: SQLCompiler, **options: Any) -> str:
     parts: tuple[Any, ...] = (element.left, element.right, element.onclause)
     few, table, found = (compiler.process(one, **options) for one in parts)
-    shown = ", ".join(compiler.preparer.quote(column.name) for column in element.right.columns)
-    return f"{few} CROSS JOIN LATERAL (SELECT {shown} FROM {table} WHERE {found} OFFSET 0) AS {table}"
+    quote, name = compiler.preparer.quote, cast("Alias", element.right).name
+    shown = ", ".join(f"{quote(name)}.{quote(column.name)}" for column in element.right.columns)
+    return f"{few} CROSS JOIN LATERAL (SELECT {shown} FROM {table} WHERE {found} OFFSET 0) AS {quote(name)}"
 
 
 def only(product: Literal["sqlite", "postgresql"], index: Index) -> None:
