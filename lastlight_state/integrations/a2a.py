@@ -20,6 +20,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
+from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.domains import View
 from lastlight_state.errors import MisuseError
@@ -39,6 +40,8 @@ except ImportError:  # the module can be looked at without the SDK; a store cann
 
 #: How many tasks are read at once.
 _PAGE = 100
+#: The most bytes of an id, as of the key of a state.
+_MOST_ID = 512
 #: What lists of tasks go by: whether a task says when it changed, when, and its id.
 _Order: TypeAlias = tuple[bool, int, str]
 
@@ -76,6 +79,8 @@ class A2ATasks(TaskStore):
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """Return a task of the owner, or None."""
+        if not _is_id(task_id):
+            return None
         scope = self._scoped(self._owner_of(context))
         found = await self._calls.view(lambda view: view.states.find(task_id, scope=scope))
         return None if found is None else Task.FromString(found.value)
@@ -83,10 +88,13 @@ class A2ATasks(TaskStore):
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """Return a page of the owner's tasks that pass the filters, the last changed first.
 
-        Every task of the owner is read, and the page is kept. Raises `InvalidParamsError` for a token that no page had.
+        Every task of the owner is read, and the page is kept. Raises `InvalidParamsError` for a token that no page had,
+        and for a size below 1.
         """
         scope = self._scoped(self._owner_of(context))
         size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
+        if size < 1:
+            raise InvalidParamsError("minimum page size is 1")
         after = decode_list_tasks_cursor(params.page_token) if params.page_token else None
         if params.page_token and after is None:
             raise InvalidParamsError(f"Invalid page token: {params.page_token}")
@@ -112,11 +120,18 @@ class A2ATasks(TaskStore):
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
         """Remove a task of the owner, if it is there."""
+        if not _is_id(task_id):
+            return
         scope = self._scoped(self._owner_of(context))
         await self._calls.transact(lambda tx: tx.states.remove(task_id, scope=scope), repeatable=True)
 
     def _scoped(self, owner: str) -> str:
         return f"{self._scope}/{escaped(owner)}"
+
+
+def _is_id(task_id: str) -> bool:
+    """True if a task can have this id: those of requests are any text."""
+    return valid.is_identifier(task_id, _MOST_ID)
 
 
 def _passes(task: Task, params: ListTasksRequest) -> bool:

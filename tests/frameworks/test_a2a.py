@@ -130,6 +130,30 @@ def test_pages_stay_right_while_tasks_change(database: Database) -> None:
     run(database, story)
 
 
+@pytest.mark.parametrize("name", ["", " ", "a\0b", "a\n", "x" * 513], ids=["none", "blank", "nul", "line", "long"])
+def test_no_task_has_an_id_that_cannot_be_stored(database: Database, name: str) -> None:
+    """integrations AD-67: whoever asks for one gets the answer of the store in memory."""
+
+    async def story(store: AsyncStateStore) -> None:
+        for tasks in (A2ATasks(store), InMemoryTaskStore()):
+            assert await tasks.get(name, by("ana")) is None
+            await tasks.delete(name, by("ana"))
+
+    run(database, story)
+
+
+def test_a_page_of_less_than_one_task_is_refused(database: Database) -> None:
+    """integrations AD-67."""
+
+    async def story(store: AsyncStateStore) -> None:
+        tasks = A2ATasks(store)
+        await tasks.save(task("t"), by("ana"))
+        with pytest.raises(InvalidParamsError, match="page size"):
+            await tasks.list(ListTasksRequest(page_size=-1), by("ana"))
+
+    run(database, story)
+
+
 def test_a_task_belongs_to_its_owner_and_expires(database: Database) -> None:
     """integrations AD-4: erasure finds it; and after its time it is not there."""
 
