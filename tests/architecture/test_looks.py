@@ -30,6 +30,7 @@ AT_ONCE = {
     "Lifecycle.record_verification": "tells the feed of what the statement has changed",
     "Sessions.hold": "reads what is stored after the statement that decided",
     "Sessions._insert": "says who stood in the way",
+    "States.expire": "says which version is there",
     "States.merge": "says which version is there; each of its statements decides for a key",
     "States.put": "says which version is there",
     "States.remove": "says which version is there",

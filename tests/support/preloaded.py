@@ -243,8 +243,11 @@ def _set_up(request: dict[str, Any], ends: list[int], readies: int) -> Job | Non
     os.close(readies)
     os.closerange(3, 256)
     time.tzset()
-    for stream in (sys.stdout, sys.stderr):  # kept, because Alembic has taken hold of the one that it found
-        stream.reconfigure(line_buffering=stream is sys.stderr or stream.isatty())  # type: ignore[union-attr]
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)  # begun anew and not replaced, because Alembic has taken hold of the one it found
+        raw = open(stream.fileno(), f"{mode}b", closefd=False)  # noqa: SIM115 - for the rest of the process
+        is_at_once = name == "stderr" or raw.isatty()
+        stream.__init__(raw, stream.encoding, stream.errors, line_buffering=is_at_once)
     return Job.parsed(request["arguments"])
 
 

@@ -231,7 +231,7 @@ def test_a_target_that_somebody_makes_meanwhile_is_not_migrated(here: StateStore
 
 def test_a_target_that_nobody_else_can_see_is_refused(here: StateStore, there: Path) -> None:
     """maintenance OP-50: and without a copy there is none to resume."""
-    with pytest.raises(InvalidValue, match="that stays"):
+    with pytest.raises(InvalidValue, match="it would not stay"):
         here.maintenance.copy.run(":memory:", migrate=True)
     with pytest.raises(NotFound, match="unfinished copy"):
         here.maintenance.copy.resume(there)
