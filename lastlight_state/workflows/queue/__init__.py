@@ -146,7 +146,7 @@ class Queue(Repository):
     ) -> WorkflowRun:
         """Send a running or queued run to the end of the line.
 
-        Of runs that entered the line in the same millisecond, the run that was created first is first.
+        Runs that entered the line in the same millisecond are in the order of their ids.
         The claim ends: a later write with it is `ClaimLost`. ``reason`` is text of at most 2 KiB. `admit_next` skips
         the run until ``not_before``; a queued run keeps its earlier ``not_before`` unless a new one is given. Raises
         `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.

@@ -203,6 +203,16 @@ def test_a_requeued_run_is_last_in_line(store: StateStore, raw: Raw, frozen_cloc
     assert admitted(store, limit=2) == ids[::-1]
 
 
+def test_runs_that_enter_the_line_in_the_same_millisecond_are_in_the_order_of_their_ids(
+    store: StateStore, frozen_clock: FrozenClock
+) -> None:
+    """workflows W-37: also where the other one was requeued."""
+    ids = queued(store, 2, frozen_clock)
+    for run_id in reversed(ids):
+        store.workflows.queue.requeue(run_id, reason="again")
+    assert line(store) == sorted(ids)
+
+
 def test_a_requeued_run_may_be_put_off(store: StateStore, frozen_clock: FrozenClock) -> None:
     """workflows W-37."""
     run = started(store)
