@@ -1,4 +1,4 @@
-"""Calls of many threads that wait for one writer, and are then made in the order in which they came."""
+"""Calls of many threads that wait for one writer, and the units that they run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from support.scratch import THINGS
 
-from lastlight_state import StateStore
+from lastlight_state import InvalidValue, StateStore
 from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.sqlite import group_commit
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.units.unit import Unit
+
+AT = datetime(2026, 2, 3, tzinfo=UTC)
+INSERT = prepared(sa.insert(THINGS).values({name: bind(name, THINGS.c[name]) for name in ("id", "at")}))
 
 
 def line_of(store: StateStore) -> FairLock:
@@ -72,3 +80,27 @@ def _begun(call: Callable[[], object]) -> Future[Any]:
 
     threading.Thread(target=make, daemon=True).start()
     return outcome
+
+
+def put(name: str) -> Callable[[Unit], str]:
+    """Insert a row, and give its id back."""
+
+    def work(unit: Unit) -> str:
+        unit.change(INSERT, {"id": name, "at": AT})
+        return name
+
+    return work
+
+
+def failing(name: str, kind: int) -> Callable[[Unit], str]:
+    """Insert a row and fail: by a constraint, by a value that is refused, or by an exception of the work itself."""
+
+    def work(unit: Unit) -> str:
+        put(name)(unit)
+        if kind == 0:
+            put(name)(unit)
+        if kind == 1:
+            raise InvalidValue("id", "not today")
+        raise ZeroDivisionError(name)
+
+    return work

@@ -9,30 +9,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from functools import partial
 from types import FrameType
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from support.crowd import Crowd, line_of, wait_for
-from support.scratch import NOTES, THINGS, scratch_tables
+from support.crowd import Crowd, failing, line_of, put, wait_for
+from support.scratch import NOTES, scratch_tables
 
-from lastlight_state import AsyncStateStore, BackendBusy, BackendUnavailable, InvalidValue, StateStore, Transaction
+from lastlight_state import AsyncStateStore, BackendBusy, BackendUnavailable, StateStore, Transaction
 from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.sqlite import SqliteBackend, files
 from lastlight_state.backends.sqlite.file_connections import SHARING_WRITERS
 from lastlight_state.backends.waiting import Patience
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import prepared
 from lastlight_state.db.units import unit as units
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict
 from lastlight_state.testing import Database
 
-AT = datetime(2026, 2, 3, tzinfo=UTC)
-INSERT = prepared(sa.insert(THINGS).values({name: bind(name, THINGS.c[name]) for name in ("id", "at")}))
 ORPHAN = prepared(
     sa.insert(NOTES).values(thing_id=sa.literal_column("'nobody'"), at=sa.literal_column("'2026-02-03T00:00:00.000Z'"))
 )
@@ -50,16 +47,6 @@ def shared(sqlite_database: Database) -> Iterator[StateStore]:
 @pytest.fixture
 def crowd(shared: StateStore, monkeypatch: pytest.MonkeyPatch) -> Crowd:
     return Crowd(shared, monkeypatch)
-
-
-def put(name: str) -> Callable[[Unit], str]:
-    """Insert a row, and give its id back."""
-
-    def work(unit: Unit) -> str:
-        unit.change(INSERT, {"id": name, "at": AT})
-        return name
-
-    return work
 
 
 def writes(store: StateStore, *names: str) -> list[Callable[[], object]]:
@@ -106,46 +93,6 @@ def test_a_unit_that_nobody_waits_behind_is_as_it_was(crowd: Crowd) -> None:
     crowd.store._scope.once(put("a"))
     crowd.store._scope.writing(put("b"))
     assert [text.split()[0] for text in crowd.sent] == ["INSERT", "BEGIN", "INSERT", "COMMIT"]
-
-
-def failing(name: str, kind: int) -> Callable[[Unit], str]:
-    """Insert a row and fail: by a constraint, by a value that is refused, or by an exception of the work itself."""
-
-    def work(unit: Unit) -> str:
-        unit.change(INSERT, {"id": name, "at": AT})
-        if kind == 0:
-            unit.change(INSERT, {"id": name, "at": AT})
-        if kind == 1:
-            raise InvalidValue("id", "not today")
-        raise ZeroDivisionError(name)
-
-    return work
-
-
-def test_of_1000_units_of_which_a_third_fail_exactly_the_others_are_stored(
-    shared: StateStore, sqlite_database: Database
-) -> None:
-    """backends GC-3: each caller has its own outcome, and a failure is nobody else's."""
-    outcomes: dict[int, object] = {}
-
-    def calls(numbers: range) -> None:
-        for number in numbers:
-            name = f"{number:04}"
-            work = failing(name, number // 3 % 3) if number % 3 == 0 else put(name)
-            try:
-                outcomes[number] = shared._scope.writing(work)
-            except Exception as error:  # noqa: BLE001 - judged below
-                outcomes[number] = type(error)
-
-    threads = [threading.Thread(target=calls, args=(range(first, 1000, 20),)) for first in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    kinds = [Conflict, InvalidValue, ZeroDivisionError]
-    expected = {number: f"{number:04}" if number % 3 else kinds[number // 3 % 3] for number in range(1000)}
-    assert outcomes == expected
-    assert sorted(stored(sqlite_database)) == [f"{number:04}" for number in range(1000) if number % 3]
 
 
 def test_a_unit_that_fails_keeps_no_other_from_being_stored(crowd: Crowd, sqlite_database: Database) -> None:
