@@ -129,13 +129,8 @@ class Runs:
         """
         number("limit", limit, least=1, most=_MOST_IN_CHUNK)
         given = START if after is None else mark_of_text("after", after)
-        file = self._tree.get(run_id)
-        is_live = storage.liveness(self._tree.lock_path(run_id)) != "free"
-        descriptor = open_run(file)
-        try:
+        with self._opened(run_id) as (descriptor, file, is_live):
             return _chunk(descriptor, file, given, limit, is_live=is_live)
-        finally:
-            os.close(descriptor)
 
     @checked
     def last(self, run_id: str, *, n: int = 50, before: str | None = None) -> TailChunk:
@@ -146,11 +141,17 @@ class Runs:
         """
         n = page_limit(n)
         given = None if before is None else mark_of_text("before", before)
+        with self._opened(run_id) as (descriptor, file, is_live):
+            return _last(descriptor, file, given, n, is_live=is_live)
+
+    @contextmanager
+    def _opened(self, run_id: str) -> Iterator[tuple[int, RunFile, bool]]:
+        """Open a run's log to read it. Yields the descriptor, the file, and whether the run's writer lives."""
         file = self._tree.get(run_id)
         is_live = storage.liveness(self._tree.lock_path(run_id)) != "free"
         descriptor = open_run(file)
         try:
-            return _last(descriptor, file, given, n, is_live=is_live)
+            yield descriptor, file, is_live
         finally:
             os.close(descriptor)
 
