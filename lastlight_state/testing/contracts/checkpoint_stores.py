@@ -53,7 +53,7 @@ Checkpoints = Callable[[], CheckpointStore]
 
 
 class CheckpointsContract:
-    """Threads as an agent framework needs them, told by one process after the other and by several at once."""
+    """Tests of a store of checkpoints, opened anew for each call as by another process, and by threads at once."""
 
     def test_a_checkpoint_comes_back_equal(self, checkpoints: Checkpoints) -> None:
         thread = fresh("thread")
@@ -62,7 +62,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread, "1") == KeptCheckpoint("1", None, values, [])
 
     def test_without_an_id_it_is_the_last_that_was_stored(self, checkpoints: Checkpoints) -> None:
-        """Give ids that do not rise."""
+        """Store ids in an order that is not theirs."""
         thread = fresh("thread")
         for name in ("b", "c", "a"):
             checkpoints().put(thread, name, {"n": name.encode()})
@@ -79,7 +79,7 @@ class CheckpointsContract:
         checkpoints().delete(thread)
 
     def test_every_step_stays_as_it_was(self, checkpoints: Checkpoints) -> None:
-        """Store a value that stays, one that changes, one that grows, and a channel that goes."""
+        """Store a value that never changes, one that changes, one that grows, and a channel that ends."""
         thread = fresh("thread")
         steps = [_step(number) for number in range(70)]
         store = checkpoints()
@@ -110,7 +110,7 @@ class CheckpointsContract:
         assert found == KeptCheckpoint("1", None, {"whose": other.encode()}, [("task", "whose", other.encode())])
 
     def test_a_deleted_thread_begins_anew(self, checkpoints: Checkpoints) -> None:
-        """Bring back nothing of the old one, also not what tasks wrote."""
+        """See neither a value nor a write of the thread that was deleted."""
         thread = fresh("thread")
         checkpoints().put(thread, "1", {"n": b"old"})
         checkpoints().put_writes(thread, "1", "task", [("n", b"old")])
@@ -119,7 +119,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread) == KeptCheckpoint("1", None, {"n": b"new"}, [])
 
     def test_what_tasks_wrote_comes_with_its_checkpoint(self, checkpoints: Checkpoints) -> None:
-        """Keep the order of each task, several to one channel, also where it was stored before the checkpoint."""
+        """See each task's writes in their order, also to one channel, and those stored before the checkpoint."""
         thread = fresh("thread")
         checkpoints().put_writes(thread, "1", "first", [("a", b"1"), ("b", b""), ("a", BYTES)])
         checkpoints().put(thread, "1", {"n": b"1"})
@@ -134,7 +134,7 @@ class CheckpointsContract:
         assert list(last.writes) == []
 
     def test_a_call_that_is_made_again_changes_nothing(self, checkpoints: Checkpoints) -> None:
-        """Repeat a call, as a program does that did not learn the outcome of the first."""
+        """Repeat each call, as a program does that did not learn the outcome."""
         thread = fresh("thread")
         for _ in range(2):
             checkpoints().put(thread, "1", {"n": b"1"})
@@ -144,7 +144,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread) == KeptCheckpoint("1", None, {"n": b"1"}, wrote)
 
     def test_writers_at_once_lose_nothing(self, checkpoints: Checkpoints) -> None:
-        """Write to one thread and to several."""
+        """Write with four threads of Python to two threads of checkpoints."""
         threads = [fresh("thread"), fresh("thread")]
 
         def write(writer: int) -> None:
