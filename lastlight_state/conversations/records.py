@@ -118,7 +118,7 @@ class Progression(Record):
 
     @property
     def size(self) -> int:
-        """Return the number of its own links."""
+        """Return the number of links that the progression has itself, without those of its ancestors."""
         return self.next_ord - self.start_ord
 
 

@@ -44,12 +44,12 @@ def check_options(given: Any) -> WriterOptions:
 
 
 def check_timeout(value: Any) -> float | None:
-    """Return seconds, or None to wait without end."""
+    """Return a timeout in seconds, or None to wait without end."""
     return None if value is None else valid.seconds("timeout", value)
 
 
 def callables(where: str, given: Any) -> list[Callable[..., Any]]:
-    """Return functions, or objects that can be called."""
+    """Return the given callables. Raises `InvalidValue` for one that cannot be called."""
     found = valid.several(where, given)
     for i, one in enumerate(found):
         valid.callback(f"{where}[{i}]", one)
@@ -57,7 +57,7 @@ def callables(where: str, given: Any) -> list[Callable[..., Any]]:
 
 
 def check_types(given: Any) -> frozenset[str]:
-    """Return types of events; empty for all."""
+    """Return the given types of events. An empty set stands for all types."""
     return frozenset(valid.identifier("types", one, _MOST.type) for one in valid.several("types", given))
 
 

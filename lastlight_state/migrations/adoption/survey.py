@@ -41,7 +41,7 @@ class Misspelt:
 
     @property
     def change(self) -> str:
-        """Return what an adoption does with them."""
+        """Return what an adoption writes in place of the misspelt values."""
         return f"writes {self.column} {_MEANT[self.form]}; found {self._samples}"
 
     @property
@@ -119,7 +119,7 @@ class Survey:
 
     @property
     def adoption(self) -> Adoption:
-        """Return the adoption for a person who plans it."""
+        """Return what an adoption of this database would change, for a plan."""
         rebuilt = Rewrite(SESSIONS, (), "rebuilds the table without its UNIQUE over the whole key", self.sessions, 1)
         respelt = (Rewrite(one.table, (one.column,), one.change, one.found.values, 1) for one in self.misspelt)
         return Adoption(

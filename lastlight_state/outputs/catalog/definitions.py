@@ -51,7 +51,7 @@ class Registered(Record):
         return super().of(values)
 
     def handle(self) -> OutputTable[Any]:
-        """Return an untyped handle: it reads, and knows no model."""
+        """Return a handle of the table that can read, and has no model to validate by."""
         return OutputTable(
             key=self.key,
             table_name=self.table_name,

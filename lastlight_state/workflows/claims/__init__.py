@@ -304,7 +304,7 @@ class Claims(Repository, Generic[W]):
         return takes.claim_of(row, lease)
 
     def _lost(self, claim: Claim) -> StateError:
-        """Return why a claim does not hold its run."""
+        """Return the error that says why a claim does not hold its run."""
         why = self._reading(lambda unit: takes.why_lost(unit, {claim.run_id: claim}))
         return why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)
 

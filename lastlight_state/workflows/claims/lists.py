@@ -196,7 +196,7 @@ class Claimable:
     names: tuple[str, ...] | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """Return whether there is one at this moment."""
+        """True if a run may be claimed at this moment."""
         at, last = moment(now), None
         while self.names != ():
             found = _window(unit, SOUND_NEXT, at, self.names, last, 1)

@@ -221,7 +221,7 @@ class Admissible:
     or_else: Claimable | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """Return whether there is one at this moment."""
+        """True if a run may be admitted at this moment."""
         return self._in_line(unit, now) or (self.or_else is not None and self.or_else.is_there(unit, now))
 
     def _in_line(self, unit: Unit, now: datetime) -> bool:

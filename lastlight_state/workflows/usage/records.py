@@ -59,7 +59,7 @@ class UsageBucket(UsageTotals):
 
     @classmethod
     def of_parts(cls, parts: Sequence[BucketRow], start: datetime, outcomes: dict[str, int]) -> Self:
-        """Return the bucket of its sums by outcome."""
+        """Return the bucket that begins at ``start``, from its sums by outcome."""
         total: SumsRow = {
             "executions": sum(part["executions"] for part in parts),
             "cost_micros": sum(part["cost_micros"] for part in parts),
