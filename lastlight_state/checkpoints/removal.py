@@ -20,6 +20,7 @@ from lastlight_state.db.rows.statements import Row, Statement, constant, number,
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema import columns
 from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import CorruptData
 
 
 def thread(unit: Unit, thread_id: str) -> Counter[str]:
@@ -67,7 +68,8 @@ def _removal(numbers: sa.SelectBase) -> _Removal:
 
 
 def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
-    unit.rows(_UNREADABLE, given)
+    if unit.rows(_UNREADABLE, given):  # that is JSON null, which a row of it gives as None
+        raise CorruptData(str(CHECKPOINTS.name), given["thread_id"], "versions", problem="names no versions")
     unit.change(removal.writes, given)
     removed = unit.change(removal.checkpoints, given)
     if removed:
@@ -75,9 +77,12 @@ def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
     return removed
 
 
-#: A checkpoint of which nobody can say what it names, if there is one: to read it is `CorruptData`.
+#: A checkpoint of which nobody can say what it names, if there is one. What is no object names nothing to `_SWEEP`.
 _UNREADABLE = prepared(
-    sa.select(_c.c.versions).where(of_thread(_c), kind_of(_c.c.versions).is_(None)).limit(number(1)), VersionsRow
+    sa.select(_c.c.versions)
+    .where(of_thread(_c), kind_of(_c.c.versions).is_distinct_from(constant("object")))
+    .limit(number(1)),
+    VersionsRow,
 )
 
 

@@ -138,3 +138,24 @@ def test_nothing_is_removed_where_a_checkpoint_does_not_say_what_it_names(sqlite
         REMOVALS[call](store.checkpoints)
     assert (damage.value.table, damage.value.column) == ("checkpoints", "versions")
     assert len(store.checkpoints.list("t")) == 40
+
+
+@pytest.mark.parametrize("versions", ["[]", "null", '"text"', "1"])
+@pytest.mark.parametrize("call", ["keep_latest", "delete_runs"])
+def test_nothing_is_removed_where_the_versions_of_a_checkpoint_are_no_object(
+    store: Any, database: Database, call: str, versions: str
+) -> None:
+    """checkpoints CK-53: JSON, from which the values of the checkpoint would look like nobody's."""
+    grow(store.checkpoints, 6)
+    database.raw().execute(f"UPDATE checkpoints SET versions = '{versions}' WHERE id = 'step-2'")
+    with pytest.raises(CorruptData) as damage:
+        REMOVALS[call](store.checkpoints)
+    assert (damage.value.table, damage.value.column) == ("checkpoints", "versions")
+    assert len(store.checkpoints.list("t")) == 6
+
+
+@pytest.mark.parametrize("keep", [2**31, 2**63 - 1])
+def test_a_removal_keeps_as_many_as_anybody_can_name(store: Any, keep: int) -> None:
+    """checkpoints CK-14."""
+    grow(store.checkpoints, 3)
+    assert store.checkpoints.keep_latest("t", keep=keep) == 0
