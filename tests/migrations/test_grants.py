@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from support.migrations.support import Place
 
 from lastlight_state import StateStore
-from lastlight_state.checkpoints import Content, NewCheckpoint
+from lastlight_state.checkpoints import Content, NewCheckpoint, NewWrite
 from lastlight_state.conversations import NewBranch
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import BackendError, BackendUnavailable, InvalidValue, NotMigrated, NotSupported
@@ -138,6 +138,20 @@ def test_it_deletes_states_and_threads(store: StateStore) -> None:
     content = Content("text", b"x")
     store.checkpoints.put("t", NewCheckpoint("c", content, {"v": "1"}, {"v": content}))
     assert (store.states.remove("k"), store.checkpoints.delete("t")) == (True, 1)
+
+
+def test_it_removes_checkpoints_and_the_values_that_nobody_needs(store: StateStore) -> None:
+    """migrations MG-30, checkpoints CK-51: `delete_runs` and `keep_latest`, in a schema of its own."""
+    c = store.checkpoints
+    for number in range(1, 6):
+        content = Content("text", f"{'x' * 99}{number}".encode())
+        parent = f"c{number - 1}" if number > 1 else None
+        c.put("u", NewCheckpoint(f"c{number}", content, {"v": f"{number}"}, {"v": content}, "", parent, f"r{number}"))
+        c.put_writes("u", f"c{number}", "task", [NewWrite(0, "v", content)])
+    assert (c.delete_runs(["r1"]), c.keep_latest("u", keep=2, from_ancestors=["other"])) == (1, 0)
+    assert c.keep_latest("u", keep=2, from_ancestors=["v"]) == 2
+    assert [one.values["v"].data[-1:] for one in c.history("u")] == [b"5", b"4"]
+    assert [len(one.writes) for one in c.history("u")] == [1, 1]
 
 
 def test_it_can_look_at_everything(store: StateStore) -> None:
