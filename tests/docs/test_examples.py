@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import re
 from pathlib import Path
 from types import ModuleType
@@ -57,10 +58,17 @@ ONCE = {"docs/moving-to-postgres.md", "docs/guides/your-own-queries.md"}
 
 
 def run_programs(name: str) -> None:
-    """Run the programs of a page as one program, in their order."""
+    """Run the programs of a page as one program, in their order, and check that they close what they open."""
     page = ModuleType("__main__")
     for block in PROGRAMS[name]:
         exec(compile(block.source, block.page, "exec", dont_inherit=True), page.__dict__)
+    assert open_databases() == []
+
+
+def open_databases() -> list[str]:
+    """Return the database files below this directory that the process has open."""
+    opened = (os.path.realpath(link) for link in Path("/proc/self/fd").glob("*"))
+    return [path for path in opened if path.startswith(os.path.realpath(".")) and ".db" in path]
 
 
 @pytest.fixture
