@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,11 +16,12 @@ from lastlight_state import StateStore
 from lastlight_state.testing import Database
 
 SYNC = """
-import sys, time
+import faulthandler, sys, time
 from datetime import timedelta
 from lastlight_state import StateStore
 from lastlight_state.worker import Worker
 
+faulthandler.enable()
 with StateStore.open(sys.argv[1], migrate=False) as store:
     worker = Worker(store, lease=timedelta(seconds=1), grace=timedelta(seconds=0.2))
 
@@ -37,7 +37,7 @@ with StateStore.open(sys.argv[1], migrate=False) as store:
     worker.run()
 """
 ASYNC = """
-import asyncio, sys
+import asyncio, faulthandler, sys
 from datetime import timedelta
 from lastlight_state import AsyncStateStore
 from lastlight_state.worker import AsyncWorker
@@ -59,6 +59,7 @@ async def main():
 
         await worker.run()
 
+faulthandler.enable()
 asyncio.run(main())
 """
 PROGRAMS = pytest.mark.parametrize("program", [SYNC, ASYNC], ids=["threads", "tasks"])
@@ -69,8 +70,7 @@ SECONDS = 30
 def worker(program: str, database: Database, mode: str) -> Iterator[subprocess.Popen[str]]:
     """A worker in a process of its own."""
     command = [sys.executable, "-c", program, database.url, mode]
-    tells = os.environ | {"PYTHONFAULTHANDLER": "1"}
-    with Program(command, stdout=subprocess.PIPE, text=True, env=tells) as process:
+    with Program(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:

@@ -224,6 +224,7 @@ def test_a_worker_that_an_error_ends_gives_its_runs_back(store: StateStore, monk
         return ()
 
     monkeypatch.setattr(store.workflows.queue, "admit_next", broken)
+    monkeypatch.setattr(threads, "SWEEP_SECONDS", 0.01)
     run = new(store)
     with pytest.raises(MisuseError, match="broken"):
         worker.run()
