@@ -20,9 +20,9 @@ HERE = {"origin": "http://testserver"}
 
 
 @pytest.fixture
-def guarded(filled: StateStore) -> TestClient:
+def guarded(shown: StateStore) -> TestClient:
     """Return a browser in front of an inspector with a token."""
-    return TestClient(inspector(filled, token=TOKEN))
+    return TestClient(inspector(shown, token=TOKEN))
 
 
 @pytest.mark.parametrize("address", ["/", "/runs", "/runs/home", "/elsewhere", "/personal"])
@@ -76,18 +76,18 @@ def test_after_the_token_nobody_is_sent_elsewhere(guarded: TestClient, to: str) 
     ],
     ids=["none", "foreign", "null", "broken", "cross-site"],
 )
-def test_a_form_of_another_origin_is_refused(filled: StateStore, headers: dict[str, str]) -> None:
+def test_a_form_of_another_origin_is_refused(shown: StateStore, headers: dict[str, str]) -> None:
     """inspector IN-11."""
-    client = TestClient(inspector(filled))
+    client = TestClient(inspector(shown))
     form = {"form_token": token_of(client), "hide": "1"}
     answer = client.post("/personal", data=form, headers=headers | JSON)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
 
 
 @pytest.mark.parametrize("token", [None, "", "guess"])
-def test_a_form_without_the_token_of_the_browser_is_refused(filled: StateStore, token: str | None) -> None:
+def test_a_form_without_the_token_of_the_browser_is_refused(shown: StateStore, token: str | None) -> None:
     """inspector IN-11: also one of the same origin."""
-    client = TestClient(inspector(filled))
+    client = TestClient(inspector(shown))
     for _ in range(2):  # without a cookie, and with one
         form = {"hide": "1"} | ({} if token is None else {"form_token": token})
         answer = client.post("/personal", data=form, headers=HERE | JSON)
@@ -95,44 +95,44 @@ def test_a_form_without_the_token_of_the_browser_is_refused(filled: StateStore, 
         client.get("/")
 
 
-def test_a_form_has_a_greatest_size(filled: StateStore) -> None:
+def test_a_form_has_a_greatest_size(shown: StateStore) -> None:
     """inspector IN-11."""
-    client = TestClient(inspector(filled))
+    client = TestClient(inspector(shown))
     form = {"form_token": token_of(client), "hide": "x" * 1_100_000}
     assert client.post("/personal", data=form, headers=HERE).status_code == 413
 
 
 @pytest.mark.parametrize("address", ["/personal", "/login", "/runs/home/cancel"])
-def test_a_form_or_a_query_of_too_many_values_is_refused(filled: StateStore, address: str) -> None:
+def test_a_form_or_a_query_of_too_many_values_is_refused(shown: StateStore, address: str) -> None:
     """inspector IN-3, IN-11."""
-    client = TestClient(inspector(filled, acting=True, person="ana"))
+    client = TestClient(inspector(shown, acting=True, person="ana"))
     answer = client.post(address, content="a=1&" * 1_001, headers=HERE | JSON)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_value")
     for headers in ({}, JSON):
         assert client.get(f"/runs?{'a=1&' * 1_001}", headers=headers).status_code == 400
-    locked = TestClient(inspector(filled, token=TOKEN))
+    locked = TestClient(inspector(shown, token=TOKEN))
     assert locked.get(f"/runs?{'a=1&' * 1_001}").status_code == 401
 
 
-def test_a_browser_with_an_empty_cookie_is_given_a_token(filled: StateStore) -> None:
+def test_a_browser_with_an_empty_cookie_is_given_a_token(shown: StateStore) -> None:
     """inspector IN-11."""
-    client = TestClient(inspector(filled))
+    client = TestClient(inspector(shown))
     client.cookies.set("lastlight_form", "", domain="testserver.local")
     form = {"form_token": token_of(client), "hide": "1"}
     assert client.post("/personal", data=form, headers=HERE, follow_redirects=False).status_code == 303
 
 
 @pytest.mark.parametrize("path", ["/ü", "/日本", "/a b"])
-def test_cookies_are_of_the_path_as_the_browser_has_it(filled: StateStore, path: str) -> None:
+def test_cookies_are_of_the_path_as_the_browser_has_it(shown: StateStore, path: str) -> None:
     """inspector IN-6, IN-10."""
-    client = TestClient(Starlette(routes=[Mount(path, inspector(filled, token=TOKEN))]))
+    client = TestClient(Starlette(routes=[Mount(path, inspector(shown, token=TOKEN))]))
     [cookie] = client.get(f"{path}/runs").headers.get_list("set-cookie")
     assert f"Path={quote(path)};" in cookie
 
 
-def test_it_answers_to_its_names_alone(filled: StateStore) -> None:
+def test_it_answers_to_its_names_alone(shown: StateStore) -> None:
     """inspector IN-12: a name of another machine that was made to lead here shows nothing."""
-    app = inspector(filled, hosts={"localhost", "127.0.0.1", "::1"})
+    app = inspector(shown, hosts={"localhost", "127.0.0.1", "::1"})
     for host, status in (
         ("localhost", 200),
         ("LOCALHOST:8765", 200),
@@ -148,9 +148,9 @@ def test_it_answers_to_its_names_alone(filled: StateStore) -> None:
 
 
 @pytest.mark.parametrize("address", ["/", "/assets/script.js", "/runs/nobody", "/login"])
-def test_every_answer_binds_the_browser(filled: StateStore, address: str) -> None:
+def test_every_answer_binds_the_browser(shown: StateStore, address: str) -> None:
     """inspector IN-2."""
-    headers = TestClient(inspector(filled)).get(address).headers
+    headers = TestClient(inspector(shown)).get(address).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy

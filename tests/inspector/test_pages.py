@@ -100,21 +100,21 @@ def test_every_address_of_every_page_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("address", [address for addresses in ADDRESSES.values() for address in addresses])
-def test_a_page_answers_as_html_and_as_json_of_the_same_data(browser: TestClient, address: str) -> None:
+def test_a_page_answers_as_html_and_as_json_of_the_same_data(visitor: TestClient, address: str) -> None:
     """inspector IN-1."""
-    page = browser.get(address)
+    page = visitor.get(address)
     assert page.status_code == 200, page.text
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    data = browser.get(address, headers=JSON)
+    data = visitor.get(address, headers=JSON)
     assert data.status_code == 200
     assert data.headers["content-type"] == "application/json"
     assert isinstance(data.json(), dict)
 
 
 @pytest.mark.parametrize("address", [addresses[0] for addresses in ADDRESSES.values()])
-def test_a_page_needs_no_script_and_loads_nothing_from_elsewhere(browser: TestClient, address: str) -> None:
+def test_a_page_needs_no_script_and_loads_nothing_from_elsewhere(visitor: TestClient, address: str) -> None:
     """inspector IN-2: no inline script or style, and every address that is loaded is of this application."""
-    tags = Parsed(browser.get(address).text).tags
+    tags = Parsed(visitor.get(address).text).tags
     loaded = [attributes.get("src") or attributes.get("href") for tag, attributes in tags if tag in ("script", "link")]
     assert loaded
     assert all(str(path).startswith("/assets/") for path in loaded)
@@ -123,7 +123,7 @@ def test_a_page_needs_no_script_and_loads_nothing_from_elsewhere(browser: TestCl
     ] == []
     assert [attributes for _, attributes in tags if "style" in attributes] == []
     for path in loaded:
-        assert browser.get(str(path)).status_code == 200
+        assert visitor.get(str(path)).status_code == 200
 
 
 def test_the_first_of_the_contents_wanted_most_is_given(browser: TestClient) -> None:
@@ -166,9 +166,9 @@ def test_the_first_of_the_contents_wanted_most_is_given(browser: TestClient) -> 
         ("/transcripts/chats/ms-0?page_token=x", 400, "invalid_value"),
     ],
 )
-def test_what_cannot_be_shown_is_a_page_of_its_own(browser: TestClient, address: str, status: int, code: str) -> None:
+def test_what_cannot_be_shown_is_a_page_of_its_own(visitor: TestClient, address: str, status: int, code: str) -> None:
     """inspector IN-3: with the status and the code of the error, as HTML and as JSON."""
-    page, data = browser.get(address), browser.get(address, headers=JSON)
+    page, data = visitor.get(address), visitor.get(address, headers=JSON)
     assert (page.status_code, data.status_code) == (status, status)
     assert data.json()["error"]["code"] == code
     assert code in page.text
@@ -262,11 +262,9 @@ def test_personal_data_is_hidden_by_a_switch_of_the_browser_and_for_all(filled: 
 
 
 @pytest.mark.parametrize("address", [address for addresses in ADDRESSES.values() for address in addresses])
-def test_every_page_is_whole_with_personal_data_hidden(
-    filled: StateStore, fresh_database: Database, address: str
-) -> None:
+def test_every_page_is_whole_with_personal_data_hidden(shown: StateStore, looked_at: Database, address: str) -> None:
     """inspector IN-7."""
-    hidden = TestClient(inspector(filled, hide_personal=True, clock=fresh_database.clock))
+    hidden = TestClient(inspector(shown, hide_personal=True, clock=looked_at.clock))
     assert (hidden.get(address).status_code, hidden.get(address, headers=JSON).status_code) == (200, 200)
 
 
