@@ -122,6 +122,12 @@ def pytest_runtest_teardown() -> None:
         sys.settrace(TRACER)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Return two for each processor: tests wait for a server, a process or a clock for half of their time."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else 2 * (os.cpu_count() or 1)
+
+
 def pytest_collection_finish() -> None:
     """Keep garbage collections from looking at the half million objects of what was collected, again and again."""
     gc.collect()

@@ -22,7 +22,7 @@ from lastlight_state.testing import Database, SqliteTemplate
 
 SEEDS = [pytest.param(0, id="some kills"), *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 40))]
 #: How often an import is killed before it is let through, and how many lines it is then given.
-KILLS, ENOUGH = 5, 10_000_000
+KILLS, ENOUGH = 3, 10_000_000
 #: About half of the lines that an import runs, by kind; of the others a sixth.
 LINES = {
     BUNDLE: 70_000,
