@@ -99,7 +99,7 @@ cluster: $(VENV)/cluster/.made
 
 # The pages of the inspector in a real browser: tests that are skipped where there is none.
 browser: $(VENV)/.browser
-	$(BIN)/python -m pytest $(ARGS) tests/inspector/test_browser.py
+	$(BIN)/python $(pytest) tests/inspector/test_browser.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
