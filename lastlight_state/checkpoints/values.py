@@ -297,6 +297,9 @@ def whole(unit: Unit, rows: Sequence[WholeRow]) -> list[Checkpoint]:
     """Return these checkpoints of one thread. Raises `CorruptData` for a value that cannot be rebuilt."""
     if not rows:
         return []
+    for row in rows:
+        if row["versions"] is None:  # JSON null
+            raise CorruptData(str(models.CHECKPOINTS.name), row["id"], "versions")
     thread_id = rows[0]["thread_id"]
     named = {(row["namespace"], *one) for row in rows for one in row["versions"].items()}
     found = read(unit, thread_id, sorted(named))
