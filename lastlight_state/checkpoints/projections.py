@@ -84,4 +84,5 @@ class ThreadIdRow(TypedDict):
 class VersionsRow(TypedDict):
     """Which version each channel had in a checkpoint."""
 
+    id: str
     versions: Any

@@ -68,8 +68,8 @@ def _removal(numbers: sa.SelectBase) -> _Removal:
 
 
 def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
-    if unit.rows(_UNREADABLE, given):  # that is JSON null, which a row of it gives as None
-        raise CorruptData(str(CHECKPOINTS.name), given["thread_id"], "versions", problem="names no versions")
+    for row in unit.rows(_UNREADABLE, given):  # JSON null, which is read as None
+        raise CorruptData(str(CHECKPOINTS.name), row["id"], "versions")
     unit.change(removal.writes, given)
     removed = unit.change(removal.checkpoints, given)
     if removed:
@@ -79,7 +79,7 @@ def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
 
 #: A checkpoint of which nobody can say what it names, if there is one. What is no object names nothing to `_SWEEP`.
 _UNREADABLE = prepared(
-    sa.select(_c.c.versions)
+    sa.select(_c.c.id, _c.c.versions)
     .where(of_thread(_c), kind_of(_c.c.versions).is_distinct_from(constant("object")))
     .limit(number(1)),
     VersionsRow,

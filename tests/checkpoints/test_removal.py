@@ -152,6 +152,7 @@ def test_nothing_is_removed_where_the_versions_of_a_checkpoint_are_no_object(
         with pytest.raises(CorruptData) as damage:
             refused(store.checkpoints)
         assert (damage.value.table, damage.value.column) == ("checkpoints", "versions")
+        assert "step-2" in str(damage.value)
     assert len(store.checkpoints.list("t")) == 6
 
 
