@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from starlette.testclient import TestClient
 from support.docs.pages import Block, blocks, name_of, pages
 
 from lastlight_state import StateStore
@@ -57,12 +58,13 @@ FIRST_PAGES = (
 ONCE = {"docs/moving-to-postgres.md", "docs/guides/your-own-queries.md"}
 
 
-def run_programs(name: str) -> None:
+def run_programs(name: str) -> ModuleType:
     """Run the programs of a page as one program, in their order, and check that they close what they open."""
     page = ModuleType("__main__")
     for block in PROGRAMS[name]:
         exec(compile(block.source, block.page, "exec", dont_inherit=True), page.__dict__)
     assert open_databases() == []
+    return page
 
 
 def open_databases() -> list[str]:
@@ -94,6 +96,15 @@ def test_the_programs_of_a_page_run_in_their_order(
     with StateStore.open() as store:
         switched = [*store.workflows.overrides.list(), *store.schedules.overrides.list()]
         assert [each.name for each in switched if each.enabled is False] == []
+
+
+def test_the_inspector_of_its_page_is_served_while_the_service_runs(place: Path) -> None:
+    """packaging PT-20: its store is opened with the service, and closed with it."""
+    app = run_programs("docs/guides/inspector.md").__dict__["app"]
+    with TestClient(app, base_url="http://localhost") as client:
+        assert client.get("/state/runs").status_code == 200
+        assert open_databases() != []
+    assert open_databases() == []
 
 
 @pytest.mark.parametrize("name", SKETCHES)
