@@ -77,7 +77,7 @@ class Guard:
         await self._app(scope, receive, sending)
 
     def is_token(self, given: str) -> bool:
-        """True if this is the token, compared in a time that tells nothing."""
+        """True if the given text is the token. The time that it takes tells nothing about the token."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
 
     def login(self) -> str:

@@ -38,7 +38,7 @@ class Loan:
         self._over: str | None = None
 
     def connection(self) -> Connection:
-        """Return a connection to hand out."""
+        """Return the connection of the unit, wrapped so that only the block ends the transaction."""
         if self.unit.checkout.is_awaited:
             raise MisuseError(
                 "inside an asynchronous transaction of yours: use the connection or session that it is of"

@@ -328,7 +328,7 @@ def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) 
 
 
 def raise_numbers(unit: Unit, inboxes: Iterable[Row]) -> None:
-    """Let inboxes give no number that a delivery of the bundle has. Locked in the order in which senders lock them."""
+    """Raise the next numbers of inboxes above those of the bundle's deliveries, in the order in which senders lock."""
     numbers = {row["owner"]: row.get("next_ord", 0) for row in inboxes}
     for owner in ordered(numbers):
         unit.change(_RAISE, {"owner": owner, "next_ord": numbers[owner]})

@@ -124,14 +124,14 @@ class Piece(Protocol):
         """Return what the last comparison found changed here, too: it stays, and the report names it."""
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what happens with it: the outcome, the rows that are added by table, and what is noticed.
+        """Return what storing this unit would do: the outcome, the rows that it adds by table, and what is noticed.
 
         The outcome is ``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises an error of the library for a unit
         that is refused. Writes nothing.
         """
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Store it, in the transaction in which it was compared."""
+        """Store this unit, in the transaction in which it was compared."""
 
 
 #: Reads a unit, and checks it.

@@ -249,7 +249,7 @@ def reason(sessions: Sequence[Values], reasons: Iterable[str] = PROTECTIONS) -> 
 
 
 def empty(unit: Unit, found: Iterable[FullMessage], at: datetime) -> None:
-    """Take the contents of these messages out."""
+    """Replace the contents of these messages by a mark with the time and the bytes that were there."""
     for row in found:
         mark = {MARK: {"at": iso_text(at), "original_bytes": row["bytes"]}}
         unit.change(_EMPTY, {"id": row["id"], "content": codec.encode_sound(mark).decode(), "at": at})

@@ -274,7 +274,7 @@ OTHERS = family(
 
 
 def own_executions(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
-    """Return those of these agent sessions that no chat and no session of another user has."""
+    """Return those of these agent sessions that no other user's chat or session has."""
     others: set[str] = set()
     for some in chunks(agent_sessions):
         statement, values = OTHERS.of(some)
