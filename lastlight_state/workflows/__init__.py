@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ExecutionOptions as ExecutionOptions,
         Failure as Failure,
         Gate as Gate,
+        LoopStep as LoopStep,
         NodePut as NodePut,
         NodeRef as NodeRef,
         PhaseEntry as PhaseEntry,
@@ -102,7 +103,7 @@ public(
     globals(),
     {
         "approvals.records": "Answered Approval ApprovalSummary PendingApproval",
-        "arguments": "Claim ExecutionOptions Failure Gate NodePut NodeRef PhaseEntry Provenance Question "
+        "arguments": "Claim ExecutionOptions Failure Gate LoopStep NodePut NodeRef PhaseEntry Provenance Question "
         "RunFilter RunOptions Trigger Usage Wait",
         "claims.driving": "Driven DrivenRun",
         "claims.checks": "ClaimHolder ClaimableRun EndingClaim",

@@ -131,6 +131,14 @@ class NodeRef:
 
 
 @dataclass(frozen=True)
+class LoopStep:
+    """The iteration of a loop that a phase ends. The loop moves to the next one."""
+
+    loop_id: str
+    iteration: int
+
+
+@dataclass(frozen=True)
 class Wait:
     """The wait of a node: for a time, a signal (with a correlation id), or the first of both."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, cast
@@ -21,13 +22,13 @@ from lastlight_state.db.units.scope import TransactionScope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, LostRace, MisuseError
 from lastlight_state.workflows import checks as shared, words
-from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, NodeRef, Trigger, Usage
+from lastlight_state.workflows.arguments import Claim, ExecutionOptions, Failure, LoopStep, NodeRef, Trigger, Usage
 from lastlight_state.workflows.executions import changes, checks, lists, running, statements as sql
 from lastlight_state.workflows.executions.changes import AloneExecution, Change, NewExecution, Update
 from lastlight_state.workflows.executions.lists import LoopOutput
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.running import Ended, RunningExecution, Steps
-from lastlight_state.workflows.kernel import progress
+from lastlight_state.workflows.kernel import loops, progress
 from lastlight_state.workflows.tables import LOOPS
 from lastlight_state.workflows.words import NodeState
 
@@ -110,24 +111,37 @@ class Executions(Repository):
         usage: Usage | None = None,
         failure: Failure | None = None,
         stop_reason: str | None = None,
+        session_id: str | None = None,
+        output: str | None = None,
+        pointer: str | None = None,
+        details: Any = None,
+        loop: LoopStep | None = None,
         claim: Claim | None = None,
     ) -> Execution:
-        """End an execution of a run, append its phase to the run's history, and merge ``scratch``: all or nothing.
+        """End an execution of a run and its phase: all that is given here is stored in one transaction, or nothing.
 
-        The phase has the name that the execution was started with: what stands behind the last colon of its ``skill``.
-        Repeat-safe as `finish`: a second call with the same end appends nothing. Raises as `finish` and
-        `Runs.append_phase` do.
+        The phase is appended to the run's history under the name that the execution was started with: what stands
+        behind the last colon of its ``skill``. ``scratch`` is merged into the run's. ``output`` is stored as `finish`
+        stores it; with ``pointer``, ``scratch[pointer].lastOutputExecutionId`` names this execution. ``loop`` moves
+        that loop from its iteration to the next.
+        Repeat-safe as `finish`: a second call with the same end changes nothing. Raises as `finish`,
+        `Runs.append_phase` and `Loops.advance` do.
         """
         now, limits = self._now(), self._settings.limits
-        values = checks.finish(execution_id, now, outcome, usage, failure, stop_reason, None, claim)
-        patch = shared.scratch_patch(scratch)
+        values = checks.finish(execution_id, now, outcome, usage, failure, stop_reason, session_id, claim)
+        results = checks.results(limits, output, details)
+        patch, members = shared.scratch_patch(scratch), checks.pointing(pointer, output, execution_id)
         said = valid.optional_content("summary", summary, words.SUMMARY)
+        moved = None if loop is None else loops.of_step(loop, now, claim)
 
         def then(unit: Unit, ended: Execution) -> None:
-            progress.take(unit, changes.phase_of(ended, said, patch, now), limits, claim)
+            phase = changes.phase_of(ended, said, now)
+            progress.take(unit, replace(phase, patch=patch, members=members), limits, claim)
+            if moved is not None:
+                loops.advance_held(unit, {**moved, "run_id": phase.run_id})
             self._note_lost_log(unit, ended)
 
-        change = Change(sql.FINISH, values, claim, changes.judge_end(execution_id, values), then)
+        change = changes.ending(values, results, claim, then)
         return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), repeatable=True)
 
     def finish(
@@ -139,31 +153,34 @@ class Executions(Repository):
         failure: Failure | None = None,
         stop_reason: str | None = None,
         session_id: str | None = None,
+        output: str | None = None,
+        details: Any = None,
         node_state: NodeState | None = None,
         claim: Claim | None = None,
     ) -> Execution:
-        """End an execution. Fields that are not given keep what `update` stored.
+        """End an execution. Fields that are not given keep what `start`, `update` and `save_output` stored.
 
-        A success has no ``failure``; ``stop_reason`` says of any end why the work stopped. ``node_state`` sets the
-        state of its node in the same transaction. The holder of the run may end an execution of an earlier holder.
+        A success has no ``failure``; ``stop_reason`` says of any end why the work stopped. ``output`` is a text for
+        later steps, at most 1 MiB; ``details`` is JSON of at most 64 KiB. ``node_state`` sets the state of its node in
+        the same transaction. The holder of the run may end an execution of an earlier holder.
         Repeat-safe for an equal outcome, failure and reason; another end is `LostRace` with the stored outcome as
         ``found``. An execution that used tokens but has no session id is accepted, logged, and counted in
         ``metrics.executions_without_session``: its log cannot be found. ``list(lost_log=True)`` lists them.
         """
         now = self._now()
         values = checks.finish(execution_id, now, outcome, usage, failure, stop_reason, session_id, claim)
+        results = checks.results(self._settings.limits, output, details)
         if node_state is not None:
             valid.word("node_state", node_state, words.NODE_STATES)
 
-        judge = changes.judge_end(execution_id, values)
         if node_state is None:
-            return self._change(Change(sql.FINISH, values, claim, judge, then=self._note_lost_log))
+            return self._change(changes.ending(values, results, claim, self._note_lost_log))
 
         def then(unit: Unit, ended: Execution) -> None:
             changes.move_node(unit, ended, node_state, now)
             self._note_lost_log(unit, ended)
 
-        change = Change(sql.FINISH, values, claim, judge, then)
+        change = changes.ending(values, results, claim, then)
         return self._writing(lambda unit: change.attempt(unit) or change.look_again(unit), repeatable=True)
 
     def running(
@@ -180,8 +197,8 @@ class Executions(Repository):
         """Return a block around the work of an execution, which is started before it and ended after it.
 
         ``with executions.running(…) as execution``: the block sets ``execution.usage``, ``.output``, ``.session_id``,
-        ``.stop_reason``, ``.node_state``, and ``.outcome`` with ``.failure`` where it did not succeed; or it ends the
-        execution itself.
+        ``.details``, ``.stop_reason``, ``.node_state``, and ``.outcome`` with ``.failure`` where it did not succeed; or
+        it ends the execution itself.
         When the block raises, the execution is ``failed`` with that error (``interrupted`` by a `KeyboardInterrupt` or
         a cancelled task), which is raised on unchanged, with a note where that could not be stored. Usage is kept even
         where the claim was lost. Raises as `start` and `finish` do. Not in a transaction (`MisuseError`).
@@ -197,7 +214,7 @@ class Executions(Repository):
             self.update,
             partial(self.finish, claim=claim),
         )
-        return running.running(steps, self._settings.limits.output_text)
+        return running.running(steps, self._settings.limits)
 
     def interrupt(self, run_id: str, *, reason: str, skill: str | None = None, claim: Claim | None = None) -> int:
         """End the executions in flight of a run, or of one skill of it, as interrupted. Returns their number.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TypedDict, cast
 
 from lastlight_state import codec
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import Statement
+from lastlight_state.db.rows.statements import Row, Statement
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
 from lastlight_state.workflows import checks as shared
@@ -235,12 +235,19 @@ def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Ex
     return judge
 
 
-def phase_of(ended: Execution, summary: str | None, patch: dict[str, Any] | None, at: datetime) -> Step:
+def ending(values: Finish, results: Row, claim: Claim | None, then: Callable[[Unit, Execution], None]) -> Change:
+    """Return the change that ends an execution with these columns, and stores these results of it."""
+    statement = sql.FINISHES["output_text" in results, "details" in results]
+    also = cast(Finish, {**values, **results})
+    return Change(statement, also, claim, judge_end(values["execution_id"], values), then)
+
+
+def phase_of(ended: Execution, summary: str | None, at: datetime) -> Step:
     """Return the step of a run that an ended execution was a phase of."""
     if ended.run_id is None:
         raise InvalidValue("execution_id", f"execution {ended.id!r} must belong to a run")
     entry = PhaseEntry(ended.skill.rpartition(":")[2], ended.outcome == "succeeded", summary)
-    return Step(ended.run_id, at, shared.phase_entry(entry, at), patch)
+    return Step(ended.run_id, at, shared.phase_entry(entry, at))
 
 
 def finished(execution: Execution, *allowed: str) -> Conflict:

@@ -35,7 +35,7 @@ from lastlight_state.workflows.executions.changes import (
     UsageColumns,
     UsageCounts,
 )
-from lastlight_state.workflows.executions.lists import ANY_OUTCOME
+from lastlight_state.workflows.executions.lists import ANY_OUTCOME, POINTER
 from lastlight_state.workflows.tables import EXECUTIONS
 from lastlight_state.workflows.words import cost_of, mirrored
 
@@ -183,6 +183,25 @@ def finish(
         ending = failed(outcome, failure, why)
     row = update(execution_id, now, session_id, None, usage, claim)
     return {**row, **ending, "outcome": outcome, "success": outcome == "succeeded"}
+
+
+def results(limits: Limits, output: str | None, details: Any) -> Row:
+    """Return what an end stores of the output text and the details of an execution, as columns."""
+    also: Row = {}
+    if output is not None:
+        also["output_text"] = valid.content("output", output, limits.output_text)
+    if details is not None:
+        also["details"] = codec.encode("details", details, max_bytes=_MOST.details)
+    return also
+
+
+def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str, dict[str, Any]] | None:
+    """Return the members of scratch by which ``scratch[key]`` names the execution of an output."""
+    if key is None:
+        return None
+    if output is None:
+        raise InvalidValue("pointer", "must not be given without an output")
+    return {valid.identifier("pointer", key): {POINTER: execution_id}}
 
 
 def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:

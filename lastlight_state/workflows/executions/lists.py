@@ -15,7 +15,7 @@ from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import AnyOf, bind, number, prepared
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import CorruptData, InvalidValue
+from lastlight_state.errors import InvalidValue
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Limits
 from lastlight_state.workflows.executions import changes, statements as sql
@@ -108,19 +108,9 @@ def carry(unit: Unit, run_id: str, output: LoopOutput, limits: Limits) -> None:
 def _store(unit: Unit, row: LockedScratch, output: LoopOutput, limits: Limits) -> None:
     rows.check(row, output.save.claim)
     rows.expect(row, LIVE)
-    loop = {**_stored(row, output.key), **output.state, POINTER: output.execution_id}
-    progress.add(unit, row, Step(row["id"], output.at, patch={output.key: loop}), limits)
+    members = {output.key: {**output.state, POINTER: output.execution_id}}
+    progress.add(unit, row, Step(row["id"], output.at, members=members), limits)
     output.save.attempt(unit)
-
-
-def _stored(row: LockedScratch, key: str) -> dict[str, Any]:
-    scratch = row["scratch"] or {}
-    if not isinstance(scratch, dict):
-        raise CorruptData("workflow_runs", row["id"], "scratch", problem="must be an object")
-    found = scratch.get(key)
-    if found is not None and not isinstance(found, dict):
-        raise InvalidValue("loop", f"scratch[{key!r}] must be an object")
-    return found or {}
 
 
 #: The filter by outcome.

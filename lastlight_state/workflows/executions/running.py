@@ -10,6 +10,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import message_of, storable
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import ClaimLost, LostRace
+from lastlight_state.settings import Limits
 from lastlight_state.unwinding import block
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Failure, Usage
@@ -29,7 +30,8 @@ _TYPE_CHARS = 80
 class RunningExecution:
     """The object of a block that carries out an execution, and takes what is stored at its end.
 
-    ``usage`` are running totals, ``output`` is the text that later steps read, ``session_id`` leads to the line file.
+    ``usage`` are running totals, ``output`` is the text that later steps read, ``session_id`` leads to the line file,
+    ``details`` is JSON of at most 64 KiB.
     ``outcome`` is ``succeeded`` unless it is set, or ``failed`` with a ``failure``; ``stop_reason`` says why the work
     stopped, also after a success; ``node_state`` moves the node. What could not be stored is `InvalidValue` right where
     it is set.
@@ -38,17 +40,19 @@ class RunningExecution:
     usage: Usage | None
     output: str | None
     session_id: str | None
+    details: Any
     outcome: Ended | None
     failure: Failure | None
     stop_reason: str | None
     node_state: NodeState | None
 
-    def __init__(self, execution: Execution, output_limit: int) -> None:
+    def __init__(self, execution: Execution, limits: Limits) -> None:
         self.execution = execution
         self._checks: dict[str, Callable[[Any], object]] = {
             "usage": checks.usage_columns,
-            "output": lambda text: valid.content("output", text, output_limit),
+            "output": lambda text: checks.results(limits, text, None),
             "session_id": lambda key: valid.session_id("session_id", key),
+            "details": lambda value: checks.results(limits, None, value),
             "outcome": lambda word: _agree(valid.word("outcome", word, checks.ENDED), self.failure, self.stop_reason),
             "failure": lambda failure: checks.failed(self.outcome, failure, self.stop_reason),
             "stop_reason": lambda word: _agree(
@@ -88,9 +92,9 @@ class Steps:
 
 
 @block
-def running(steps: Steps, output_limit: int) -> Iterator[RunningExecution]:
+def running(steps: Steps, limits: Limits) -> Iterator[RunningExecution]:
     """Yield the block around an execution."""
-    running = RunningExecution(steps.start(), output_limit)
+    running = RunningExecution(steps.start(), limits)
     try:
         yield running
     except BaseException as error:
@@ -102,6 +106,8 @@ def running(steps: Steps, output_limit: int) -> Iterator[RunningExecution]:
     except LostRace:
         if running.outcome is not None:
             raise  # else the block has ended the execution itself, in its own way
+        if running.output is not None:
+            steps.save_output(running.id, running.output)
 
 
 def _end(
@@ -109,8 +115,6 @@ def _end(
 ) -> None:
     usage = running.usage
     try:
-        if running.output is not None:
-            steps.save_output(running.id, running.output)
         steps.finish(
             running.id,
             outcome,
@@ -118,6 +122,8 @@ def _end(
             failure=failure,
             stop_reason=running.stop_reason,
             session_id=running.session_id,
+            output=running.output,
+            details=running.details,
             node_state=node_state,
         )
     except (ClaimLost, LostRace):

@@ -203,16 +203,22 @@ UPDATES = {
 
 _finished = bind("at", _c.finished_at)
 
-FINISH = _changing(
-    _STILL_IN_FLIGHT,
-    FENCE,
-    finished_at=_finished,
-    success=_param("success"),
-    outcome=_param("outcome"),
-    duration_ms=duration(_finished),
-    **USAGE,
-    **_or_kept("session_id", "error", "error_detail", "stop_reason"),
-)
+#: A statement for each set of given fields, by whether there is an output and whether there are details.
+FINISHES = {
+    (output, details): _changing(
+        _STILL_IN_FLIGHT,
+        FENCE,
+        finished_at=_finished,
+        success=_param("success"),
+        outcome=_param("outcome"),
+        duration_ms=duration(_finished),
+        **USAGE,
+        **_or_kept("session_id", "error", "error_detail", "stop_reason"),
+        **({"output_text": _param("output_text")} if output else {}),
+        **({"details": _param("details")} if details else {}),
+    )
+    for output, details in product((False, True), repeat=2)
+}
 
 OVERRULE = _changing(
     sa.or_(_STILL_IN_FLIGHT, OUTCOME.element == constant("succeeded")),

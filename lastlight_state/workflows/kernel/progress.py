@@ -13,7 +13,7 @@ from lastlight_state import codec
 from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import CorruptData, PayloadTooLarge
+from lastlight_state.errors import CorruptData, InvalidValue, PayloadTooLarge
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim
@@ -78,18 +78,22 @@ _PUTS = {(True, True): PUT_BOTH, (True, False): PUT_PHASE, (False, True): PUT_SC
 
 @dataclass(frozen=True)
 class Step:
-    """What a call adds to a run: a phase entry, a patch of scratch and keys to drop from it, or both."""
+    """What a call adds to a run: a phase entry, a patch of scratch and keys to drop from it, or both.
+
+    ``members`` are merged into objects of scratch, by their keys there, which keep their other members.
+    """
 
     run_id: str
     at: datetime
     entry: dict[str, Any] | None = None
     patch: dict[str, Any] | None = None
     remove: Sequence[str] = ()
+    members: Mapping[str, dict[str, Any]] | None = None
 
     @property
     def parts(self) -> tuple[bool, bool]:
-        """Return whether it has a phase entry, and whether it has a patch."""
-        return self.entry is not None, self.patch is not None
+        """Return whether it has a phase entry, and whether it changes scratch."""
+        return self.entry is not None, self.patch is not None or self.members is not None
 
 
 def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProgress:
@@ -123,7 +127,7 @@ def _taken(unit: Unit, row: LockedRun, step: Step, limits: Limits) -> RunProgres
         phases = cast(LockedPhases, row)
         values["phase_history"] = _history(phases, step.entry, limits)
         values |= {"phase": step.entry["phase"], "phase_count": len(phases["phase_history"]) + 1}
-    scratch = None if step.patch is None else _merged(cast(LockedScratch, row), step, limits)
+    scratch = None if not step.parts[1] else _merged(cast(LockedScratch, row), step, limits)
     if scratch is not None:
         values["scratch"] = scratch
     unit.change(_PUTS[step.parts], values)
@@ -154,6 +158,11 @@ def _merged(row: LockedScratch, step: Step, limits: Limits) -> str:
     if stored is not None and not isinstance(stored, dict):
         raise CorruptData("workflow_runs", row["id"], "scratch", problem="must be an object")
     merged = {**(stored or {}), **(step.patch or {})}
+    for key, members in (step.members or {}).items():
+        found = merged.get(key)
+        if found is not None and not isinstance(found, dict):
+            raise InvalidValue("loop", f"scratch[{key!r}] must be an object")
+        merged[key] = {**(found or {}), **members}
     for key in step.remove:
         merged.pop(key, None)
     return encoded_scratch(merged, limits, before=stored)
