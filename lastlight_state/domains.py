@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from sqlalchemy.engine import Connection
 from lastlight_state.db.repository import Context, Face
 from lastlight_state.db.units.exposed_connection import lend
 from lastlight_state.db.units.scope import TransactionScope
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.lazy import Part
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ class Domains(Face):
     #: When things run, and what each time did.
     schedules: Part[Schedules] = Part("lastlight_state.schedules.Schedules")
     #: What happened in runs, in order.
-    journal: Part[Journal] = Part("lastlight_state.journal.Journal")
+    journal: Part[Journal] = Part(
+        "lastlight_state.journal.Journal", lambda domains, kind: kind(domains._context, domains._waking)
+    )
     #: What runs were given, and what their tasks produced.
     outputs: Part[Outputs] = Part("lastlight_state.outputs.Outputs")
     #: What maintenance did, or is doing.
@@ -46,6 +50,11 @@ class Domains(Face):
     checkpoints: Part[Checkpoints] = Part("lastlight_state.checkpoints.Checkpoints")
     #: Values by scope and key.
     states: Part[States] = Part("lastlight_state.states.States")
+
+    def _waking(
+        self, unit: Unit, run_id: str, signal: str, correlation_id: str | None, at: datetime
+    ) -> Callable[[], object] | None:
+        return self.workflows.waits._waking(unit, run_id, signal, correlation_id, at)
 
 
 class Transaction(Domains):

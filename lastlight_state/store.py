@@ -120,7 +120,7 @@ class StateStore(Domains):
     #: What happened in runs, in order. Followers ask the runs whether they have ended.
     journal: Part[Journal] = Part(
         "lastlight_state.journal.Journal",
-        lambda store, kind: kind(store._context, store._ended),
+        lambda store, kind: kind(store._context, store._waking, store._ended),
     )
     #: The agent's event logs: line files beside the database, not transactional.
     agent_log: Part[AgentLog] = Part(
@@ -264,7 +264,8 @@ class StateStore(Domains):
 
     def _driving(self, claim: Claim, begin: Callable[..., T]) -> AbstractContextManager[Driven[Workflows, Journal, T]]:
         def journal(opening: Callable[[Unit], object]) -> Journal:
-            return type(self.journal)(self._context.within(OpenedScope(self._scope, opening)), self.journal.ended)
+            within = self._context.within(OpenedScope(self._scope, opening))
+            return type(self.journal)(within, self._waking, self._ended)
 
         return self.workflows.claims._driving_in_store(claim, journal, begin)
 

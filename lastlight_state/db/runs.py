@@ -12,6 +12,7 @@ it from changing hands until the commit, so that all writes of the block are the
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import ForeignKey
@@ -19,12 +20,17 @@ from sqlalchemy.orm import MappedColumn
 
 from lastlight_state.db import valid
 from lastlight_state.db.schema.declarations import text_column
+from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
 
 T = TypeVar("T")
 
 #: The topic of `lastlight_state.db.news.listeners` for runs that have ended. Callbacks get their record.
 TERMINAL_TOPIC = "run.terminal"
+
+#: Locks a run before a signal for it is stored, and returns what wakes the run if it waits for this signal.
+#: Called with the unit, the run's id, the signal's name and correlation id, and the time.
+Waking = Callable[[Unit, str, str, str | None, datetime], Callable[[], object] | None]
 
 #: What `NotFound` calls a run.
 RUN = "workflow_run"

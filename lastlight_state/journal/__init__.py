@@ -8,6 +8,7 @@ from lastlight_state.db.repository import Context, Face
 from lastlight_state.lazy import Part, public
 
 if TYPE_CHECKING:
+    from lastlight_state.db.runs import Waking
     from lastlight_state.journal.arguments import (
         ANY as ANY,
         EventFilter as EventFilter,
@@ -66,10 +67,14 @@ public(
 
 
 class Journal(Face):
-    """``store.journal``. ``ended`` tells which of some runs have ended, for followers: runs are another domain's."""
+    """``store.journal``. Runs are another domain's, which lends two functions.
 
-    def __init__(self, context: Context, ended: Ended | None = None) -> None:
+    ``waking`` wakes a run that waits for a signal; ``ended`` tells followers which of some runs have ended.
+    """
+
+    def __init__(self, context: Context, waking: Waking, ended: Ended | None = None) -> None:
         super().__init__(context)
+        self.waking = waking
         self.ended = ended
 
     #: What happened in runs, numbered without gaps.
@@ -79,7 +84,9 @@ class Journal(Face):
     #: Makes queued writers of events.
     writer: Part[Writer] = Part("lastlight_state.journal.writer.registry.Writer")
     #: Messages sent into runs from outside, each taken once.
-    signals: Part[Signals] = Part("lastlight_state.journal.signals.Signals")
+    signals: Part[Signals] = Part(
+        "lastlight_state.journal.signals.Signals", lambda face, kind: kind(face._context, face.waking)
+    )
     #: What runs had rendered, step by step.
     frames: Part[Frames] = Part("lastlight_state.journal.frames.Frames")
     #: Every invocation of a tool.

@@ -1,17 +1,17 @@
 """Pauses: until a time, for a signal, for questions already asked, or until an operator resumes the run.
 
-Nobody holds a paused run. Its row says what wakes it: `claims` takes it when its time has come, an answer to one of
-its questions resumes it, and the sender of a signal finds it in `list_waiting` and resumes it.
+Nobody holds a paused run. Its row says what wakes it: `claims` takes it when its time has come, and an answer to one of
+its questions or a signal that it waits for resumes it.
 
-To lose no signal, do both steps in one transaction each: the waiter pauses and then looks for a stored signal, the
-sender stores the signal and then resumes the runs that wait for it.
+To lose no signal, pause and then look for a stored signal, in one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TypedDict
 
 import sqlalchemy as sa
@@ -116,6 +116,15 @@ class WaitingRow(RunSummaryRow):
     waiting_for: str
 
 
+class LockedWait(rows.LockedRun):
+    """A locked run with the signal that it waits for."""
+
+    waiting_for: str | None
+    correlation_id: str | None
+
+
+LOCK_WAIT = rows.locking(LockedWait, RUNS.c.waiting_for, RUNS.c.correlation_id)
+
 #: Paused runs that wait for a signal.
 WAITING = Listing(
     "waiting",
@@ -203,6 +212,23 @@ class Waits(Repository):
             "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
         }
         return self._viewing(page_of_runs(WAITING, given, limit, page_token))
+
+    def _waking(
+        self, unit: Unit, run_id: str, signal: str, correlation_id: str | None, at: datetime
+    ) -> Callable[[], object] | None:
+        """Lock the run, and return what wakes it if it waits for this signal.
+
+        Who pauses a run locks it, too: it pauses before the signal is looked for, or it finds the signal afterwards.
+        """
+        row = unit.row(LOCK_WAIT, {"run_id": run_id})
+        if row is None or (row["status"], row["waiting_for"]) != ("paused", signal):
+            return None
+        if row["correlation_id"] not in (None, correlation_id):
+            return None
+        return partial(
+            transitions.move, unit, transitions.RESUME, row, "running", reason="run.resumed.signal", at=at,
+            source="system", detail=signal,
+        )  # fmt: skip
 
 
 def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | None, said: _Said) -> WorkflowRun:

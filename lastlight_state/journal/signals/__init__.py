@@ -16,8 +16,10 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.news.watch import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.repository import Context
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.runs import Waking
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
@@ -114,6 +116,10 @@ class Signals(Numbered):
 
     _stream = sql.STREAM
 
+    def __init__(self, context: Context, waking: Waking) -> None:
+        super().__init__(context)
+        self._waking = waking
+
     def send(
         self,
         run_id: str,
@@ -127,15 +133,24 @@ class Signals(Numbered):
     ) -> SignalSent:
         """Store a signal for the run: its number, and whether this call stored it.
 
+        A run that is paused for this signal runs again from the same commit on, offered to any worker: one that waits
+        for this name, with this correlation id or with none.
         With a ``signal_id`` a repetition finds the first with ``created=False``; another content under that id is
         `AlreadyExists` with the stored ``seq``. With ``at`` and no id a signal that is equal in everything counts as
         the same. Name and correlation id are trimmed, here and in every filter; a blank correlation id is None.
         Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64 KiB.
         """
         row = signal(run_id, signal_name, payload, correlation_id, at, received_by, signal_id, self._now())
-        if at is None and signal_id is None:
-            return self._append(run_id, self._chained, lambda unit: _send(unit, row))
-        return self._append(run_id, self._writing, lambda unit: _send_once(unit, row), repeatable=True)
+        once = at is not None or signal_id is not None
+
+        def work(unit: Unit) -> SignalSent:
+            wake = self._waking(unit, run_id, row["signal_name"], row["correlation_id"], self._now())
+            sent = _send_once(unit, row) if once else _send(unit, row)
+            if wake is not None and sent.created:
+                wake()
+            return sent
+
+        return self._append(run_id, self._writing, work, repeatable=once)
 
     def try_take(
         self,
