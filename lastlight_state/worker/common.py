@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
-from lastlight_state.errors import InvalidValue, MisuseError
-from lastlight_state.workflows import Claim, Failure, Gate, WorkflowRun
+from pydantic import TypeAdapter, ValidationError
+
+from lastlight_state.db.news.listeners import storable
+from lastlight_state.errors import (
+    BackendError,
+    ClaimLost,
+    Conflict,
+    InvalidValue,
+    MisuseError,
+    NotFound,
+    PayloadTooLarge,
+)
+from lastlight_state.schedules import CronSpec
+from lastlight_state.worker.memory import TRIES, Memory
+from lastlight_state.worker.retry import Retry
+from lastlight_state.worker.steps import Entered, Left, RunFailed, failure_of, settled
+from lastlight_state.workflows import Claim, Failure, WorkflowRun
 
 if TYPE_CHECKING:
+    from lastlight_state.store import StateStore
     from lastlight_state.workflows import Driven
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,6 +40,10 @@ W = TypeVar("W")
 J = TypeVar("J")
 B = TypeVar("B")
 
+_log = logging.getLogger("lastlight_state.worker")
+
+#: Characters of a failed try that its run's history tells.
+REASON_CHARS = 500
 #: Seconds between two sweeps: the ends of runs that nobody is to go on with.
 SWEEP_SECONDS = 30.0
 #: Seconds of one wait for work. It ends at once when there is some.
@@ -33,18 +54,6 @@ PAUSE_SECONDS = 1.0
 HEALTHY_SWEEPS = 3
 #: More runs than any database holds at a time: no cap.
 NO_CAP = 2**31 - 1
-
-
-class RunFailed(Exception):
-    """Raise this in the function of a workflow to end its run as failed, with no further try."""
-
-    def __init__(self, error: str, *, detail: Any = None) -> None:
-        super().__init__(error)
-        self.failure = Failure(error, detail)
-
-
-class Left(BaseException):
-    """Leaves the function of a workflow: the run was paused, or is to be given back. Not for ``except Exception``."""
 
 
 @dataclass(frozen=True)
@@ -69,50 +78,68 @@ class Stop(Protocol):
 
 
 class HeldRun(Generic[S, W, J, B]):
-    """What the jobs of threads and of tasks have in common.
-
-    ``run`` is the run as it was when the worker took it, ``store`` the worker's store. The engine writes of
-    ``workflows``, and all writes of ``journal``, present the claim, so that none is accepted after another worker has
-    the run.
-    """
+    """A run in the hands of a worker: its store, its claim, and what it keeps of its steps."""
 
     def __init__(self, store: S, run: WorkflowRun, driven: Driven[W, J, B], stop: Stop) -> None:
         self.store = store
         self.run = run
         self.workflows = driven.workflows
         self.journal = driven.journal
-        self._driven = driven
+        sync: StateStore = getattr(store, "_store", cast(Any, store))
+        self.limits = sync.settings.limits
+        self.now = sync._context.clock.now
+        self.memory = Memory(run, self.limits)
+        self.driven = driven
         self._stop = stop
-        done = (entry.phase for entry in run.phase_history if entry.success)
-        self._results = {name: (run.scratch or {}).get(name) for name in done}
-
-    @property
-    def claim(self) -> Claim:
-        """Return the claim of the run, as it was last renewed."""
-        return self._driven.claim
-
-    def transaction(self, *, label: str | None = None) -> B:
-        """Return a transaction of any domain, which is stored only if this worker still has the run."""
-        return self._driven.transaction(label=label)
 
     def check(self) -> None:
-        """Leave the function if the run is lost or is to be cancelled, or if the worker stops.
-
-        `phase` and `ask` call it first. Call it in long work, at a place where the run may be taken up again.
-        """
-        if self._stop.is_set() or self._driven.lost or self._driven.cancel_requested:
+        """Raise `Left` if the run is lost or is to be cancelled, or if the worker stops."""
+        if self._stop.is_set() or self.driven.lost or self.driven.cancel_requested:
             raise Left
 
-    @property
-    def _ends_cancelled(self) -> bool:
-        """Return whether the function left because somebody asked to cancel the run."""
-        return self._driven.cancel_requested and not self._driven.lost
+    async def awaited(self, value: Any) -> Any:
+        """Return what a function of the author returned."""
+        return await settled(value)
+
+    def is_stopped_by(self, error: BaseException) -> bool:
+        """True if the error ends the job from outside: its task was cancelled."""
+        return False
+
+    def is_lost(self, error: BaseException) -> bool:
+        """True if the error says that another worker has this run, or that the run is gone."""
+        of_run = getattr(error, "run_id", None) == self.run.id
+        return self.driven.lost or (isinstance(error, ClaimLost) and error.kind == "run" and of_run)
+
+
+#: The tries of a workflow that says nothing about them.
+THREE_TRIES = Retry()
+
+
+@dataclass(frozen=True)
+class Definition(Generic[F]):
+    """A workflow of a worker: its function, and how its runs are driven."""
+
+    function: F
+    cap: int | None
+    retry: Retry
+    input: Any
+    cron: CronSpec | None
+
+    def read(self, payload: Any) -> Any:
+        """Return a run's input as the declared type. Raises `RunFailed` for what does not fit: no try would help."""
+        if self.input is dict:
+            return payload
+        try:
+            return TypeAdapter(self.input).validate_python(payload)
+        except ValidationError as error:
+            raise RunFailed(f"the run's input does not fit {self.input!r}: {error}") from error
 
 
 class Registry(Generic[F]):
     """The functions of workflows, and the settings and the state of a worker."""
 
     _stop: Stop
+    _store: Any
 
     def __init__(
         self,
@@ -130,24 +157,34 @@ class Registry(Generic[F]):
         self.cap = cap
         self.lease = lease
         self.grace = grace
-        self._functions: dict[str, F] = {}
-        self._caps: dict[str, int] = {}
+        self._workflows: dict[str, Definition[F]] = {}
         self._swept: float | None = None
         self._jobs: dict[str, Any] = {}
 
-    def workflow(self, name: str, *, cap: int | None = None) -> Callable[[F], F]:
+    def workflow(
+        self,
+        name: str,
+        *,
+        cap: int | None = None,
+        retry: Retry = THREE_TRIES,
+        input: Any = None,  # noqa: A002 - the word of the domain
+        cron: str | CronSpec | None = None,
+    ) -> Callable[[F], F]:
         """Register the decorated function for the runs of a workflow.
 
-        ``cap``: at most so many runs of it are admitted from the queue at a time, by all workers together.
+        ``cap``: at most so many runs of it are admitted from the queue at a time, by all workers together. ``retry``
+        says when a function that raised is called again. ``input`` is the type of ``job.input``: a pydantic model, a
+        dataclass, or ``dict``. ``cron`` makes a run at each of its instants, through whichever worker comes first.
         """
 
-        if name in self._functions:
+        if name in self._workflows:
             raise MisuseError(f"workflow {name!r} has a function already")
+        if not isinstance(retry, Retry):
+            raise InvalidValue("retry", f"expected a Retry, got {type(retry).__name__}")
+        spec = CronSpec(cron, target=name) if isinstance(cron, str) else cron
 
         def register(function: F) -> F:
-            self._functions[name] = function
-            if cap is not None:
-                self._caps[name] = cap
+            self._workflows[name] = Definition(function, cap, retry, input, spec)
             return function
 
         return register
@@ -159,9 +196,9 @@ class Registry(Generic[F]):
 
     @property
     def _names(self) -> list[str]:
-        if not self._functions:
+        if not self._workflows:
             raise MisuseError("the worker has no workflow: register one with @worker.workflow(name)")
-        return list(self._functions)
+        return list(self._workflows)
 
     @property
     def _sweep_is_due(self) -> bool:
@@ -169,17 +206,100 @@ class Registry(Generic[F]):
 
     @property
     def _admitting(self) -> dict[str, Any]:
-        return {"cap": self.cap, "workflow_names": self._names, "workflow_caps": self._caps}
+        caps = {name: found.cap for name, found in self._workflows.items() if found.cap is not None}
+        return {"cap": self.cap, "workflow_names": self._names, "workflow_caps": caps}
 
     @property
     def _taking(self) -> dict[str, Any]:
         return {"owner": self.owner, "lease": self.lease}
 
+    async def _drive(self, claim: Claim) -> None:
+        """Drive a run to its end, its pause, its next try or its release."""
+        try:
+            run: WorkflowRun = await settled(self._store.workflows.runs.get(claim.run_id))
+            async with Entered(self._store.driving(claim)) as driven:
+                held = self._held(run, driven)
+                if claim.left_in_flight:
+                    await settled(driven.workflows.executions.interrupt(run.id, reason="its worker is gone"))
+                await self._call(held, self._workflows[run.workflow_name])
+        except (ClaimLost, NotFound) as error:
+            _log.info("run %s is another's: %s", claim.run_id, error)
+        except Exception:  # noqa: BLE001 - the run is taken again when its lease is over
+            _log.exception("run %s could not be driven, and is taken again when its lease is over", claim.run_id)
 
-def gate_of(gate: Gate | str, summary: str | None, details: Mapping[str, Any]) -> Gate:
-    """Return the gate that `Job.ask` was asked for."""
-    if isinstance(gate, Gate):
-        return gate
-    if summary is None:
-        raise InvalidValue("summary", "a gate needs a text for the person who answers it")
-    return Gate(gate, summary, **details)
+    async def _call(self, held: Any, workflow: Definition[F]) -> None:
+        """Call the function of a workflow, and store how it ended."""
+        runs, run_id = held.workflows.runs, held.run.id
+        try:
+            held.check()
+            given = None
+            if workflow.input is not None:
+                found = await settled(held.store.outputs.inputs.find(run_id))
+                given = workflow.read(None if found is None else found.payload)
+            await held.awaited(workflow.function(self._job(held, given)))
+            await _ended(settled(runs.finish(run_id, "succeeded")), run_id)
+        except Left:
+            if held.driven.cancel_requested and not held.driven.lost:
+                await _ended(settled(runs.finish(run_id, "cancelled")), run_id)
+        except BaseException as error:
+            if held.is_stopped_by(error):
+                raise
+            if held.is_lost(error):
+                _log.info("run %s is another's: %s", run_id, error)
+                return
+            await self._failed(held, workflow.retry, error)
+
+    async def _failed(self, held: Any, retry: Retry, error: BaseException) -> None:
+        """Store a failed try: the run ends, or it waits in the queue for the next one."""
+        failure, tries = failure_of(error), held.memory.tries + 1
+        ends = isinstance(error, RunFailed | MisuseError) or retry.is_last(error, tries)
+        after = "no further try" if ends else f"the next in {retry.pause_after(tries)}"
+        log = _log.warning if isinstance(error, RunFailed) else _log.error
+        log("try %d of run %s failed: %s; %s", tries, held.run.id, failure.error, after, exc_info=error)
+        while True:
+            try:
+                await _ended(self._stored(held, retry, tries, failure, ends=ends), held.run.id)
+            except PayloadTooLarge:
+                if ends:
+                    raise
+                ends = True  # scratch has no room for the number of tries
+            except BackendError as away:
+                if held.driven.lost:
+                    raise
+                _log.warning("how run %s went cannot be stored at the moment: %s", held.run.id, away)
+                await settled(self._pause(PAUSE_SECONDS))
+            else:
+                return
+
+    async def _stored(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
+        """Store a failed try: end the run, or send it to the queue for the next one."""
+        if ends:
+            await settled(held.workflows.runs.finish(held.run.id, "failed", failure=failure))
+            return
+        scratch = {TRIES: {"count": tries, "restarts": held.memory.restarts}}
+        async with Entered(held.driven.transaction()) as tx:
+            await settled(tx.workflows.runs.merge_scratch(held.run.id, scratch))
+            await settled(
+                tx.workflows.queue.requeue(
+                    held.run.id,
+                    reason=storable(f"try {tries} of {retry.attempts} failed: {failure.error}", REASON_CHARS),
+                    not_before=held.now() + retry.pause_after(tries),
+                )
+            )
+
+    def _held(self, run: WorkflowRun, driven: Any) -> Any:
+        raise NotImplementedError
+
+    def _job(self, held: Any, given: Any) -> Any:
+        raise NotImplementedError
+
+    def _pause(self, seconds: float) -> Any:
+        raise NotImplementedError
+
+
+async def _ended(end: Awaitable[object], run_id: str) -> None:
+    """Store the end of a run's call, unless its function has ended or paused the run."""
+    try:
+        await end
+    except (ClaimLost, Conflict) as error:
+        _log.debug("run %s was ended or paused by its function: %s", run_id, error)

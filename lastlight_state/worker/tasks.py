@@ -7,23 +7,19 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
-from lastlight_state.errors import BackendError, ClaimLost, Conflict, NotFound, StateError
-from lastlight_state.worker.common import (
-    PAUSE_SECONDS,
-    SWEEP_SECONDS,
-    WAIT_SECONDS,
-    HeldRun,
-    Left,
-    Registry,
-    RunFailed,
-    gate_of,
-)
-from lastlight_state.workflows import Approval, Claim, Failure, Gate
+from lastlight_state.errors import BackendError, StateError
+from lastlight_state.journal import Signal
+from lastlight_state.worker.common import PAUSE_SECONDS, SWEEP_SECONDS, WAIT_SECONDS, HeldRun, Registry
+from lastlight_state.worker.crons import CronLoop
+from lastlight_state.worker.memory import Place
+from lastlight_state.worker.steps import LoopSteps, Steps, declared
+from lastlight_state.workflows import Approval, Gate, RunningExecution, WorkflowRun
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -31,51 +27,117 @@ if TYPE_CHECKING:
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction
     from lastlight_state.aio.journal import AsyncJournal
     from lastlight_state.aio.workflows import AsyncWorkflows
-    from lastlight_state.workflows import DrivenRun
 
 T = TypeVar("T")
 _Journal: TypeAlias = "AsyncJournal"
+_Workflows: TypeAlias = "AsyncWorkflows"
 _Block: TypeAlias = "AbstractAsyncContextManager[AsyncTransaction]"
 
 _log = logging.getLogger("lastlight_state.worker")
 
 
-class AsyncJob(HeldRun["AsyncStateStore", "AsyncWorkflows", _Journal, _Block]):
-    """A `Job` for a coroutine. ``check`` is not awaited. A task that is cancelled gives its run back."""
+class _HeldRun(HeldRun["AsyncStateStore", _Workflows, _Journal, _Block]):
+    def is_stopped_by(self, error: BaseException) -> bool:
+        task = asyncio.current_task()
+        if task is None:  # the coroutine is closed from outside
+            return True
+        return isinstance(error, asyncio.CancelledError) and task.cancelling() > 0
 
-    async def phase(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+
+class AsyncJobSteps(Steps["AsyncStateStore", _Workflows, _Journal, _Block]):
+    """The steps of `JobSteps` for a coroutine."""
+
+    @overload
+    async def phase(
+        self,
+        name: str,
+        work: Callable[[RunningExecution], Awaitable[Any]] | Callable[[], Awaitable[Any]],
+        *,
+        returns: type[T],
+    ) -> T: ...
+    @overload
+    async def phase(
+        self, name: str, work: Callable[[RunningExecution], Awaitable[T]] | Callable[[], Awaitable[T]]
+    ) -> T: ...
+    async def phase(
+        self,
+        name: str,
+        work: Callable[[RunningExecution], Awaitable[Any]] | Callable[[], Awaitable[Any]],
+        *,
+        returns: Any = None,
+    ) -> Any:
         """See `Job.phase`."""
-        if name in self._results:
-            return cast(T, self._results[name])
-        self.check()
-        executions = self.workflows.executions
-        execution = await executions.start(f"{self.run.workflow_name}:{name}", run_id=self.run.id)
-        try:
-            result = await work()
-        except Exception as error:  # raised again once it is stored
-            with suppress(StateError):
-                await executions.finish(execution.id, "failed", failure=Failure(f"{type(error).__name__}: {error}"))
-            raise
-        await executions.finish_phase(execution.id, scratch={name: result})
-        self._results[name] = result
-        return result
+        return await self._phase(name, work, returns)
 
     async def ask(self, gate: Gate | str, summary: str | None = None, **details: Any) -> Approval:
         """See `Job.ask`."""
-        asked = gate_of(gate, summary, details)
-        self.check()
-        found = await self.workflows.approvals.find(self.run.id, asked.gate, node=asked.node)
-        if found is not None and found.status != "pending":
-            return found
-        if found is None:
-            await self.workflows.approvals.pause(self.run.id, asked)
-        else:
-            await self.workflows.waits.pause(self.run.id, gates=[found.id])
-        raise Left
+        return await self._ask(gate, summary, details)
+
+    async def sleep(
+        self, length: timedelta | None = None, *, until: datetime | None = None, name: str = "sleep"
+    ) -> None:
+        """See `Job.sleep`."""
+        await self._sleep(length, until, name)
+
+    async def wait_for(
+        self,
+        signal: str,
+        *,
+        correlation_id: str | None = None,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - the run is paused for it, and nothing waits here
+        name: str | None = None,
+    ) -> Signal | None:
+        """See `Job.wait_for`."""
+        return await self._wait_for(signal, correlation_id, timeout, name)
+
+    def loop(self, name: str, *, limit: int | None = None) -> AsyncIterator[AsyncTurn]:
+        """See `Job.loop`; used with ``async for``."""
+        return _Turns(self._held, self._place, name, limit)
 
     async def emit(self, type: str, payload: dict[str, Any] | None = None, *, event_id: str | None = None) -> None:  # noqa: A002 - the journal's word
         """See `Job.emit`."""
-        await self.journal.events.append(self.run.id, type, payload, event_id=event_id)
+        await self._emit(type, payload, event_id)
+
+
+class AsyncTurn(AsyncJobSteps):
+    """A `Turn` for a coroutine."""
+
+    @property
+    def number(self) -> int:
+        """Return the number of turns before this one."""
+        return self._place.turn
+
+    async def answers(self) -> tuple[Approval, ...]:
+        """See `Turn.answers`."""
+        return await self._answers()
+
+    async def last_output(self) -> str | None:
+        """See `Turn.last_output`."""
+        return await self._last_output()
+
+
+class _Turns(LoopSteps):
+    def __aiter__(self) -> _Turns:
+        return self
+
+    async def __anext__(self) -> AsyncTurn:
+        place = await self._next()
+        if place is None:
+            raise StopAsyncIteration
+        return AsyncTurn(self._held, place)
+
+
+class AsyncJob(AsyncJobSteps):
+    """A `Job` for a coroutine. ``check`` is not awaited. A task that is cancelled gives its run back."""
+
+    def __init__(self, held: _HeldRun, place: Place, given: Any = None) -> None:
+        super().__init__(held, place)
+        self._given = given
+
+    @property
+    def input(self) -> Any:
+        """See `Job.input`."""
+        return declared(self._given)
 
 
 class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
@@ -84,9 +146,10 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
     def __init__(self, store: AsyncStateStore, **settings: Any) -> None:
         """Make a worker over a store. ``settings`` are those of `Worker`."""
         super().__init__(**settings)
-        self._store = store
+        self._store: AsyncStateStore = store
         self._stop: asyncio.Event = asyncio.Event()
         self._jobs: dict[str, asyncio.Task[None]] = {}
+        self._crons = CronLoop(self)
 
     async def run(self) -> None:
         """See `Worker.run`. A task that is cancelled ends its jobs in the same way, without grace."""
@@ -104,7 +167,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
                             pass
                         if len(self._jobs) < self.slots and (waiting is None or waiting.done()):
                             waiting = asyncio.ensure_future(self._wait())
-                        pause = SWEEP_SECONDS
+                        pause = min(SWEEP_SECONDS, await self._crons.fire())
                     except BackendError as error:
                         _log.warning("the database cannot be used at the moment: %s", error)
                         pause = PAUSE_SECONDS
@@ -143,26 +206,14 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
             return await self._store.workflows.queue.wait(**self._admitting, timeout=WAIT_SECONDS, claimable=True)
         return False
 
-    async def _drive(self, claim: Claim) -> None:
-        try:
-            run = await self._store.workflows.runs.get(claim.run_id)
-            async with self._store.driving(claim) as driven:
-                if claim.left_in_flight:
-                    await driven.workflows.executions.interrupt(run.id, reason="its worker is gone")
-                job = AsyncJob(self._store, run, driven, self._stop)
-                try:
-                    job.check()
-                    await self._functions[run.workflow_name](job)
-                    await _finish(driven, run.id, "succeeded")
-                except RunFailed as error:
-                    await _finish(driven, run.id, "failed", failure=error.failure)
-                except Left:
-                    if job._ends_cancelled:
-                        await _finish(driven, run.id, "cancelled")
-        except (ClaimLost, NotFound) as error:
-            _log.info("run %s is another's: %s", claim.run_id, error)
-        except Exception:  # noqa: BLE001 - the run is tried again when its lease is over
-            _log.exception("run %s failed, and is tried again when its lease is over", claim.run_id)
+    def _held(self, run: WorkflowRun, driven: Any) -> _HeldRun:
+        return _HeldRun(self._store, run, driven, self._stop)
+
+    def _job(self, held: _HeldRun, given: Any) -> AsyncJob:
+        return AsyncJob(held, held.memory.whole, given)
+
+    def _pause(self, seconds: float) -> Awaitable[None]:
+        return asyncio.sleep(seconds)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -178,10 +229,3 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         finally:
             for number in numbers:
                 loop.remove_signal_handler(number)
-
-
-async def _finish(driven: DrivenRun[AsyncWorkflows], run_id: str, status: Any, failure: Failure | None = None) -> None:
-    try:
-        await driven.workflows.runs.finish(run_id, status, failure=failure)
-    except (ClaimLost, Conflict) as error:
-        _log.debug("run %s was ended or paused by its function: %s", run_id, error)

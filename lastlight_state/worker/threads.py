@@ -8,21 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from inspect import isawaitable, iscoroutine
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
-from lastlight_state.errors import BackendError, ClaimLost, Conflict, NotFound, StateError
-from lastlight_state.worker.common import (
-    PAUSE_SECONDS,
-    SWEEP_SECONDS,
-    WAIT_SECONDS,
-    HeldRun,
-    Left,
-    Registry,
-    RunFailed,
-    gate_of,
-)
-from lastlight_state.workflows import Approval, Claim, Failure, Gate, Workflows
+from lastlight_state.errors import BackendError, MisuseError, StateError
+from lastlight_state.journal import Signal
+from lastlight_state.worker import common
+from lastlight_state.worker.common import SWEEP_SECONDS, WAIT_SECONDS, HeldRun, Registry
+from lastlight_state.worker.crons import CronLoop
+from lastlight_state.worker.memory import Place
+from lastlight_state.worker.steps import LoopSteps, Steps, at_once, declared
+from lastlight_state.workflows import Approval, Claim, Gate, RunningExecution, WorkflowRun, Workflows
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from lastlight_state.domains import Transaction
     from lastlight_state.journal import Journal
     from lastlight_state.store import StateStore
-    from lastlight_state.workflows import DrivenRun
 
 T = TypeVar("T")
 _Journal: TypeAlias = "Journal"
@@ -54,50 +51,126 @@ class Flag:
         return self._is_set
 
 
-class Job(HeldRun["StateStore", Workflows, _Journal, _Block]):
-    """A run in the hands of a worker: what the function of its workflow gets."""
+class _HeldRun(HeldRun["StateStore", Workflows, _Journal, _Block]):
+    async def awaited(self, value: Any) -> Any:
+        if isawaitable(value):
+            if iscoroutine(value):
+                value.close()
+            raise MisuseError("a function of a Worker must not be a coroutine: use AsyncWorker")
+        return value
 
-    def phase(self, name: str, work: Callable[[], T]) -> T:
-        """Do the work of a phase once, and return its result: JSON, which is kept in the run's scratch under ``name``.
 
-        A phase that succeeded before, also in another process, is not done again. A phase is an execution of the run.
-        If the process dies in it, the next worker does it anew.
+class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
+    """The steps of a run on a thread. Each has a name, and is done once for its run, or for its turn of a loop."""
+
+    @overload
+    def phase(
+        self, name: str, work: Callable[[RunningExecution], Any] | Callable[[], Any], *, returns: type[T]
+    ) -> T: ...
+    @overload
+    def phase(self, name: str, work: Callable[[RunningExecution], T] | Callable[[], T]) -> T: ...
+    def phase(
+        self, name: str, work: Callable[[RunningExecution], Any] | Callable[[], Any], *, returns: Any = None
+    ) -> Any:
+        """Do the work of a phase once, and return its result.
+
+        A phase is an execution of the run. Where ``work`` takes an argument, it is given the `RunningExecution`, to set
+        ``session_id``, ``usage``, ``output`` and ``details``; all of that, the result and the phase are stored in one
+        commit. The result is JSON of at most 1 MiB: small ones are kept in the run's scratch, others as the output of
+        the execution. Without a result it is the output that ``work`` has set. ``returns`` names the type of a result
+        that is no JSON: a pydantic model, a dataclass. The value is the same at first and after a resume: what comes
+        back is what was stored, so a tuple is a list.
+
+        A phase that succeeded before, also in another process, is not done again. If the process dies in it, the next
+        worker does it anew. A result that cannot be stored ends the run as failed (`RunFailed`).
         """
-        if name in self._results:
-            return cast(T, self._results[name])
-        self.check()
-        executions = self.workflows.executions
-        execution = executions.start(f"{self.run.workflow_name}:{name}", run_id=self.run.id)
-        try:
-            result = work()
-        except Exception as error:  # raised again once it is stored
-            with suppress(StateError):
-                executions.finish(execution.id, "failed", failure=Failure(f"{type(error).__name__}: {error}"))
-            raise
-        executions.finish_phase(execution.id, scratch={name: result})
-        self._results[name] = result
-        return result
+        return at_once(self._phase(name, work, returns))
 
     def ask(self, gate: Gate | str, summary: str | None = None, **details: Any) -> Approval:
         """Ask a person, and return the gate once it is answered, rejected, expired or withdrawn.
 
         Until then the run is paused and held by nobody: this call leaves the function, which is called anew after the
-        answer. ``details`` are fields of `Gate`. A rejection fails the run unless ``on_reject="resume"``.
+        answer. ``details`` are fields of `Gate`. A rejection fails the run unless ``on_reject="resume"``. In a turn of
+        a loop the gate stands at the node that is called as the loop.
         """
-        asked = gate_of(gate, summary, details)
-        self.check()
-        found = self.workflows.approvals.find(self.run.id, asked.gate, node=asked.node)
-        if found is not None and found.status != "pending":
-            return found
-        if found is None:
-            self.workflows.approvals.pause(self.run.id, asked)
-        else:
-            self.workflows.waits.pause(self.run.id, gates=[found.id])
-        raise Left
+        return at_once(self._ask(gate, summary, details))
+
+    def sleep(self, length: timedelta | None = None, *, until: datetime | None = None, name: str = "sleep") -> None:
+        """Pause the run, held by nobody, for a length of time that begins at the first call, or until a time.
+
+        A second sleep in one place of the run needs a ``name`` of its own.
+        """
+        at_once(self._sleep(length, until, name))
+
+    def wait_for(
+        self,
+        signal: str,
+        *,
+        correlation_id: str | None = None,
+        timeout: timedelta | None = None,
+        name: str | None = None,
+    ) -> Signal | None:
+        """Return the oldest signal of this name that no step has taken; pause the run until there is one.
+
+        With ``correlation_id`` only a signal with that. None if none came within ``timeout`` of the first call. A
+        second wait for a signal in one place of the run needs a ``name`` of its own.
+        """
+        return at_once(self._wait_for(signal, correlation_id, timeout, name))
+
+    def loop(self, name: str, *, limit: int | None = None) -> Iterator[Turn]:
+        """Return the turns of a loop, at most ``limit``. The names of steps are apart in each turn.
+
+        A run that is resumed goes on in the turn in which it was. Leave the loop by ``break``.
+        """
+        return _Turns(self._held, self._place, name, limit)
 
     def emit(self, type: str, payload: dict[str, Any] | None = None, *, event_id: str | None = None) -> None:  # noqa: A002 - the journal's word
-        """Append an event to the run's journal, if this worker still has the run."""
-        self.journal.events.append(self.run.id, type, payload, event_id=event_id)
+        """Append an event to the run's journal, if this worker still has the run.
+
+        An ``event_id`` is made unique for the turn of a loop.
+        """
+        at_once(self._emit(type, payload, event_id))
+
+
+class Turn(JobSteps):
+    """One turn of a loop of a run: the steps that belong to it. ``number`` is 0 in the first turn."""
+
+    @property
+    def number(self) -> int:
+        """Return the number of turns before this one."""
+        return self._place.turn
+
+    def answers(self) -> tuple[Approval, ...]:
+        """Return the gates that `ask` asked in earlier turns, with their answers, oldest first."""
+        return at_once(self._answers())
+
+    def last_output(self) -> str | None:
+        """Return the text of the last phase of this loop that stored an output, or None."""
+        return at_once(self._last_output())
+
+
+class _Turns(LoopSteps):
+    def __iter__(self) -> _Turns:
+        return self
+
+    def __next__(self) -> Turn:
+        place = at_once(self._next())
+        if place is None:
+            raise StopIteration
+        return Turn(self._held, place)
+
+
+class Job(JobSteps):
+    """A run in the hands of a worker: what the function of its workflow gets."""
+
+    def __init__(self, held: _HeldRun, place: Place, given: Any = None) -> None:
+        super().__init__(held, place)
+        self._given = given
+
+    @property
+    def input(self) -> Any:
+        """Return the run's input as the type that the workflow declares with ``input=``. Else raises `MisuseError`."""
+        return declared(self._given)
 
 
 class Worker(Registry[Callable[[Job], Any]]):
@@ -107,17 +180,20 @@ class Worker(Registry[Callable[[Job], Any]]):
     come from the queue, over all workers. ``owner`` names this worker and no other.
 
     A function that returns ends its run as succeeded, unless it has ended or paused the run itself. One that raises
-    `RunFailed` ends it as failed. After any other exception the lease runs out, and another try counts as a restart.
+    `RunFailed` ends it as failed. Any other exception is a failed try, also one that is no `Exception`: the run waits
+    in the queue and the function is called again, as its `Retry` says, and after the last try the run fails with its
+    error. A worker that is lost is a restart of its runs; a failed try is none.
     """
 
     def __init__(self, store: StateStore, **settings: Any) -> None:
         """Make a worker over a store. ``settings`` are ``owner``, ``slots``, ``cap``, ``lease`` and ``grace``."""
         super().__init__(**settings)
-        self._store = store
+        self._store: StateStore = store
         self._stop: Flag = Flag()
         self._news: SimpleQueue[str] = SimpleQueue()
         self._jobs: dict[str, tuple[Claim, threading.Thread]] = {}
         self._waiting: threading.Thread | None = None
+        self._crons = CronLoop(self)
 
     def run(self) -> None:
         """Work until `stop` is called, or until SIGTERM or SIGINT comes where this is the main thread.
@@ -129,12 +205,11 @@ class Worker(Registry[Callable[[Job], Any]]):
         with self._signals():
             try:
                 while not self._stop.is_set():
-                    pause = SWEEP_SECONDS
                     try:
-                        self._look(names)
+                        pause = self._look(names)
                     except BackendError as error:
                         _log.warning("the database cannot be used at the moment: %s", error)
-                        pause = PAUSE_SECONDS
+                        pause = common.PAUSE_SECONDS
                     with suppress(Empty):
                         self._news.get(timeout=pause)
             finally:
@@ -147,15 +222,17 @@ class Worker(Registry[Callable[[Job], Any]]):
         self._stop.set()
         self._news.put("stop")
 
-    def _look(self, names: Sequence[str]) -> None:
-        """Sweep where that is due, and fill the free slots, or wait for work."""
+    def _look(self, names: Sequence[str]) -> float:
+        """Sweep and fire crons where that is due, and fill the free slots. Returns the seconds until the next look."""
         if self._sweep_is_due:
             self._store.workflows.claims.give_up(workflow_names=names)
             self._swept = time.monotonic()
+        pause = min(SWEEP_SECONDS, at_once(self._crons.fire()))
         while len(self._jobs) < self.slots:
             if not self._take():
                 self._watch()
                 break
+        return pause
 
     def _take(self) -> bool:
         """Start jobs in the free slots, and return whether there was a run for one."""
@@ -164,7 +241,7 @@ class Worker(Registry[Callable[[Job], Any]]):
         if len(claims) < free:
             claims += workflows.claims.take_next(**self._taking, workflow_names=self._names, limit=free - len(claims))
         for claim in claims:
-            thread = threading.Thread(target=self._drive, args=(claim,), name=f"run-{claim.run_id}", daemon=True)
+            thread = threading.Thread(target=self._work, args=(claim,), name=f"run-{claim.run_id}", daemon=True)
             self._jobs[claim.run_id] = claim, thread
             thread.start()
         return bool(claims)
@@ -182,30 +259,21 @@ class Worker(Registry[Callable[[Job], Any]]):
         self._waiting = None
         self._news.put("work")
 
-    def _drive(self, claim: Claim) -> None:
-        """Drive a run to its end, its pause or its release."""
+    def _work(self, claim: Claim) -> None:
         try:
-            run = self._store.workflows.runs.get(claim.run_id)
-            with self._store.driving(claim) as driven:
-                if claim.left_in_flight:
-                    driven.workflows.executions.interrupt(run.id, reason="its worker is gone")
-                job = Job(self._store, run, driven, self._stop)
-                try:
-                    job.check()
-                    self._functions[run.workflow_name](job)
-                    _finish(driven, run.id, "succeeded")
-                except RunFailed as error:
-                    _finish(driven, run.id, "failed", failure=error.failure)
-                except Left:
-                    if job._ends_cancelled:
-                        _finish(driven, run.id, "cancelled")
-        except (ClaimLost, NotFound) as error:
-            _log.info("run %s is another's: %s", claim.run_id, error)
-        except Exception:  # noqa: BLE001 - the run is tried again when its lease is over
-            _log.exception("run %s failed, and is tried again when its lease is over", claim.run_id)
+            at_once(self._drive(claim))
         finally:
             self._jobs.pop(claim.run_id, None)
             self._news.put("ended")
+
+    def _held(self, run: WorkflowRun, driven: Any) -> _HeldRun:
+        return _HeldRun(self._store, run, driven, self._stop)
+
+    def _job(self, held: _HeldRun, given: Any) -> Job:
+        return Job(held, held.memory.whole, given)
+
+    def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def _leave(self) -> None:
         """Wait for the jobs, and give back the runs of those that do not end in time."""
@@ -230,11 +298,3 @@ class Worker(Registry[Callable[[Job], Any]]):
         finally:
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _finish(driven: DrivenRun[Workflows], run_id: str, status: Any, failure: Failure | None = None) -> None:
-    """End the run, unless its function has ended or paused it."""
-    try:
-        driven.workflows.runs.finish(run_id, status, failure=failure)
-    except (ClaimLost, Conflict) as error:
-        _log.debug("run %s was ended or paused by its function: %s", run_id, error)

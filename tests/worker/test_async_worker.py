@@ -100,28 +100,6 @@ def test_a_coroutine_may_fail_its_run_for_good(database: Database) -> None:
     at_work(database, review, story)
 
 
-def test_a_coroutine_that_raises_is_tried_again(database: Database) -> None:
-    """workflows W-187."""
-
-    async def plan() -> int:
-        return 1 // 0
-
-    async def review(job: AsyncJob) -> None:
-        await job.phase("plan", plan)
-
-    async def story(store: AsyncStateStore, _: AsyncWorker) -> None:
-        run = await new(store)
-
-        async def restarted() -> bool:
-            return (await store.workflows.runs.get(run.id)).restart_count > 0
-
-        await until(restarted)
-        [*_others, first] = await store.workflows.executions.list(run_id=run.id)
-        assert first.outcome == "failed"
-
-    at_work(database, review, story)
-
-
 @pytest.mark.parametrize("checks", [True, False])
 def test_a_run_that_is_to_be_cancelled_or_given_back_leaves_its_coroutine(database: Database, *, checks: bool) -> None:
     """workflows W-187: at its next check, or where it waits after the grace."""

@@ -15,7 +15,7 @@ import pytest
 from lastlight_state import StateStore
 from lastlight_state.errors import BackendUnavailable, ClaimLost, InvalidValue, MisuseError
 from lastlight_state.testing import Database
-from lastlight_state.worker import Job, RunFailed, Worker, common, threads
+from lastlight_state.worker import Job, Retry, RunFailed, Worker, common
 from lastlight_state.worker.common import Left
 from lastlight_state.workflows import RunOptions, Trigger, WorkflowRun
 
@@ -116,27 +116,27 @@ def test_a_function_may_fail_its_run_for_good(store: StateStore) -> None:
     assert (run.status, run.error, run.error_detail) == ("failed", "no such pull request", {"pull": 7})
 
 
-def test_a_function_that_raises_is_tried_again_until_the_restart_limit(
-    store: StateStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_function_that_raises_is_tried_again_as_its_workflow_says(
+    store: StateStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """workflows W-182: its phase failed, and the run fails at last."""
-    monkeypatch.setattr(common, "SWEEP_SECONDS", 0.1)
-    monkeypatch.setattr(threads, "SWEEP_SECONDS", 0.1)
-    worker = Worker(store, lease=SHORT)
+    """workflows W-182: each try is a failed execution, and the run fails with the last error, at no restart."""
+    worker = Worker(store)
 
-    @worker.workflow("review")
+    @worker.workflow("review", retry=Retry(attempts=2, pause=timedelta(0)))
     def review(job: Job) -> None:
         job.phase("plan", lambda: 1 / 0)
 
-    options = RunOptions(offered=True, max_restarts=1)
-    run = store.workflows.runs.create("review", trigger=TRIGGER, phase="p", options=options)
     with working(worker):
-        done = ended(store, run)
-    found = list(store.workflows.executions.list(run_id=run.id))
-    assert (done.status, done.restart_count, len(found)) == ("failed", 1, 2)
+        done = ended(store, new(store))
+    found = list(store.workflows.executions.list(run_id=done.id))
+    assert (done.status, done.restart_count, len(found)) == ("failed", 0, 2)
+    assert done.error == "ZeroDivisionError: division by zero"
+    assert "1 / 0" in done.error_detail["traceback"]
     assert {execution.outcome for execution in found} == {"failed"}
-    assert "failed, and is tried again when its lease is over" in caplog.text
-    assert "ZeroDivisionError" in str(store.workflows.executions.get(found[0].id).error)
+    assert {store.workflows.executions.get(one.id).error for one in found} == {done.error}
+    assert f"try 2 of run {done.id} failed: {done.error}; no further try" in caplog.text
+    reasons = [transition.detail for transition in store.workflows.lookups.list_transitions(done.id)]
+    assert f"try 1 of 2 failed: {done.error}" in reasons
 
 
 def test_a_run_that_is_to_be_cancelled_is_left_at_its_next_phase(store: StateStore) -> None:
@@ -272,7 +272,7 @@ def test_a_worker_goes_on_after_the_database_could_not_be_reached(
     store: StateStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """workflows W-186: and says so."""
-    monkeypatch.setattr(threads, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(common, "PAUSE_SECONDS", 0.01)
     worker, failures = Worker(store), iter([BackendUnavailable("it is away")])
     worker.workflow("review")(lambda _: None)
     give_up = store.workflows.claims.give_up

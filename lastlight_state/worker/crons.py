@@ -1,0 +1,64 @@
+"""The crons of a worker's workflows: each instant becomes one run, through whichever worker comes first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lastlight_state.schedules import FireOutcome
+from lastlight_state.worker.steps import Entered, settled
+from lastlight_state.workflows import RunOptions, Trigger
+
+if TYPE_CHECKING:
+    from lastlight_state.schedules import FireClaim
+    from lastlight_state.worker.common import Registry
+
+#: The first phase of a run that a cron made.
+_PHASE = "start"
+
+
+class CronLoop:
+    """Puts the crons of a worker when it begins to work, and makes the runs of those that are due."""
+
+    def __init__(self, worker: Registry[Any]) -> None:
+        self._worker = worker
+        self._is_put = False
+
+    async def fire(self) -> float:
+        """Make the runs that are due, and return the seconds until the next instant: without crons, for ever."""
+        specs = {name: found.cron for name, found in self._worker._workflows.items() if found.cron is not None}
+        if not specs:
+            return float("inf")
+        store, owner = self._worker._store, self._worker.owner
+        crons, fires = store.schedules.crons, store.schedules.fires
+        if not self._is_put:
+            for name, spec in specs.items():
+                await settled(crons.put(name, spec))
+            self._is_put = True
+        while True:
+            claims = await settled(crons.take_due(owner=owner, names=list(specs)))
+            claims = claims or await settled(fires.take_stale(owner=owner, names=list(specs)))
+            if not claims:
+                break
+            for claim in claims:
+                await self._start(claim)
+        due = await settled(crons.next_due_at(names=list(specs)))
+        return float("inf") if due is None else max(0.0, (due - datetime.now(UTC)).total_seconds())
+
+    async def _start(self, claim: FireClaim) -> None:
+        """Make the run of a fire and end the fire, in one commit."""
+        workflow = claim.target or claim.cron_name
+        capped = self._worker._workflows[workflow].cap is not None
+        options = RunOptions(status="queued") if capped else RunOptions(offered=True)
+        async with Entered(self._worker._store.transaction()) as tx:
+            await settled(
+                tx.workflows.runs.ensure(
+                    claim.fire_id,
+                    workflow,
+                    trigger=Trigger(claim.cron_name, type="cron"),
+                    phase=_PHASE,
+                    context=claim.payload,
+                    options=options,
+                )
+            )
+            await settled(tx.schedules.fires.finish(claim, FireOutcome(dispatched=1)))

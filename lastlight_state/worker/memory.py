@@ -1,0 +1,207 @@
+"""What a run keeps of its steps, so that a step that was done is not done again.
+
+Outside of loops the result of a phase stands in the run's scratch under the phase's name. Within a loop it stands in
+``scratch[loop]``, which holds the results of the present turn alone. A large result is the output text of its
+execution, and scratch holds the pointer to that: ``{"lastOutputExecutionId": …}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from lastlight_state import codec
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.settings import Limits
+from lastlight_state.workflows import WorkflowRun
+
+#: Bytes of JSON up to which a result is kept in scratch.
+SMALL = 2 * 1024
+#: The member of scratch that names the execution of an output.
+POINTER = "lastOutputExecutionId"
+#: The keys of scratch for what the worker itself keeps: failed tries, and ends of waits outside of loops.
+TRIES, WAITS = "_tries", "_waits"
+
+#: The beginning of an output text that is a result as JSON. Any other text is the result itself.
+_JSON = '{"result":'
+
+
+@lru_cache(maxsize=256)
+def _adapter(returns: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(returns)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a phase as it is stored: in scratch, or as the output text of its execution."""
+
+    value: Any
+    output: str | None
+    #: True if the execution's text is the result, so that scratch needs the pointer alone.
+    in_output: bool
+
+
+def stored_result(name: str, result: Any, output: str | None, returns: Any, limits: Limits) -> Result:
+    """Return how a result is stored, and its value as it comes back from there.
+
+    ``output`` is the text that the phase has set itself. Raises `InvalidValue` for what cannot be stored, and
+    `PayloadTooLarge`.
+    """
+    where = f"the result of phase {name!r}"
+    if returns is not None:
+        result = _dumped(where, result, returns)
+    elif result is None and output is not None:
+        return Result(_read(output), output, in_output=True)
+    text = codec.encode(where, result, max_bytes=limits.output_text - len(_JSON) - 1)
+    value = codec.decode(text)
+    if len(text.encode()) <= SMALL and not (isinstance(value, dict) and value.keys() == {POINTER}):
+        return Result(value, output, in_output=False)
+    if output is not None:
+        raise InvalidValue(where, f"must have at most {SMALL} bytes of JSON in a phase that sets an output itself")
+    if isinstance(value, str) and not value.startswith(_JSON):
+        return Result(value, value, in_output=True)
+    return Result(value, f"{_JSON}{text}}}", in_output=True)
+
+
+def _dumped(where: str, result: Any, returns: Any) -> Any:
+    adapter = _adapter(returns)
+    try:
+        return adapter.dump_python(adapter.validate_python(result), mode="json", warnings="error")
+    except (ValidationError, ValueError) as error:
+        raise InvalidValue(where, f"expected {returns!r}: {error}") from error
+
+
+def typed(name: str, value: Any, returns: Any) -> Any:
+    """Return a stored result as the type that the phase returns. Raises `InvalidValue` if it does not fit."""
+    if returns is None:
+        return value
+    try:
+        return _adapter(returns).validate_json(codec.encode_sound(value))
+    except ValidationError as error:
+        raise InvalidValue(f"the stored result of phase {name!r}", f"expected {returns!r}: {error}") from error
+
+
+def _read(output: str) -> Any:
+    """Return the result that an output text holds."""
+    return codec.decode(output)["result"] if output.startswith(_JSON) else output
+
+
+@dataclass
+class Place:
+    """A part of a run in which names are apart: the run itself, or a turn of a loop.
+
+    ``of`` names the turn around a loop within a loop. ``results`` and ``waits`` are what is stored of the steps here,
+    ``used`` the names that this call of the function has used.
+    """
+
+    loop: str = ""
+    turn: int = 0
+    of: str = ""
+    results: dict[str, Any] = field(default_factory=dict)
+    waits: dict[str, Any] = field(default_factory=dict)
+    used: set[tuple[str, str]] = field(default_factory=set)
+
+    def path(self, name: str) -> str:
+        """Return the name of a phase in the run's history."""
+        return f"{self.loop}.{name}" if self.loop else name
+
+    def once(self, name: str) -> str:
+        """Return a name that this step has in this turn alone."""
+        return f"{self.loop}/{self.turn}/{name}" if self.loop else name
+
+    def take_name(self, kind: str, name: str) -> str:
+        """Return the name of a step of a kind. Raises `MisuseError` for a second use in this call of the function."""
+        if ":" in valid.identifier("name", name):
+            raise InvalidValue("name", "expected a name without a colon")
+        if (kind, name) in self.used:
+            where = f"in this turn of the loop {self.loop!r}" if self.loop else "outside of a loop"
+            raise MisuseError(
+                f"the {kind} {name!r} is used a second time {where}, and a name has one result: "
+                "use another name, or iterate over job.loop and call the methods of its turns"
+            )
+        self.used.add((kind, name))
+        return name
+
+
+class Memory:
+    """The scratch of a run in the hands of a worker: as it was found, with the changes of this worker."""
+
+    def __init__(self, run: WorkflowRun, limits: Limits) -> None:
+        self._scratch: dict[str, Any] = dict(run.scratch or {})
+        self._limits = limits
+        self.restarts = run.restart_count
+        waits = self._scratch.get(WAITS)
+        done = {entry.phase for entry in run.phase_history if entry.success}
+        #: The phases that are done and have no result in scratch: each is the output of its execution.
+        self.outside = {name for name in done if name not in self._scratch}
+        #: The place of steps outside of loops.
+        self.whole = Place(
+            results={name: self._scratch[name] for name in done if name in self._scratch},
+            waits=dict(waits) if isinstance(waits, dict) else {},
+        )
+
+    def place(self, loop: str, turn: int, of: str) -> Place:
+        """Return the place of a turn of a loop."""
+        kept = self._turn(loop)
+        if not self.knows(loop, of) or kept.get("turn") != turn:
+            return Place(loop, turn, of)
+        return Place(loop, turn, of, dict(kept.get("results") or {}), dict(kept.get("waits") or {}))
+
+    def knows(self, loop: str, of: str) -> bool:
+        """True if what is kept of a loop is of this turn of the loop around it."""
+        return bool(self._turn(loop).get("of", "") == of)
+
+    def with_result(self, place: Place, name: str, value: Any) -> dict[str, Any]:
+        """Return the patch of scratch that keeps a result.
+
+        It is empty outside of loops where scratch is half full: then the result is found by its execution.
+        """
+        if place.loop:
+            return self.turn_patch(replace(place, results={**place.results, name: value}))
+        size = len(codec.encode_sound({**self._scratch, name: value}))
+        return {name: value} if size <= self._limits.scratch // 2 else {}
+
+    def with_wait(self, place: Place, name: str, value: Any) -> dict[str, Any]:
+        """Return the patch of scratch that keeps when a wait ends."""
+        waits = {**place.waits, name: value}
+        return self.turn_patch(replace(place, waits=waits)) if place.loop else {WAITS: waits}
+
+    def turn_patch(self, place: Place) -> dict[str, Any]:
+        """Return the patch of scratch that holds a turn of a loop."""
+        kept = self._turn(place.loop)
+        pointer = {POINTER: kept[POINTER]} if POINTER in kept else {}
+        told = {"of": place.of} if place.of else {}
+        waits = {"waits": place.waits} if place.waits else {}
+        return {place.loop: {**pointer, **told, "turn": place.turn, "results": place.results, **waits}}
+
+    def keep(self, patch: Mapping[str, Any]) -> None:
+        """Take over what was stored."""
+        self._scratch.update(patch)
+
+    def _turn(self, loop: str) -> Mapping[str, Any]:
+        kept = self._scratch.get(loop)
+        return kept if isinstance(kept, Mapping) else {}
+
+    @property
+    def tries(self) -> int:
+        """Return the failed tries since the run was last restarted."""
+        kept = self._scratch.get(TRIES)
+        found = kept.get("count") if isinstance(kept, dict) and kept.get("restarts") == self.restarts else None
+        return found if isinstance(found, int) else 0
+
+
+def pointed(value: Any) -> str | None:
+    """Return the execution whose text is the result, where scratch holds a pointer."""
+    return value[POINTER] if isinstance(value, dict) and value.keys() == {POINTER} else None
+
+
+def read_output(text: str | None) -> Any:
+    """Return the result that is the text of an execution. Raises `InvalidValue` where the text was emptied."""
+    if text is None:
+        raise InvalidValue("phase", "its result was emptied: the text of its execution is gone")
+    return _read(text)

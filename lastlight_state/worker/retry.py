@@ -1,0 +1,52 @@
+"""When a function that raised is called again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+
+from lastlight_state.db import valid
+from lastlight_state.errors import InvalidValue
+
+#: The longest pause: a year.
+_LONGEST = timedelta(days=366)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often the function of a workflow is called for one run, and the pauses between two tries.
+
+    ``attempts`` counts all tries: with 1 the first exception ends the run as failed. Before the second try the run
+    waits for ``pause``, and before each further one ``factor`` times as long, at most ``longest``. An exception of a
+    type in ``final`` ends the run at once. `RunFailed` always does.
+    """
+
+    attempts: int = 3
+    pause: timedelta = timedelta(seconds=10)
+    factor: float = 2.0
+    longest: timedelta = timedelta(minutes=10)
+    final: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        valid.number("retry.attempts", self.attempts, least=1)
+        for name in ("pause", "longest"):
+            valid.duration(f"retry.{name}", getattr(self, name), most=_LONGEST, least=timedelta(0))
+        if not 1 <= self.factor < math.inf:
+            raise InvalidValue("retry.factor", "expected a number of at least 1")
+        if not all(isinstance(kind, type) for kind in self.final):
+            raise InvalidValue("retry.final", "expected a tuple of exception types")
+
+    def is_last(self, error: BaseException, tries: int) -> bool:
+        """True if the run ends after this many failed tries, the last one with this error."""
+        return tries >= self.attempts or isinstance(error, self.final)
+
+    def pause_after(self, tries: int) -> timedelta:
+        """Return the pause after this many failed tries."""
+        longest = self.longest.total_seconds()
+        seconds = min(self.pause.total_seconds(), longest)
+        for _ in range(tries - 1):
+            if not 0 < seconds < longest or self.factor == 1:
+                break
+            seconds = min(seconds * self.factor, longest)
+        return timedelta(seconds=seconds)

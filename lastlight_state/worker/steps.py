@@ -1,0 +1,381 @@
+"""What the function of a workflow does with its run, step by step: phases, loops, questions, waits.
+
+Each step is written once, as a coroutine. A worker of threads runs it to its end at once, because the calls of its
+store return what they have done; in a worker of tasks the same calls are awaited.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from lastlight_state.clock import aware_utc
+from lastlight_state.db.news.listeners import message_of, storable
+from lastlight_state.errors import InvalidValue, MisuseError, PayloadTooLarge, StateError
+from lastlight_state.journal import ANY, Signal
+from lastlight_state.worker.memory import (
+    POINTER,
+    Place,
+    pointed,
+    read_output,
+    stored_result,
+    typed,
+)
+from lastlight_state.workflows import Approval, Claim, Failure, Gate, NodeRef, RunningExecution
+
+if TYPE_CHECKING:
+    from lastlight_state.worker.common import HeldRun
+
+T = TypeVar("T")
+S = TypeVar("S")
+W = TypeVar("W")
+J = TypeVar("J")
+B = TypeVar("B")
+
+#: Characters of a traceback that are kept, of its end.
+_TRACEBACK_CHARS = 16_000
+
+
+class RunFailed(Exception):
+    """Raise this in the function of a workflow to end its run as failed, with no further try."""
+
+    def __init__(self, error: str, *, detail: Any = None) -> None:
+        super().__init__(error)
+        self.failure = Failure(error, detail)
+
+
+class Left(BaseException):
+    """Leaves the function of a workflow: the run was paused, or is to be given back. Not for ``except Exception``."""
+
+
+class _Arrived(Exception):
+    """Undoes a pause for a signal that is there already."""
+
+
+def declared(given: Any) -> Any:
+    """Return the input that a job was given. Raises `MisuseError` where its workflow declares none."""
+    if given is None:
+        raise MisuseError("the workflow declares no input: register it with @worker.workflow(name, input=Model)")
+    return given
+
+
+async def settled(value: Awaitable[T] | T) -> T:
+    """Return what a call of a store returned, awaited where the store is one for coroutines."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def at_once(steps: Coroutine[Any, Any, T]) -> T:
+    """Run a step to its end where nothing waits. Raises `MisuseError` for a function that is a coroutine."""
+    try:
+        steps.send(None)
+    except StopIteration as done:
+        return cast(T, done.value)
+    steps.close()
+    raise MisuseError("a function of a Worker must not be a coroutine: use AsyncWorker")
+
+
+class Entered:
+    """A block of a store, entered by ``async with`` also where the store is one for threads."""
+
+    def __init__(self, block: Any) -> None:
+        self._block = block
+
+    async def __aenter__(self) -> Any:
+        begin = getattr(self._block, "__aenter__", None) or self._block.__enter__
+        return await settled(begin())
+
+    async def __aexit__(self, *raised: object) -> Any:
+        end = getattr(self._block, "__aexit__", None) or self._block.__exit__
+        return await settled(end(*raised))
+
+
+class Steps(Generic[S, W, J, B]):
+    """The steps of one place of a run: of the run itself, or of a turn of a loop.
+
+    ``run`` is the run as it was when the worker took it, ``store`` the worker's store. The engine writes of
+    ``workflows``, and all writes of ``journal``, present the claim, so that none is accepted after another worker has
+    the run.
+    """
+
+    def __init__(self, held: HeldRun[S, W, J, B], place: Place) -> None:
+        self._held: Any = held
+        self._place = place
+        self.store = held.store
+        self.run = held.run
+        self.workflows = held.workflows
+        self.journal = held.journal
+
+    @property
+    def claim(self) -> Claim:
+        """Return the claim of the run, as it was last renewed."""
+        return cast(Claim, self._held.driven.claim)
+
+    def transaction(self, *, label: str | None = None) -> B:
+        """Return a transaction of any domain, which is stored only if this worker still has the run."""
+        return cast(B, self._held.driven.transaction(label=label))
+
+    def check(self) -> None:
+        """Leave the function if the run is lost or is to be cancelled, or if the worker stops.
+
+        Steps call it first. Call it in long work, at a place where the run may be taken up again.
+        """
+        self._held.check()
+
+    async def _phase(self, name: str, work: Callable[..., Any], returns: Any) -> Any:
+        held, place = self._held, self._place
+        path = place.path(place.take_name("phase", name))
+        if name in place.results or (not place.loop and name in held.memory.outside):
+            return typed(name, await self._kept(name, path), returns)
+        held.check()
+        executions, limits = held.workflows.executions, held.limits
+        execution = RunningExecution(
+            await settled(executions.start(f"{held.run.workflow_name}:{path}", run_id=held.run.id)), limits
+        )
+        try:
+            result = await held.awaited(work(execution) if _takes_one(work) else work())
+        except BaseException as error:
+            await self._failed(execution, error)
+            raise
+        succeeds = execution.failure is None and execution.outcome in (None, "succeeded")
+        try:
+            stored = stored_result(name, result, execution.output, returns, limits)
+            value = {POINTER: execution.id} if stored.in_output else stored.value
+            patch = held.memory.with_result(place, name, value) if succeeds else {}
+            await self._finish(execution, stored.output, patch)
+        except StateError as error:
+            await self._failed(execution, error)
+            if isinstance(error, InvalidValue | PayloadTooLarge):  # the same at each further try
+                raise RunFailed(f"phase {name!r}: {error}") from error
+            raise
+        if succeeds:
+            held.memory.keep(patch)
+            place.results[name] = value
+        return typed(name, stored.value, returns)
+
+    async def _kept(self, name: str, path: str) -> Any:
+        """Return the stored result of a phase that is done."""
+        held, executions = self._held, self._held.workflows.executions
+        value = self._place.results.get(name)
+        found = pointed(value)
+        if name not in self._place.results:
+            skill = f"{held.run.workflow_name}:{path}"
+            of_run = await settled(executions.list(run_id=held.run.id, skill=skill, outcomes=["succeeded"], limit=1))
+            found = of_run.items[0].id if of_run.items else ""
+        return value if found is None else read_output(await settled(executions.find_output(found)))
+
+    async def _finish(self, execution: RunningExecution, output: str | None, patch: dict[str, Any]) -> None:
+        held = self._held
+        await settled(
+            held.workflows.executions.finish_phase(
+                execution.id,
+                execution.outcome or ("failed" if execution.failure else "succeeded"),
+                scratch=patch or None,
+                usage=execution.usage,
+                failure=execution.failure,
+                stop_reason=execution.stop_reason,
+                session_id=execution.session_id,
+                output=output,
+                pointer=self._place.loop if self._place.loop and output is not None else None,
+                details=execution.details,
+            )
+        )
+
+    async def _failed(self, execution: RunningExecution, error: BaseException) -> None:
+        """Store that a phase raised, with what it has spent. Whatever comes of that, its own error is the one seen."""
+        ended_as = "interrupted" if isinstance(error, Left) or self._held.is_stopped_by(error) else "failed"
+        try:
+            await settled(
+                self._held.workflows.executions.finish(
+                    execution.id,
+                    ended_as,
+                    usage=execution.usage,
+                    session_id=execution.session_id,
+                    output=execution.output,
+                    details=execution.details,
+                    failure=failure_of(error),
+                )
+            )
+        except StateError as failure:
+            error.add_note(f"execution {execution.id!r} could not be finished: {type(failure).__name__}: {failure}")
+            if execution.usage is not None:
+                with suppress(StateError):  # money spent is a fact, whoever has the run now
+                    await settled(self._held.workflows.executions.update(execution.id, usage=execution.usage))
+
+    async def _ask(self, gate: Gate | str, summary: str | None, details: Mapping[str, Any]) -> Approval:
+        held, place = self._held, self._place
+        asked = gate_of(gate, summary, details, place)
+        place.take_name("gate", asked.gate)
+        held.check()
+        approvals = held.workflows.approvals
+        found: Approval | None = await settled(approvals.find(held.run.id, asked.gate, node=asked.node))
+        if found is not None and found.status != "pending":
+            return found
+        if found is None:
+            await settled(approvals.pause(held.run.id, asked))
+        else:
+            await settled(held.workflows.waits.pause(held.run.id, gates=[found.id]))
+        raise Left
+
+    async def _sleep(self, length: timedelta | None, until: datetime | None, name: str) -> None:
+        held, place = self._held, self._place
+        if (length is None) == (until is None):
+            raise InvalidValue("until", "expected either a length of time or until=")
+        place.take_name("wait", name)
+        ends = self._end_of(name)
+        if ends is None:
+            ends = held.now() + length if length is not None else aware_utc("until", cast(datetime, until))
+        if held.now() >= ends:
+            return
+        held.check()
+        async with Entered(held.driven.transaction()) as tx:
+            await settled(tx.workflows.runs.merge_scratch(held.run.id, self._wait_until(name, ends)))
+            await settled(tx.workflows.waits.pause(held.run.id, until=ends))
+        raise Left
+
+    async def _wait_for(
+        self, signal: str, correlation_id: str | None, within: timedelta | None, name: str | None
+    ) -> Signal | None:
+        held, place = self._held, self._place
+        step = place.take_name("wait", name or signal)
+        signals, consumer = held.journal.signals, place.once(step)
+        sought = {"consumer": consumer, "correlation_id": ANY if correlation_id is None else correlation_id}
+        if place.waits.get(step) == _TIMED_OUT:
+            return None
+        while True:
+            held.check()
+            taken: Signal | None = await settled(signals.try_take(held.run.id, signal, **sought))
+            if taken is not None:
+                return taken
+            ends = self._end_of(step)
+            if ends is not None and held.now() >= ends:
+                await settled(held.workflows.runs.merge_scratch(held.run.id, self._wait_until(step, None)))
+                return None
+            if ends is None and within is not None:
+                ends = held.now() + within
+            try:
+                async with Entered(held.driven.transaction()) as tx:
+                    if within is not None:
+                        await settled(tx.workflows.runs.merge_scratch(held.run.id, self._wait_until(step, ends)))
+                    await settled(
+                        tx.workflows.waits.pause(held.run.id, signal=signal, correlation_id=correlation_id, until=ends)
+                    )
+                    here = await settled(tx.journal.signals.try_take(held.run.id, signal, **sought))
+                    _undo_if(here is not None)  # it came before the pause, which it would not end
+            except _Arrived:
+                continue
+            raise Left
+
+    async def _emit(self, type: str, payload: dict[str, Any] | None, event_id: str | None) -> None:  # noqa: A002
+        held, place = self._held, self._place
+        key = None if event_id is None else place.once(event_id)
+        await settled(held.journal.events.append(held.run.id, type, payload, event_id=key))
+
+    async def _answers(self) -> tuple[Approval, ...]:
+        """Return the answered gates of earlier turns of this loop, oldest first."""
+        held, place, token = self._held, self._place, None
+        approvals = held.workflows.approvals
+        found: list[Approval] = []
+        while True:
+            page = await settled(approvals.list_for_run(held.run.id, limit=500, page_token=token))
+            of_loop = [gate for gate in page.items if gate.node_id == place.loop and gate.iteration < place.turn]
+            found += [await settled(approvals.get(gate.id)) for gate in of_loop if gate.status != "pending"]
+            token = page.next_page_token
+            if token is None:
+                return tuple(found)
+
+    async def _last_output(self) -> str | None:
+        return cast("str | None", await settled(self._held.workflows.loops.find_output(self.run.id, self._place.loop)))
+
+    def _end_of(self, name: str) -> datetime | None:
+        kept = self._place.waits.get(name)
+        return datetime.fromisoformat(kept) if isinstance(kept, str) and kept != _TIMED_OUT else None
+
+    def _wait_until(self, name: str, ends: datetime | None) -> dict[str, Any]:
+        """Return the patch of scratch that keeps the end of a wait, or that it is over."""
+        kept = _TIMED_OUT if ends is None else ends.isoformat()
+        return cast(dict[str, Any], self._held.memory.with_wait(self._place, name, kept))
+
+
+#: In the place of the end of a wait for a signal that did not come in time.
+_TIMED_OUT = "timed out"
+
+
+def _undo_if(arrived: bool) -> None:
+    if arrived:
+        raise _Arrived
+
+
+class LoopSteps:
+    """The turns of a loop. The next one is stored when it is asked for, so that no crash skips or repeats a turn."""
+
+    def __init__(self, held: Any, around: Place, name: str, limit: int | None) -> None:
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidValue("limit", "expected a whole number of at least 1, or None")
+        self._held = held
+        self._key = around.path(around.take_name("loop", name))
+        self._of = around.once("")
+        self._limit = limit
+        self._turn: int | None = None
+
+    async def _next(self) -> Place | None:
+        """Return the place of the next turn, or None after the last. The turn is stored before it begins."""
+        held, run_id = self._held, self._held.run.id
+        if self._turn is None:
+            self._turn = await self._first()
+            return cast(Place, held.memory.place(self._key, self._turn, self._of))
+        following = Place(self._key, self._turn + 1, self._of)
+        if self._limit is not None and following.turn >= self._limit:
+            return None
+        held.check()
+        patch = held.memory.turn_patch(following)
+        async with Entered(held.driven.transaction()) as tx:
+            await settled(tx.workflows.loops.advance(run_id, self._key, expected=self._turn))
+            await settled(tx.workflows.runs.merge_scratch(run_id, patch))
+        held.memory.keep(patch)
+        self._turn = following.turn
+        return following
+
+    async def _first(self) -> int:
+        held, loops = self._held, self._held.workflows.loops
+        found = await settled(loops.find(held.run.id, self._key))
+        if found is None or held.memory.knows(self._key, self._of):
+            return 0 if found is None else int(found.iteration)
+        await settled(loops.put(held.run.id, self._key, iteration=0))
+        return 0
+
+
+def _takes_one(work: Callable[..., Any]) -> bool:
+    """True if a function must be given one argument: the running execution."""
+    try:
+        parameters = inspect.signature(work).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions tell nothing
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return the failure that an exception is: its type and message, and its traceback as detail."""
+    if isinstance(error, RunFailed):
+        return error.failure
+    name, message = storable(type(error).__name__, 80), message_of(error)
+    return Failure(f"{name}: {message}" if message else name, {"traceback": _traceback(error)})
+
+
+def _traceback(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error))
+    return storable(text[-_TRACEBACK_CHARS:], _TRACEBACK_CHARS)
+
+
+def gate_of(gate: Gate | str, summary: str | None, details: Mapping[str, Any], place: Place) -> Gate:
+    """Return the gate that `Job.ask` was asked for. In a turn of a loop it stands at the loop's node."""
+    if isinstance(gate, Gate):
+        return gate
+    if summary is None:
+        raise InvalidValue("summary", "a gate needs a text for the person who answers it")
+    at = {"node": NodeRef(place.loop, place.turn)} if place.loop and "node" not in details else {}
+    return Gate(gate, summary, **{**at, **details})
