@@ -25,12 +25,13 @@ from lastlight_state.errors import (
     PayloadTooLarge,
 )
 from lastlight_state.schedules import CronSpec
-from lastlight_state.worker.memory import TRIES, Memory
+from lastlight_state.worker.memory import TRIES, Memory, problems_of
 from lastlight_state.worker.retry import Retry
 from lastlight_state.worker.steps import Entered, Left, RunFailed, failure_of, settled
 from lastlight_state.workflows import Claim, Failure, WorkflowRun
 
 if TYPE_CHECKING:
+    from lastlight_state.outputs import RunInput
     from lastlight_state.store import StateStore
     from lastlight_state.workflows import Driven
 
@@ -125,14 +126,16 @@ class Definition(Generic[F]):
     input: Any
     cron: CronSpec | None
 
-    def read(self, payload: Any) -> Any:
+    def read(self, stored: RunInput | None) -> Any:
         """Return a run's input as the declared type. Raises `RunFailed` for what does not fit: no try would help."""
+        if stored is None:
+            raise RunFailed("the run has no input: store one with outputs.inputs.ensure when it is created")
         if self.input is dict:
-            return payload
+            return stored.payload
         try:
-            return TypeAdapter(self.input).validate_python(payload)
+            return TypeAdapter(self.input).validate_python(stored.payload)
         except ValidationError as error:
-            raise RunFailed(f"the run's input does not fit {self.input!r}: {error}") from error
+            raise RunFailed(f"the run's input must fit {self.input!r}: {problems_of(error)}") from None
 
 
 class Registry(Generic[F]):
@@ -235,7 +238,7 @@ class Registry(Generic[F]):
             given = None
             if workflow.input is not None:
                 found = await settled(held.store.outputs.inputs.find(run_id))
-                given = workflow.read(None if found is None else found.payload)
+                given = workflow.read(found)
             await held.awaited(workflow.function(self._job(held, given)))
             await _ended(settled(runs.finish(run_id, "succeeded")), run_id)
         except Left:

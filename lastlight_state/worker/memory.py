@@ -46,11 +46,13 @@ class Result:
     in_output: bool
 
 
-def stored_result(name: str, result: Any, output: str | None, returns: Any, limits: Limits) -> Result:
+def stored_result(
+    name: str, result: Any, output: str | None, returns: Any, limits: Limits, *, has_room: bool
+) -> Result:
     """Return how a result is stored, and its value as it comes back from there.
 
-    ``output`` is the text that the phase has set itself. Raises `InvalidValue` for what cannot be stored, and
-    `PayloadTooLarge`.
+    ``output`` is the text that the phase has set itself. ``has_room``: small results may go to scratch. Raises
+    `InvalidValue` for what cannot be stored, and `PayloadTooLarge`.
     """
     where = f"the result of phase {name!r}"
     if returns is not None:
@@ -59,7 +61,8 @@ def stored_result(name: str, result: Any, output: str | None, returns: Any, limi
         return Result(_read(output), output, in_output=True)
     text = codec.encode(where, result, max_bytes=limits.output_text - len(_JSON) - 1)
     value = codec.decode(text)
-    if len(text.encode()) <= SMALL and not (isinstance(value, dict) and value.keys() == {POINTER}):
+    fits = len(text.encode()) <= SMALL and pointed(value) is None
+    if fits and (has_room or output is not None):
         return Result(value, output, in_output=False)
     if output is not None:
         raise InvalidValue(where, f"must have at most {SMALL} bytes of JSON in a phase that sets an output itself")
@@ -68,12 +71,20 @@ def stored_result(name: str, result: Any, output: str | None, returns: Any, limi
     return Result(value, f"{_JSON}{text}}}", in_output=True)
 
 
+def problems_of(error: ValidationError) -> str:
+    """Return the first problems that a validation found, without the values."""
+    found = error.errors(include_url=False, include_input=False)[:5]
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in found)
+
+
 def _dumped(where: str, result: Any, returns: Any) -> Any:
     adapter = _adapter(returns)
     try:
         return adapter.dump_python(adapter.validate_python(result), mode="json", warnings="error")
-    except (ValidationError, ValueError) as error:
-        raise InvalidValue(where, f"expected {returns!r}: {error}") from error
+    except ValidationError as error:
+        raise InvalidValue(where, f"expected {returns!r}: {problems_of(error)}") from None
+    except ValueError as error:  # what the type's own serializer says
+        raise InvalidValue(where, f"cannot be written as JSON: {error}") from None
 
 
 def typed(name: str, value: Any, returns: Any) -> Any:
@@ -83,7 +94,8 @@ def typed(name: str, value: Any, returns: Any) -> Any:
     try:
         return _adapter(returns).validate_json(codec.encode_sound(value))
     except ValidationError as error:
-        raise InvalidValue(f"the stored result of phase {name!r}", f"expected {returns!r}: {error}") from error
+        where = f"the stored result of phase {name!r}"
+        raise InvalidValue(where, f"expected {returns!r}: {problems_of(error)}") from None
 
 
 def _read(output: str) -> Any:
@@ -156,15 +168,15 @@ class Memory:
         """True if what is kept of a loop is of this turn of the loop around it."""
         return bool(self._turn(loop).get("of", "") == of)
 
-    def with_result(self, place: Place, name: str, value: Any) -> dict[str, Any]:
-        """Return the patch of scratch that keeps a result.
+    def has_room(self, place: Place) -> bool:
+        """True if scratch may take one more result: a turn of a loop always, others until scratch is half full."""
+        return bool(place.loop) or len(codec.encode_sound(self._scratch)) + SMALL <= self._limits.scratch // 2
 
-        It is empty outside of loops where scratch is half full: then the result is found by its execution.
-        """
+    def with_result(self, place: Place, name: str, value: Any) -> dict[str, Any]:
+        """Return the patch of scratch that keeps a result. A pointer that has no room is left out: see `outside`."""
         if place.loop:
             return self.turn_patch(replace(place, results={**place.results, name: value}))
-        size = len(codec.encode_sound({**self._scratch, name: value}))
-        return {name: value} if size <= self._limits.scratch // 2 else {}
+        return {name: value} if pointed(value) is None or self.has_room(place) else {}
 
     def with_wait(self, place: Place, name: str, value: Any) -> dict[str, Any]:
         """Return the patch of scratch that keeps when a wait ends."""

@@ -142,7 +142,8 @@ class Steps(Generic[S, W, J, B]):
             raise
         succeeds = execution.failure is None and execution.outcome in (None, "succeeded")
         try:
-            stored = stored_result(name, result, execution.output, returns, limits)
+            room = held.memory.has_room(place)
+            stored = stored_result(name, result, execution.output, returns, limits, has_room=room)
             value = {POINTER: execution.id} if stored.in_output else stored.value
             patch = held.memory.with_result(place, name, value) if succeeds else {}
             await self._finish(execution, stored.output, patch)

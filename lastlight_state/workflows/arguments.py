@@ -104,7 +104,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Usage:
-    """The usage of an execution, as running totals. ``cost_usd`` is exact to a picodollar.
+    """The usage of an execution, as running totals. ``cost_usd`` is exact to a picodollar, a float too.
 
     ``input_includes_cache_reads``: whether the provider counts tokens that were read from a cache as input, too. Totals
     then count them once. It is kept with the tokens of the last report that had any.
@@ -116,7 +116,7 @@ class Usage:
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     api_duration_ms: int | None = None
-    cost_usd: Decimal | None = None
+    cost_usd: Decimal | float | None = None
     model: str | None = None
     price_table: str | None = None
     input_includes_cache_reads: bool = False

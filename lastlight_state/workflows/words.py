@@ -99,10 +99,15 @@ class Cost(NamedTuple):
     picos: int
 
 
-def cost_of(where: str, dollars: Decimal) -> Cost:
-    """Return an amount in whole picodollars, rounded half to even. Raises `InvalidValue` if it cannot be stored."""
+def cost_of(where: str, dollars: Decimal | float) -> Cost:
+    """Return an amount in whole picodollars, rounded half to even. Raises `InvalidValue` if it cannot be stored.
+
+    A float is the shortest decimal number that reads as it: 0.1 is a tenth.
+    """
+    if isinstance(dollars, bool) or not isinstance(dollars, Decimal | float | int):
+        raise InvalidValue(where, f"expected a Decimal or a float, got {type(dollars).__name__}")
     if not isinstance(dollars, Decimal):
-        raise InvalidValue(where, f"expected a Decimal, got {type(dollars).__name__}; floats are not exact")
+        dollars = Decimal(repr(dollars))
     if not dollars.is_finite() or dollars < 0:
         raise InvalidValue(where, "must be a finite amount of zero or more")
     if dollars > MOST_REPORTED // MILLION:

@@ -101,7 +101,9 @@ def test_whatever_a_function_raises_is_a_failed_try(database: Database, driving:
         found = store.workflows.executions.list(run_id=run.id)
         assert (run.status, run.restart_count) == ("failed", 0)
         assert str(store.workflows.runs.get(run.id).error).startswith(type(error).__name__)
-        assert [(one.outcome, str(one.error).startswith(type(error).__name__)) for one in found] == [("failed", True)] * 2
+        assert [(one.outcome, str(one.error).startswith(type(error).__name__)) for one in found] == [
+            ("failed", True)
+        ] * 2
 
 
 @pytest.mark.parametrize("driving", [on_a_thread, in_a_task])
@@ -135,16 +137,20 @@ def test_the_pauses_between_tries_grow_up_to_a_bound() -> None:
     assert Retry(pause=timedelta(0)).pause_after(5) == timedelta(0)
     for wrong in ({"attempts": 0}, {"pause": timedelta(-1)}, {"factor": 0.5}, {"factor": float("nan")}, {"final": "x"}):
         with pytest.raises(InvalidValue, match="retry"):
-            Retry(**wrong)  # type: ignore[arg-type]
+            Retry(**wrong)
 
 
 def test_a_result_that_cannot_be_stored_fails_the_run_at_the_first_try(store: StateStore) -> None:
     """workflows W-189: the paid work is not done again, and execution and run say why."""
-    worker, calls = Worker(store), []
+    worker, calls = Worker(store), list[int]()
 
     @worker.workflow("review", retry=TWICE)
     def review(job: Job) -> None:
-        job.phase("plan", lambda: calls.append(1) or {1, 2})
+        def plan() -> set[int]:
+            calls.append(1)
+            return {1, 2}
+
+        job.phase("plan", plan)
 
     with working(worker):
         run = ended(store, new(store))

@@ -15,7 +15,7 @@ import pytest
 from lastlight_state import StateStore
 from lastlight_state.errors import BackendUnavailable, ClaimLost, InvalidValue, MisuseError
 from lastlight_state.testing import Database
-from lastlight_state.worker import Job, Retry, RunFailed, Worker, common
+from lastlight_state.worker import Job, Retry, RunFailed, Worker, common, threads
 from lastlight_state.worker.common import Left
 from lastlight_state.workflows import RunOptions, Trigger, WorkflowRun
 

@@ -111,7 +111,9 @@ NO_AMOUNTS = (
     Usage(cost_usd=Decimal("NaN")),
     Usage(cost_usd=Decimal("Infinity")),
     Usage(cost_usd=Decimal("1000000.000001")),
-    Usage(cost_usd=0.1),  # type: ignore[arg-type]
+    Usage(cost_usd="0.1"),  # type: ignore[arg-type]
+    Usage(cost_usd=float("nan")),
+    Usage(cost_usd=True),
     Usage(model=" "),
     Usage(model="m" * 129),
     Usage(price_table="a\0b"),
@@ -125,6 +127,13 @@ def test_what_cannot_be_an_amount_is_refused(store: StateStore) -> None:
         with pytest.raises(InvalidValue, match=r"usage\."):
             store.workflows.executions.update(execution.id, usage=usage)
     assert store.workflows.executions.get(execution.id) == execution
+
+
+def test_a_float_is_the_decimal_number_that_it_shows(store: StateStore) -> None:
+    """workflows W-60: to the picodollar."""
+    execution = begun(store)
+    updated = store.workflows.executions.update(execution.id, usage=Usage(cost_usd=0.012345678901))
+    assert updated.cost_usd == Decimal("0.012345678901")
 
 
 def test_a_checkpoint_has_its_limit(store: StateStore) -> None:
