@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -149,7 +150,11 @@ def test_no_number_of_results_fills_the_scratch(store: StateStore) -> None:
 
     @worker.workflow("review")
     def review(job: Job) -> None:
-        seen.append([job.phase(name, lambda name=name: calls.append(name) or name * 180) for name in names])
+        def work(name: str) -> str:
+            calls.append(name)
+            return name * 180
+
+        seen.append([job.phase(name, partial(work, name)) for name in names])
         job.ask("ship", "Ship it?", kind="reply")
 
     with working(worker):
