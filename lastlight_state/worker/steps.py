@@ -10,6 +10,7 @@ import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -25,7 +26,8 @@ from lastlight_state.worker.memory import (
     stored_result,
     typed,
 )
-from lastlight_state.workflows import Approval, Claim, Failure, Gate, NodeRef, RunningExecution
+from lastlight_state.workflows import Approval, Claim, Failure, Gate, HumanRequest, NodeRef, Question, RunningExecution
+from lastlight_state.workflows.human_requests.checks import default_id
 
 if TYPE_CHECKING:
     from lastlight_state.worker.common import HeldRun
@@ -217,6 +219,23 @@ class Steps(Generic[S, W, J, B]):
             return found
         if found is None:
             await settled(approvals.pause(held.run.id, asked))
+        else:
+            await settled(held.workflows.waits.pause(held.run.id, gates=[found.id]))
+        raise Left
+
+    async def _question(self, question: Question) -> HumanRequest:
+        held, place = self._held, self._place
+        if place.loop:
+            question = replace(question, node=replace(question.node, iteration=place.turn))
+        place.take_name("question", question.id or question.node.node_id)
+        held.check()
+        requests = held.workflows.human_requests
+        key = question.id or default_id(held.run.id, question.node)
+        found: HumanRequest | None = await settled(requests.find(key))
+        if found is not None and found.status != "pending":
+            return found
+        if found is None:
+            await settled(requests.pause(held.run.id, question))
         else:
             await settled(held.workflows.waits.pause(held.run.id, gates=[found.id]))
         raise Left

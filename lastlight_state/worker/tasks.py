@@ -19,7 +19,7 @@ from lastlight_state.worker.common import PAUSE_SECONDS, SWEEP_SECONDS, WAIT_SEC
 from lastlight_state.worker.crons import CronLoop
 from lastlight_state.worker.memory import Place
 from lastlight_state.worker.steps import LoopSteps, Steps, declared
-from lastlight_state.workflows import Approval, Gate, RunningExecution, WorkflowRun
+from lastlight_state.workflows import Approval, Gate, HumanRequest, Question, RunningExecution, WorkflowRun
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -69,8 +69,16 @@ class AsyncJobSteps(Steps["AsyncStateStore", _Workflows, _Journal, _Block]):
         """See `Job.phase`."""
         return await self._phase(name, work, returns)
 
-    async def ask(self, gate: Gate | str, summary: str | None = None, **details: Any) -> Approval:
+    @overload
+    async def ask(self, gate: Question) -> HumanRequest: ...
+    @overload
+    async def ask(self, gate: Gate | str, summary: str | None = None, **details: Any) -> Approval: ...
+    async def ask(
+        self, gate: Gate | Question | str, summary: str | None = None, **details: Any
+    ) -> Approval | HumanRequest:
         """See `Job.ask`."""
+        if isinstance(gate, Question):
+            return await self._question(gate)
         return await self._ask(gate, summary, details)
 
     async def sleep(

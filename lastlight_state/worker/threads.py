@@ -20,7 +20,16 @@ from lastlight_state.worker.common import SWEEP_SECONDS, WAIT_SECONDS, HeldRun, 
 from lastlight_state.worker.crons import CronLoop
 from lastlight_state.worker.memory import Place
 from lastlight_state.worker.steps import LoopSteps, Steps, at_once, declared
-from lastlight_state.workflows import Approval, Claim, Gate, RunningExecution, WorkflowRun, Workflows
+from lastlight_state.workflows import (
+    Approval,
+    Claim,
+    Gate,
+    HumanRequest,
+    Question,
+    RunningExecution,
+    WorkflowRun,
+    Workflows,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -86,13 +95,20 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
         """
         return at_once(self._phase(name, work, returns))
 
-    def ask(self, gate: Gate | str, summary: str | None = None, **details: Any) -> Approval:
-        """Ask a person, and return the gate once it is answered, rejected, expired or withdrawn.
+    @overload
+    def ask(self, gate: Question) -> HumanRequest: ...
+    @overload
+    def ask(self, gate: Gate | str, summary: str | None = None, **details: Any) -> Approval: ...
+    def ask(self, gate: Gate | Question | str, summary: str | None = None, **details: Any) -> Approval | HumanRequest:
+        """Ask a person, and return the gate or question once it is answered, rejected, expired or withdrawn.
 
         Until then the run is paused and held by nobody: this call leaves the function, which is called anew after the
-        answer. ``details`` are fields of `Gate`. A rejection fails the run unless ``on_reject="resume"``. In a turn of
-        a loop the gate stands at the node that is called as the loop.
+        answer. ``details`` are fields of `Gate`. A rejection fails the run unless ``on_reject="resume"``. A `Question`
+        asks for a choice or a form. In a turn of a loop, a gate that is asked by its name stands at the loop's node,
+        and a question in the iteration of the turn.
         """
+        if isinstance(gate, Question):
+            return at_once(self._question(gate))
         return at_once(self._ask(gate, summary, details))
 
     def sleep(self, length: timedelta | None = None, *, until: datetime | None = None, name: str = "sleep") -> None:

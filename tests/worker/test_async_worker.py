@@ -12,7 +12,7 @@ import pytest
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.testing import Database
 from lastlight_state.worker import AsyncJob, AsyncWorker, RunFailed
-from lastlight_state.workflows import RunOptions, Trigger, WorkflowRun
+from lastlight_state.workflows import RunningExecution, RunOptions, Trigger, WorkflowRun
 
 T = TypeVar("T")
 
@@ -23,7 +23,10 @@ SHORT = timedelta(milliseconds=300)
 async def new(store: AsyncStateStore, context: Any = None) -> WorkflowRun:
     """A run for a worker."""
     trigger, options = Trigger("issue-7", type="webhook"), RunOptions(offered=True)
-    return await store.workflows.runs.create("review", trigger=trigger, phase="p", options=options, context=context)
+    async with store.transaction() as tx:
+        run = await tx.workflows.runs.create("review", trigger=trigger, phase="p", options=options, context=context)
+        await tx.outputs.inputs.ensure(run.id, {"n": 1})
+    return run
 
 
 async def until(condition: Callable[[], Awaitable[T | None]]) -> T:
@@ -54,7 +57,7 @@ def at_work(
     async def work() -> None:
         async with await AsyncStateStore.open(database.url) as store:
             worker = AsyncWorker(store, slots=2, lease=SHORT, grace=SHORT)
-            worker.workflow("review")(function)
+            worker.workflow("review", input=dict)(function)
             running = asyncio.create_task(worker.run())
             await story(store, worker)
             worker.stop()
@@ -124,3 +127,42 @@ def test_a_run_that_is_to_be_cancelled_or_given_back_leaves_its_coroutine(databa
         assert took.restart_count == 0
 
     at_work(database, review, story)
+
+
+def test_every_step_of_a_job_is_there_for_coroutines(database: Database) -> None:
+    """workflows W-187: phases of agents, turns of a loop, a signal, a sleep, an input."""
+    seen: list[object] = []
+
+    async def think(execution: RunningExecution) -> str:
+        execution.session_id = "s-1"
+        return "what about the tests? " * 200
+
+    async def review(job: AsyncJob) -> None:
+        async for turn in job.loop("socratic", limit=9):
+            text = await turn.phase("ask", think, returns=str)
+            reply = await turn.ask("reply", text[:20], kind="reply")
+            if reply.response == "clear":
+                seen.append(([gate.response for gate in await turn.answers()], await turn.last_output() == text))
+                break
+        await job.sleep(timedelta(milliseconds=50))
+        merged = await job.wait_for("merged", timeout=timedelta(hours=1))
+        seen.append((job.input, merged and merged.payload))
+
+    async def story(store: AsyncStateStore, _: AsyncWorker) -> None:
+        run = await new(store)
+        for text in ("why", "clear"):
+            await reached(store, run, "paused")
+            [question] = await store.workflows.approvals.list_pending(run_id=run.id)
+            await store.workflows.approvals.answer(question.id, "replied", by="ana", response=text)
+
+        async def waits() -> bool:
+            return (await store.workflows.runs.get(run.id)).waiting_for == "merged"
+
+        await until(waits)
+        await store.journal.signals.send(run.id, "merged", 7)
+        assert (await reached(store, run, "succeeded")).restart_count == 0
+        sessions = [one.session_id for one in await store.workflows.executions.list(run_id=run.id)]
+        assert sessions == ["s-1", "s-1"]
+
+    at_work(database, review, story)
+    assert (seen[0], seen[-1]) == ((["why"], True), ({"n": 1}, 7))
