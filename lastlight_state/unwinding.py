@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import wraps
-from types import MethodType
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import ref
 
@@ -54,7 +53,7 @@ class Exit:
         if block is None:  # contextlib.ExitStack asks the class
             return self._leave_by_hand
         held = block if self._state is None else getattr(block, self._state)
-        leave = MethodType(self._leave, held)
+        leave = partial(self._leave, held)
         if held.handle is None or held.handle() is not block:  # else entered by a call: the caller has the block itself
             held.handle = ref(leave, held.abandoned)
         return leave
