@@ -165,6 +165,38 @@ def wake(gate: threading.Lock) -> None:
         return
 
 
+class Flag:
+    """A `threading.Event` for which one thread waits.
+
+    An exception of a signal in the middle of `set` may come before or after it. In an event it leaves a lock behind,
+    for which whoever sets or waits next waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._gate = closed_gate()
+
+    def is_set(self) -> bool:
+        """Return whether it has been set since it was last cleared."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake the thread that waits."""
+        self._is_set = True
+        wake(self._gate)
+
+    def clear(self) -> None:
+        """Clear it. The next wait may still return at once."""
+        self._is_set = False
+        self._gate.acquire(blocking=False)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, for so many seconds at most, and return whether it is."""
+        if not self._is_set:
+            self._gate.acquire(timeout=max(seconds, 0.0))
+        return self._is_set
+
+
 # Repeats a whole unit of work while the database is busy.
 #
 # Up to six retries, 50 ms doubling to 2 s, each stretched or shortened by up to a quarter so that writers do not meet
