@@ -11,8 +11,9 @@ Postgres as an option::
 Importing the package loads nothing: each name below loads its module when it is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from lastlight_state.lazy import load
 
 if TYPE_CHECKING:
     from lastlight_state import errors
@@ -120,8 +121,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "errors":
-        return import_module("lastlight_state.errors")
-    value = getattr(import_module(f"lastlight_state.{_HOMES.get(name, 'errors')}"), name)
+        return load("lastlight_state.errors")
+    value = getattr(load(f"lastlight_state.{_HOMES.get(name, 'errors')}"), name)
     globals()[name] = value
     return value
 

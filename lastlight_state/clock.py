@@ -131,6 +131,17 @@ _MOST_DAYS = 1_000
 _SPELLED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 
 
+#: The hour 24 after a day, which Python reads from 3.14 on.
+_HOUR_24 = re.compile(r"\d{4}-?(?:\d\d-?\d\d|W\d\d(?:-?\d)?).24", re.DOTALL)
+
+
+def iso_time(text: str) -> datetime:
+    """Return the time of an ISO 8601 text. Raises ValueError for other texts, and for the hour 24 of a day."""
+    if _HOUR_24.match(text):
+        raise ValueError("hour must be in 0..23")
+    return datetime.fromisoformat(text)
+
+
 def spelled(text: object) -> datetime | None:
     """Return the instant of a time as other programs write it, in UTC and whole milliseconds; None for all else.
 
@@ -140,7 +151,7 @@ def spelled(text: object) -> datetime | None:
     if not isinstance(text, str) or not _SPELLED.fullmatch(text):
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = iso_time(text)
         return to_millis(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
     except (ValueError, OverflowError):
         return None

@@ -17,12 +17,14 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.lazy import load, run_imports
 from lastlight_state.reprs import shown
 
 PATTERN_BYTES = 255
@@ -178,14 +180,13 @@ def _zone(name: str) -> tzinfo:
     if len(name) > ZONE_BYTES or not _ZONE.fullmatch(name) or name.startswith(_LOCAL):
         raise InvalidValue("timezone", f"{shown(name, 80)} is not the name of an IANA time zone")
     try:
-        return ZoneInfo(name)
+        return run_imports(partial(ZoneInfo, name))  # which may import the data of a zone
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidValue("timezone", f"{name!r} is not a time zone that this machine knows") from None
 
 
 def _library() -> Any:
     try:
-        import cronsim  # noqa: PLC0415 - an optional library
+        return load("cronsim")
     except ImportError:
         raise MisuseError.missing_extra("cron", what="reading cron expressions") from None
-    return cronsim

@@ -1,15 +1,97 @@
 """Modules that load when something of theirs is first used.
 
 A package's ``__init__`` says where its names live, and a face where its parts do; importing either loads none of them.
+
+Threads load one after the other: CPython gives a module that is half made to one of two threads which import modules
+of a package in different orders. And nothing is imported in the main thread, where handlers of signals raise: an
+exception inside CPython's import leaves a lock behind, for which all other threads would wait for ever.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
+from types import FrameType, ModuleType
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
 T = TypeVar("T")
+
+#: Held by the thread that imports. The main thread never has it.
+_turn = threading.RLock()
+
+
+def load(name: str) -> ModuleType:
+    """Return the module of this dotted path, and import it if nobody has."""
+    found = sys.modules.get(name)
+    if found is not None and not getattr(found.__spec__, "_initializing", False):
+        return found
+    return run_imports(partial(import_module, name))
+
+
+def run_imports(call: Callable[[], T]) -> T:
+    """Return what ``call`` returns, which may import modules.
+
+    The main thread waits for another one that makes the call. An exception of a signal ends the wait, and not the call.
+    In the middle of an import the call is made at once, because the thread has locks that another one may need.
+    """
+    if _is_importing():
+        return call()
+    if threading.get_ident() == threading.main_thread().ident:
+        return _made_apart(call)
+    with _turn:
+        return call()
+
+
+def _is_importing() -> bool:
+    """True if this thread is importing a module."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == "<frozen importlib._bootstrap>" and code.co_name != "_handle_fromlist":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _made_apart(call: Callable[[], T]) -> T:
+    made: list[T] = []
+    raised: list[BaseException] = []
+    is_over = threading.Lock()
+    is_over.acquire()
+
+    def make() -> None:
+        try:
+            with _turn:
+                made.append(call())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who waits
+            raised.append(error)
+        finally:
+            is_over.release()
+
+    thread = threading.Thread(target=make, name="lastlight-import")
+    try:
+        thread.start()
+    except RuntimeError:  # there are too many threads, or the interpreter ends
+        if thread.ident is not None:
+            raise
+        return call()
+    is_over.acquire()
+    if raised:
+        raise raised.pop()
+    return made.pop()
+
+
+def _renew() -> None:
+    """Give a forked child a lock of its own: the thread that has this one is not there."""
+    global _turn  # noqa: PLW0603
+    _turn = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew)
 
 
 def public(package: dict[str, Any], homes: Mapping[str, str], *own: str) -> None:
@@ -24,13 +106,23 @@ def public(package: dict[str, Any], homes: Mapping[str, str], *own: str) -> None
     def __getattr__(name: str) -> Any:  # noqa: N807 - the name that Python asks a module for (PEP 562)
         if name not in home_of:
             raise AttributeError(f"module {path!r} has no attribute {name!r}")
-        value = package[name] = getattr(import_module(home_of[name]), name)
+        value = package[name] = getattr(load(home_of[name]), name)
         return value
 
     def __dir__() -> list[str]:  # noqa: N807
         return sorted({*package, *home_of})
 
     package.update(__getattr__=__getattr__, __dir__=__dir__, __all__=sorted({*home_of, *own}))
+
+
+class Module:
+    """A module that is loaded when something of it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._path = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(load(self._path), name)
 
 
 class Part(Generic[T]):
@@ -61,4 +153,4 @@ class Part(Generic[T]):
     @property
     def kind(self) -> type[Any]:
         """Return the class of the part."""
-        return cast("type[Any]", getattr(import_module(self._module), self._class))
+        return cast("type[Any]", getattr(load(self._module), self._class))

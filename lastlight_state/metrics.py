@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+
+from lastlight_state.lazy import load
 
 # Where calls of repositories and waits can be watched, by whoever asks for that in `lastlight_state.telemetry`.
 
@@ -101,10 +101,8 @@ class Metrics:
 
 @lru_cache
 def _exported(name: str) -> Any:
-    if find_spec("opentelemetry") is None:
-        return None
     try:
-        meter = import_module("opentelemetry.metrics").get_meter("lastlight_state")
-    except ImportError:  # the namespace is there, for some other library of its family
+        meter = load("opentelemetry.metrics").get_meter("lastlight_state")
+    except ImportError:
         return None
     return meter.create_counter(f"lastlight_state.{name}")

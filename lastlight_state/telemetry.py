@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from functools import cache, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lastlight_state import metrics as own_metrics
 from lastlight_state.errors import MisuseError, StateError
+from lastlight_state.lazy import load
 from lastlight_state.workflows import RunFilter
 
 if TYPE_CHECKING:
@@ -173,6 +173,6 @@ def _ids(context: Any) -> tuple[str, str] | None:
 
 def _api(name: str) -> Any:
     try:
-        return import_module(f"opentelemetry.{name}")
+        return load(f"opentelemetry.{name}")
     except ImportError as error:
         raise MisuseError("OpenTelemetry is not installed: pip install lastlight-state[otel]", extra="otel") from error

@@ -2,16 +2,19 @@
 
 A signal's handler, `RecursionError` and `MemoryError` raise between any two instructions, also in the first of an
 ``__exit__`` and in the middle of a ``finally``. So what a block holds is not tied to instructions but to the ``with``
-statement itself: the statement keeps nothing of ours but one bound method, which nobody else refers to. Its death ends
+statement itself: the statement keeps nothing of ours but one callable, to which nobody else refers. Its death ends
 the block if the block has not ended by then, even while the exception and its frames are still looked at.
+
+The callable is a `functools.partial`, which a statement cannot call without keeping it. A bound method can be taken
+apart: CPython does so from 3.14 on, and drops it before the body begins. Where an interpreter drops the callable late,
+the block ends late: whoever waits for what it holds looks again and again whether it is gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import wraps
-from types import MethodType
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import ref
 
@@ -38,9 +41,9 @@ class HeldResource:
 
 
 class Exit:
-    """The ``__exit__`` of a class: a bound method of the block's state, made anew for each ``with`` statement.
+    """The ``__exit__`` of a class: a partial over the block's state, made anew for each ``with`` statement.
 
-    The frames that it runs in refer to the state and not to the method, so that they do not keep the method alive.
+    The frames that it runs in refer to the state and not to the partial, so that they do not keep the partial alive.
     """
 
     def __init__(self, leave: Callable[[Any, Any, Any, Any], Any], state: str | None = None) -> None:
@@ -54,7 +57,7 @@ class Exit:
         if block is None:  # contextlib.ExitStack asks the class
             return self._leave_by_hand
         held = block if self._state is None else getattr(block, self._state)
-        leave = MethodType(self._leave, held)
+        leave = partial(self._leave, held)
         if held.handle is None or held.handle() is not block:  # else entered by a call: the caller has the block itself
             held.handle = ref(leave, held.abandoned)
         return leave

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from support import deadlines
 from support.deadlines import SHORT, Timed, held_file, held_tables, late, promised, timed
+from support.faults.interrupts import Interrupted
 from support.hostile_rows import fill
+from support.tracing import traced
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.aio import AsyncStateStore
+from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 from lastlight_state.files.mailbox import Mailboxes
@@ -188,3 +192,25 @@ def test_a_coroutine_that_meets_a_held_file_waits_no_longer(sqlite_database: Dat
 
     with held_file(opened.backend.files[0]):
         asyncio.run(calls(AsyncStateStore(opened)))
+
+
+#: What leaves a block of `waiting`.
+LEAVING = ("_leave", "__exit__")
+
+
+@pytest.mark.parametrize("made", [partial(waiting.Deadline, 0.0), waiting.NoPatience], ids=["deadline", "no patience"])
+def test_a_limit_of_waits_ends_with_its_block_while_the_exception_that_cut_it_off_is_looked_at(
+    made: Callable[[], AbstractContextManager[object]],
+) -> None:
+    """backends B-87, B-90: the next waits of this thread are as long as they would have been."""
+
+    def cut(frame: FrameType, event: str, argument: object) -> Any:
+        if event == "call" and frame.f_code.co_name in LEAVING and frame.f_code.co_filename == waiting.__file__:
+            raise Interrupted
+        return cut
+
+    with pytest.raises(Interrupted) as raised, traced(cut), made():
+        waiting.until(1)
+    assert waiting.until(60) > time.monotonic() + 30
+    waiting.refuse_ended()
+    assert raised.value.__traceback__ is not None

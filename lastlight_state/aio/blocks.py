@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, MutableMapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from functools import partial, wraps
-from importlib import import_module
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from weakref import ref
@@ -20,6 +19,7 @@ from lastlight_state.aio.forward import Face, Runner
 from lastlight_state.aio.lanes import Lane
 from lastlight_state.db import valid
 from lastlight_state.errors import MisuseError, NestedTransaction
+from lastlight_state.lazy import load
 from lastlight_state.unwinding import Exit, HeldResource
 
 # Blocks of coroutines that have a thread of their own: transactions and views.
@@ -233,7 +233,7 @@ class _LoopRunner:
 
 def sync_of(given: Any) -> Connection | Session:
     """Return the sync connection or session below an asynchronous one. Raises `MisuseError` for anything else."""
-    kinds = import_module("sqlalchemy.ext.asyncio")
+    kinds = load("sqlalchemy.ext.asyncio")
     if isinstance(given, kinds.AsyncSession | kinds.AsyncConnection):
         found: Connection | Session | None = getattr(given, "sync_session", None) or given.sync_connection
         if found is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from sqlalchemy.engine import URL, Engine
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Options
 from lastlight_state.errors import InvalidValue, MisuseError, NotSupported
+from lastlight_state.lazy import load, run_imports
 from lastlight_state.settings import DATABASE_FILE, Settings, stated_for_all
 
 GROUP = "lastlight_state.backends"
@@ -78,7 +79,7 @@ def connect_replica(
         if engine is None and primary.location == "sqlite:///:memory:":
             raise MisuseError("a database in memory is its store's alone: nothing else can read it")
         return connect(settings.model_copy(update={"read_only": True}), engine)
-    module = import_module("lastlight_state.backends.postgres.replica")
+    module = load("lastlight_state.backends.postgres.replica")
     backend = module.ReplicaBackend(url, _options(settings), primary, settings.max_staleness)
     after_commits.append(backend.required.wrote)
     found: Backend = backend
@@ -113,7 +114,7 @@ def _open_sqlite(url: URL, options: Options, *, engine: Engine | None = None) ->
         options = replace(options, schema=None)
     if options.schema is not None:
         raise InvalidValue("schema", "SQLite has no schemas")
-    backend: Backend = import_module("lastlight_state.backends.sqlite").SqliteBackend(database, options, engine=engine)
+    backend: Backend = load("lastlight_state.backends.sqlite").SqliteBackend(database, options, engine=engine)
     return backend
 
 
@@ -130,7 +131,7 @@ def _open_postgres(url: URL, options: Options, *, engine: Engine | None = None) 
     if url.get_driver_name() != "psycopg":
         raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only psycopg is supported")
     try:
-        module = import_module("lastlight_state.backends.postgres")
+        module = load("lastlight_state.backends.postgres")
     except ModuleNotFoundError as error:
         raise MisuseError.missing_extra("postgres", what="Postgres") from error
     backend: Backend = module.PostgresBackend(url, options, engine=engine)
@@ -142,7 +143,12 @@ _BUILT_IN: dict[str, Opener] = {"sqlite": _open_sqlite, "postgresql": _open_post
 
 def _opener(scheme: str) -> Opener:
     if scheme in _BUILT_IN:
+        load(f"sqlalchemy.dialects.{scheme}")  # which SQLAlchemy would import itself, in any thread
         return _BUILT_IN[scheme]
+    return run_imports(partial(_registered, scheme))
+
+
+def _registered(scheme: str) -> Opener:
     registered = {point.name: point for point in entry_points(group=GROUP)}
     if scheme not in registered:
         known = sorted([*_BUILT_IN, "postgres", *registered])

@@ -12,14 +12,13 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
-from weakref import ref
 
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, NotSupported
 from lastlight_state.metrics import Metrics
+from lastlight_state.unwinding import Exit, HeldResource
 
 #: The ``reason`` of a `BackendBusy` that came of nobody's locks: the caller wants no answer any more.
 CANCELLED = "cancelled"
@@ -50,7 +49,7 @@ class Patience:
             self._gate = None
 
 
-class Deadline:
+class Deadline(HeldResource):
     """Ends all waits of one call: so many seconds after the first of them began.
 
     It holds for everything that this thread does inside the ``with`` block, however many units, files and repetitions
@@ -72,12 +71,15 @@ class Deadline:
         outer = _deadline()
         if outer is not None:
             return outer
-        _of_thread.deadline = ref(self)  # not the deadline itself: one that was cut off ends with its block
+        _of_thread.deadline = self
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def _leave(self, *_: object) -> None:
         if _deadline() is self:
             _of_thread.deadline = None
+        self.handle = None
+
+    __exit__ = Exit(_leave)
 
 
 def until(seconds: float) -> float:
@@ -87,8 +89,8 @@ def until(seconds: float) -> float:
 
 
 def _deadline() -> Deadline | None:
-    found: ref[Deadline] | None = getattr(_of_thread, "deadline", None)
-    return None if found is None else found()
+    found: Deadline | None = getattr(_of_thread, "deadline", None)
+    return None if found is None or found.gone else found  # one that was cut off ends with its block
 
 
 def lend(patience: Patience | None) -> None:
@@ -96,22 +98,36 @@ def lend(patience: Patience | None) -> None:
     _of_thread.patience = patience
 
 
-@contextmanager
-def none() -> Iterator[None]:
-    """Run a block whose calls raise `BackendBusy` instead of waiting."""
-    before: Patience | None = getattr(_of_thread, "patience", None)
-    over = Patience()
-    over.end()
-    lend(over)
-    try:
-        yield
-    finally:
-        lend(before)
+class NoPatience(HeldResource, Patience):
+    """A block whose calls raise `BackendBusy` instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = True
+        self.before: Patience | None = None
+
+    def __enter__(self) -> None:
+        self.before = _patience()
+        lend(self)
+
+    def _leave(self, *_: object) -> None:
+        lend(self.before)
+        self.handle = None
+
+    __exit__ = Exit(_leave)
+
+
+def _patience() -> Patience | None:
+    """Return the patience of this thread's call: None if it is endless."""
+    found: Patience | None = getattr(_of_thread, "patience", None)
+    while isinstance(found, NoPatience) and found.gone:  # its block was cut off
+        found = found.before
+    return found
 
 
 def wait(gate: threading.Lock, seconds: float) -> None:
     """Wait at a closed gate. Raises `BackendBusy` when this call's patience is over."""
-    patience: Patience | None = getattr(_of_thread, "patience", None)
+    patience = _patience()
     if patience is None:
         gate.acquire(timeout=seconds)
     else:
@@ -121,7 +137,7 @@ def wait(gate: threading.Lock, seconds: float) -> None:
 
 def pause(seconds: float) -> None:
     """Sleep. Raises `BackendBusy` when this call's patience is over."""
-    if getattr(_of_thread, "patience", None) is None:
+    if _patience() is None:
         time.sleep(seconds)
     else:
         wait(closed_gate(), seconds)
@@ -129,7 +145,7 @@ def pause(seconds: float) -> None:
 
 def refuse_ended() -> None:
     """Raise `BackendBusy` when this call's patience is over."""
-    patience: Patience | None = getattr(_of_thread, "patience", None)
+    patience = _patience()
     if patience is not None and patience.over:
         raise BackendBusy("the call was cancelled while it waited", final=True, reason=CANCELLED)
 
@@ -147,6 +163,38 @@ def wake(gate: threading.Lock) -> None:
         gate.release()
     except RuntimeError:
         return
+
+
+class Flag:
+    """A `threading.Event` for which one thread waits.
+
+    An exception of a signal in the middle of `set` may come before or after it. In an event it leaves a lock behind,
+    for which whoever sets or waits next waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._gate = closed_gate()
+
+    def is_set(self) -> bool:
+        """Return whether it has been set since it was last cleared."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake the thread that waits."""
+        self._is_set = True
+        wake(self._gate)
+
+    def clear(self) -> None:
+        """Clear it. The next wait may still return at once."""
+        self._is_set = False
+        self._gate.acquire(blocking=False)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, for so many seconds at most, and return whether it is."""
+        if not self._is_set:
+            self._gate.acquire(timeout=max(seconds, 0.0))
+        return self._is_set
 
 
 # Repeats a whole unit of work while the database is busy.

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from importlib import import_module
 from typing import Any, NoReturn, TextIO, cast
 
 import click
@@ -20,6 +19,7 @@ from lastlight_state.cli import arguments
 from lastlight_state.cli.arguments import Flags
 from lastlight_state.cli.exits import Terminated, failure_of
 from lastlight_state.cli.output import Answer, Call, Output
+from lastlight_state.lazy import load
 from lastlight_state.redaction import Secrets
 
 # From words to a command. Each command's module is imported when its command is asked for, not before.
@@ -135,7 +135,7 @@ def commands() -> click.Group:
 
 def command(name: str) -> click.Command:
     """Return the parser of one command."""
-    return cast(click.Command, import_module(f"{__package__}.commands.{name.replace('-', '_')}").run)
+    return cast(click.Command, load(f"{__package__}.commands.{name.replace('-', '_')}").run)
 
 
 def _answer_version(_: click.Context, __: click.Parameter, value: Any) -> None:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from lastlight_state import codec
+from lastlight_state.clock import iso_time
 from lastlight_state.conversations import similarity
 from lastlight_state.errors import InvalidValue
 
@@ -234,7 +235,7 @@ def _moment(where: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return datetime.fromisoformat(value)
+        return iso_time(value)
     except ValueError:
         raise InvalidValue(where, "expected a time") from None
 

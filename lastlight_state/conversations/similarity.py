@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from lastlight_state.conversations.words import Metric
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
+from lastlight_state.lazy import load
 
 # Embeddings as bytes: little-endian numbers of 32 bits, without a header, on any machine.
 
@@ -162,7 +163,6 @@ class Best:
 def _library() -> Any:
     """numpy, if it is installed."""
     try:
-        import numpy as np  # noqa: PLC0415 - optional library
+        return load("numpy")
     except ImportError:
         return None
-    return np

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
-from lastlight_state.clock import Clock
+from lastlight_state.clock import Clock, iso_time
 from lastlight_state.errors import BackendError, Conflict, InvalidValue, NotFound, StateError
 from lastlight_state.store import StateStore
 
@@ -83,7 +83,7 @@ class Ask:
         if ago := _LONG_AGO.match(text):
             return self.clock.now() - timedelta(**{_LENGTHS[ago[2]]: int(ago[1])})
         try:
-            found = datetime.fromisoformat(text)
+            found = iso_time(text)
         except ValueError:
             raise InvalidValue(name, "expected a day such as 2026-06-30, or a time ago such as 24h or 7d") from None
         return found.replace(tzinfo=found.tzinfo or UTC)

@@ -190,7 +190,7 @@ def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: N
     Directories that cannot be read are given to ``unreadable``.
     """
     with _translated(path):
-        is_directory = path.is_dir()
+        is_directory = files.is_directory(path)
     if not is_directory:
         if not os.path.lexists(path):
             raise NotFound("line file", str(path))

@@ -17,6 +17,7 @@ from lastlight_state.backends.facts import Entry
 from lastlight_state.backends.sql.expressions import carried
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
+from lastlight_state.lazy import load
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.records import DataStep, MigrationResult
 from lastlight_state.migrations.state import SEED_TABLES, unreleased, word_for
@@ -40,6 +41,8 @@ def environment_kept() -> Iterator[None]:
 
 
 MOST_NAMED = 20
+#: What the files import that Alembic runs, in any thread.
+_OF_REVISIONS = ("adoption.existing", "operations", "plain_command")
 
 _log = logging.getLogger("lastlight_state.migrations")
 
@@ -89,6 +92,8 @@ def write_version(connection: Connection, revision: str) -> None:
 
 def config() -> Config:
     """Return Alembic's configuration, made in code: no ini file, no working directory."""
+    for name in _OF_REVISIONS:
+        load(f"lastlight_state.migrations.{name}")
     made = Config()
     made.set_main_option("script_location", str(scripts.folder()).replace("%", "%%"))
     made.set_main_option("path_separator", "os")

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.lazy import Module
 from lastlight_state.migrations import collisions, drift, scripts
 from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Rewrite, SchemaState
 from lastlight_state.migrations.runner import target_of
 from lastlight_state.migrations.state import qualified, read_state
 from lastlight_state.migrations.verification import actual_revision
+
+if TYPE_CHECKING:
+    from lastlight_state.migrations import apply
+    from lastlight_state.migrations.adoption import survey
+else:  # they need Alembic, and most plans are of databases that are current
+    apply = Module("lastlight_state.migrations.apply")
+    survey = Module("lastlight_state.migrations.adoption.survey")
 
 
 def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
@@ -35,9 +44,6 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
 
 
 def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
-    """Imported here because it needs Alembic, and most plans are of databases that are current."""
-    from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
-
     found = survey.read_survey(backend)
     if found is None or found.differences:
         return Plan(state, (), backend.migration_lock, differences=found.differences if found else ())
@@ -45,9 +51,7 @@ def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
 
 
 def _planned(backend: Backend, found: str, target: str) -> tuple[PlannedRevision, ...]:
-    """Return the revisions after ``found``. Imported here because it needs Alembic, and most databases are current."""
-    from lastlight_state.migrations import apply  # noqa: PLC0415
-
+    """Return the revisions after ``found``."""
     steps = apply.data_steps()
     return tuple(
         PlannedRevision(known.revision, known.summary, _rewrites(backend, steps[known.revision]))

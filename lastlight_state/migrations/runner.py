@@ -2,22 +2,33 @@
 
 Any number of processes may start at the same time. Those that find the newest revision lock nothing; of the others
 one migrates, and the rest find it done. A process that dies leaves the schema as it was.
-
-Modules that need Alembic are imported inside functions: importing it takes longer than opening a current database.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.host_connections import hold_migration_lock
 from lastlight_state.errors import InvalidValue, NotSupported
+from lastlight_state.lazy import Module
 from lastlight_state.migrations import collisions, scripts
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.state import read_state, word_for
 from lastlight_state.migrations.verification import lost, refuse, refuse_foreign, refuse_wrong
+
+if TYPE_CHECKING:
+    from lastlight_state.migrations import adoption, apply, offline
+    from lastlight_state.migrations.adoption import fit as stamping, survey
+else:  # they need Alembic, whose import takes longer than opening a current database
+    adoption = Module("lastlight_state.migrations.adoption")
+    apply = Module("lastlight_state.migrations.apply")
+    offline = Module("lastlight_state.migrations.offline")
+    stamping = Module("lastlight_state.migrations.adoption.fit")
+    survey = Module("lastlight_state.migrations.adoption.survey")
 
 LOCK_SECONDS = 60.0
 
@@ -64,8 +75,6 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
     in_the_way = collisions.colliding_tables(backend, state, target)
     if in_the_way:
         raise collisions.refusal(collisions.lines(in_the_way))
-    from lastlight_state.migrations import offline  # noqa: PLC0415
-
     return offline.statements(backend, state.revision, target, lock_timeout)
 
 
@@ -77,9 +86,6 @@ def stamp(
     For databases that lost their version, or got a wrong one. Raises `SchemaMismatch` with every difference from what
     the revisions up to ``to`` make; with ``force`` nothing is compared. Rows are not read.
     """
-    from lastlight_state.migrations import apply  # noqa: PLC0415
-    from lastlight_state.migrations.adoption import fit as stamping  # noqa: PLC0415
-
     target = target_of(to)
     found = read_state(backend).revision
     expected = None if force else stamping.blueprint(backend, target)
@@ -116,15 +122,10 @@ def target_of(to: str) -> str:
 
 
 def _apply(connection: Connection, target: str) -> MigrationResult:
-    from lastlight_state.migrations import apply  # noqa: PLC0415
-
     return apply.apply_revisions(connection, target)
 
 
 def _adopt(backend: Backend, target: str, lock_timeout: float) -> MigrationResult:
-    from lastlight_state.migrations import adoption  # noqa: PLC0415
-    from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
-
     error = lost(backend)
     if error is not None:
         raise error

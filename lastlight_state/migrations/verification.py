@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
+from lastlight_state.lazy import Module
 from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state, unreleased
+
+if TYPE_CHECKING:
+    from lastlight_state.migrations import adoption
+    from lastlight_state.migrations.adoption import survey
+else:  # they need Alembic, and a current database is opened without
+    adoption = Module("lastlight_state.migrations.adoption")
+    survey = Module("lastlight_state.migrations.adoption.survey")
 
 #: Stands in a location for its password.
 HIDDEN = ":***@"
@@ -80,13 +89,7 @@ def refuse_wrong(backend: Backend, state: SchemaState) -> None:
 
 
 def refuse_foreign(backend: Backend) -> None:
-    """Raise for tables without a version, unless they are the original program's and `migrate` takes them over.
-
-    Imported here because it needs Alembic, and a current database is opened without.
-    """
-    from lastlight_state.migrations import adoption  # noqa: PLC0415
-    from lastlight_state.migrations.adoption import survey  # noqa: PLC0415
-
+    """Raise for tables without a version, unless they are the original program's and `migrate` takes them over."""
     error = lost(backend)
     if error is not None:
         raise error

@@ -4,8 +4,9 @@ The rest of the library imports nothing from here, and importing this package as
 each name loads its module when it is first used. `plugin` is the pytest plugin that an installed library brings along.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from lastlight_state.lazy import load
 
 if TYPE_CHECKING:
     from lastlight_state.testing.blocking import blocking_store
@@ -40,6 +41,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(load(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value

@@ -8,7 +8,6 @@ begin with ``lastlight_``; with ``lastlight_short_names = true`` they have short
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 import lastlight_state
 from lastlight_state import testing
 from lastlight_state.errors import StateError
+from lastlight_state.lazy import load
 from lastlight_state.testing.postgres import SharedPostgres, shared_server
 
 BACKENDS = ("sqlite", "postgres")
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getini(AT_START) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SharedPostgres(), SharedPostgres.__name__)
     if config.getini(SHORT):
-        config.pluginmanager.register(import_module("lastlight_state.testing.short_names"))
+        config.pluginmanager.register(load("lastlight_state.testing.short_names"))
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from sqlalchemy.engine import make_url
 
 from lastlight_state import testing
 from lastlight_state.errors import BackendUnavailable, InvalidValue, MisuseError, StateError
+from lastlight_state.lazy import load
 from lastlight_state.testing import server_sources
 
 if TYPE_CHECKING:
@@ -179,10 +180,9 @@ def connect(url: str) -> psycopg.Connection[Any]:
 
 def _driver() -> Any:
     try:
-        import psycopg  # noqa: PLC0415 an optional library
+        return load("psycopg")
     except ModuleNotFoundError as error:
         raise MisuseError.missing_extra("postgres", what="a Postgres for tests") from error
-    return psycopg
 
 
 def _ways() -> list[str]:

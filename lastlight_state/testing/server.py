@@ -18,10 +18,12 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from lastlight_state.errors import BackendUnavailable
+from lastlight_state.lazy import run_imports
 
 # Where the programs of a Postgres server are on this machine: installed, or inside a wheel.
 
@@ -96,7 +98,7 @@ def oldest_installed() -> Path | None:
 
 def in_wheels() -> list[Binaries]:
     """Return the servers that come with the ``test`` extra, newest first. Finds them without importing the package."""
-    spec = importlib.util.find_spec(WHEEL)
+    spec = run_imports(partial(importlib.util.find_spec, WHEEL))
     roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
     return list(complete(Binaries(root / tree / "bin", root) for root in roots for tree in WHEEL_TREES))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lastlight_state.backends import urls
 from lastlight_state.errors import BackendUnavailable
+from lastlight_state.lazy import load
 from lastlight_state.settings import url_in
 from lastlight_state.testing.server import SETTINGS, Binaries, LocalServer, complete, in_wheels, installed
 
@@ -90,12 +91,10 @@ def _first(candidates: Iterable[Binaries], *, otherwise: str) -> RunningServer:
 
 
 def _container() -> RunningServer:
-    import docker  # noqa: PLC0415 an optional library
-    from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415 an optional library
-
+    docker, containers = load("docker"), load("testcontainers.community.postgres")
     with closing(docker.from_env(timeout=ENGINE_SECONDS)) as client:
         client.ping()
-    container = PostgresContainer(IMAGE, username="postgres", dbname="postgres", driver="psycopg")
+    container = containers.PostgresContainer(IMAGE, username="postgres", dbname="postgres", driver="psycopg")
     container.with_env("POSTGRES_INITDB_ARGS", "--encoding=UTF8 --no-locale")
     container.with_command(["postgres", *(word for setting in SETTINGS for word in ("-c", setting))])
     container.start()

@@ -70,6 +70,19 @@ def is_long(node: ast.AST) -> bool:
     return lines - len((ast.get_docstring(node) or "").splitlines()) > LONGEST_FUNCTION
 
 
+def imports_late(node: ast.AST) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return any(isinstance(inner, ast.Import | ast.ImportFrom) for inner in ast.walk(node))
+    called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    return called.endswith(("__import__", "find_spec", "import_module"))
+
+
+def test_what_loads_late_loads_by_lazy() -> None:
+    """backends B-190: in one thread at a time, and never in the main one; a program's own module that a command loads
+    may want that one."""
+    assert found(imports_late, except_in=("lazy.py", "outputs.py", "reencrypt.py")) == []
+
+
 def test_a_file_is_read_at_one_sitting() -> None:
     """house H-5."""
     sizes = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in FILES}

@@ -292,7 +292,7 @@ def _opened(path: Path, access: str, kind: type[_C]) -> _C:
 
 def _close_optimized(connection: sqlite3.Connection, options: Options) -> None:
     try:
-        if not options.read_only:
+        if not options.read_only and connection.total_changes:  # a file that was refused gets no statistics either
             connection.execute("PRAGMA optimize")
     except sqlite3.Error as error:
         _log.debug("PRAGMA optimize at close: %s", error)

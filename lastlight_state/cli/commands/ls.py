@@ -15,7 +15,7 @@ from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views import attention, kind as views_kind
 from lastlight_state.cli.views.kind import Filters
 from lastlight_state.cli.views.kinds import KINDS
-from lastlight_state.clock import SYSTEM_CLOCK, aware_utc
+from lastlight_state.clock import SYSTEM_CLOCK, aware_utc, iso_time
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
@@ -86,7 +86,7 @@ def _moment(text: str | None, flag: str) -> datetime | None:
     try:
         if ago is not None:
             return SYSTEM_CLOCK.now() - ago
-        return aware_utc(flag, datetime.fromisoformat(text))
+        return aware_utc(flag, iso_time(text))
     except (ValueError, OverflowError):
         raise InvalidValue(
             flag, f"expected a time, got {text!r:.80}", permitted=("2026-02-03T12:00Z", "24h", "7d")

@@ -12,6 +12,7 @@ import click
 from lastlight_state.cli.opening import open_readonly, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.lazy import load
 from lastlight_state.store import StateStore
 
 #: The least length of a token that guards an address which others reach.
@@ -50,9 +51,7 @@ def run(call: Call, **options: Any) -> Answer:
 
 def _serve(call: Call, store: StateStore, options: dict[str, Any], token: str | None, hosts: Any) -> None:
     try:
-        import uvicorn  # noqa: PLC0415 it is an extra
-
-        from lastlight_state.inspector import inspector  # noqa: PLC0415
+        uvicorn, inspector = load("uvicorn"), load("lastlight_state.inspector").inspector
     except ImportError as error:
         raise MisuseError("`ui` needs an extra: pip install 'lastlight-state[ui]'", extra="ui") from error
     app = inspector(

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from lastlight_state import unwinding
+from lastlight_state.backends.waiting import Flag
 from lastlight_state.errors import BackendError
 
 C = TypeVar("C")
@@ -46,7 +47,7 @@ class RenewalBlock(unwinding.HeldResource, Generic[C]):
         self._what = what
         self._interval = lease.total_seconds() / RENEWALS
         self._renew = renew
-        self._ended = threading.Event()
+        self._ended = Flag()
         name = f"lastlight-{what.replace(' ', '-')}"
         self._thread = threading.Thread(target=self._renew_until_ended, name=name, daemon=True)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
+from lastlight_state.backends.waiting import Flag
 from lastlight_state.db.units.scope import Scope, TransactionScope
 from lastlight_state.errors import MisuseError, StateError, StoreClosed
 from lastlight_state.unwinding import Exit, HeldResource, block
@@ -51,9 +52,9 @@ class Watch(Generic[K]):
         self._thread: threading.Thread | None = None
         #: Those that may be in the middle of a look: also the ones that were replaced, or that nobody needs any more.
         self._threads: list[threading.Thread] = []
-        self._idle = threading.Event()
+        self._idle = Flag()
         #: Set when something may have come: the store has committed, or the thread is to end.
-        self._news = threading.Event()
+        self._news = Flag()
         self._last_news = 0.0
         self._closed: StateError | None = None
 
@@ -121,7 +122,7 @@ class Watch(Generic[K]):
     def _start(self) -> None:
         """Start a thread. One that rests for longer is replaced."""
         self._stop()
-        self._idle, self._news = threading.Event(), threading.Event()
+        self._idle, self._news = Flag(), Flag()
         ended = (self._idle, self._news)
         self._thread = threading.Thread(target=self._run, args=ended, name="lastlight-watch", daemon=True)
         self._thread.start()
@@ -143,7 +144,7 @@ class Watch(Generic[K]):
         self._idle.set()
         self._news.set()
 
-    def _is_over_after_rest(self, idle: threading.Event, news: threading.Event, took: float) -> bool:
+    def _is_over_after_rest(self, idle: Flag, news: Flag, took: float) -> bool:
         """Rest until the next look is due, and return True if there is none to be made."""
         rest = max(self._interval(), min(REST * took, LONGEST_REST))
         if idle.wait(rest):
@@ -152,7 +153,7 @@ class Watch(Generic[K]):
         news.clear()
         return idle.is_set()
 
-    def _run(self, idle: threading.Event, news: threading.Event) -> None:
+    def _run(self, idle: Flag, news: Flag) -> None:
         took = 0.0
         while not self._is_over_after_rest(idle, news, took):
             wanted = self._wanted(idle)
@@ -197,7 +198,7 @@ class Watch(Generic[K]):
             due = (max(each.interval, slow) if each.slows_down else each.interval for each in self._waiting)
             return min(due, default=0.0)
 
-    def _wanted(self, idle: threading.Event) -> list[K]:
+    def _wanted(self, idle: Flag) -> list[K]:
         """Return the keys that somebody waits for. Forgets blocks that were cut off; with the last the thread ends."""
         with self._lock:
             if idle.is_set():

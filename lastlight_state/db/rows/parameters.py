@@ -169,7 +169,7 @@ Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
 BuildOne = Callable[[Sequence[Any]], dict[str, Any]]
 
 #: `read_time` inlined for the usual case, a time that is spelled as ours.
-_TIME = "(iso({0}) if {0}[4:20:3] == '--T::.' and {0}[23:] == 'Z' else read_time({0}))"
+_TIME = "(iso({0}) if {0}[4:20:3] == '--T::.' and {0}[23:] == 'Z' and {0}[11:13] != '24' else read_time({0}))"
 #: `read_flag` inlined for a number that is one.
 _FLAG = "({0} == 1 if {0} in (0, 1) else read_flag({0}))"
 _INLINED: dict[Convert, str] = {read_time: _TIME, read_flag: _FLAG}

@@ -33,7 +33,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from lastlight_state import codec
 from lastlight_state.backends.facts import Form
-from lastlight_state.clock import aware_utc, exact_iso_text, iso_text, spelled
+from lastlight_state.clock import aware_utc, exact_iso_text, iso_text, iso_time, spelled
 
 _NO_LIMIT = 2**40
 
@@ -230,7 +230,7 @@ def read_time(text: str | None) -> datetime | None:
     """
     if text is None:
         return None
-    if text[4:20:3] != _MARKS or text[23:] != "Z":
+    if text[4:20:3] != _MARKS or text[23:] != "Z" or text[11:13] == "24":  # an hour that Python reads from 3.14 on
         raise ValueError("not spelled as times are stored")
     return datetime.fromisoformat(text)
 
@@ -291,7 +291,7 @@ def key_type(column: sa.ColumnElement[Any]) -> Any:
 
 def parse_time(text: str) -> datetime:
     """Return the time of a stored text, in UTC unless it has an offset. Raises ValueError for other texts."""
-    moment = datetime.fromisoformat(text)
+    moment = iso_time(text)
     if moment.tzinfo is UTC:
         return moment
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, NamedTuple, TypeAlias
 
-from lastlight_state.clock import iso_text, to_millis
+from lastlight_state.clock import iso_text, iso_time, to_millis
 from lastlight_state.codec import dump_line
 from lastlight_state.db.lists import pages
 from lastlight_state.errors import InvalidValue
@@ -113,7 +113,7 @@ def parse_time(text: object) -> datetime | None:
     if not isinstance(text, str):
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = iso_time(text)
         return to_millis(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
     except (ValueError, OverflowError):
         return None

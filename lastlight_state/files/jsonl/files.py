@@ -248,6 +248,38 @@ def translated(path: Path) -> Iterator[None]:
         raise failure(error, path) from error
 
 
+# From Python 3.14 on the methods of `Path` answer False where nobody may tell, and what is there would be passed over.
+
+#: What means that there is nothing of a name, or nothing that it leads to.
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+
+
+def is_directory(path: Path) -> bool:
+    """True if the path leads to a directory. Raises OSError where nobody may tell."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_file(path: Path) -> bool:
+    """True if the path leads to a regular file. Raises OSError where nobody may tell."""
+    return stat.S_ISREG(_mode(path))
+
+
+def is_link(path: Path) -> bool:
+    """True if the path is a symbolic link. Raises OSError where nobody may tell."""
+    return stat.S_ISLNK(_mode(path, follow=False))
+
+
+def _mode(path: Path, *, follow: bool = True) -> int:
+    try:
+        return path.stat(follow_symlinks=follow).st_mode
+    except OSError as error:
+        if error.errno not in _NOTHING:
+            raise
+    except ValueError:  # no path has a NUL
+        pass
+    return 0
+
+
 def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tuple[int, list[Path]]:
     """Return a descriptor that appends and may look back, and the directories whose entries changed by making the file.
 

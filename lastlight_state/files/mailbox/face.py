@@ -77,7 +77,7 @@ class Mailboxes:
             creation.create(place, fill, directory_mode=directory_mode, file_mode=file_mode)
         except StateError:
             with files.translated(place.path):
-                is_there = place.path.is_dir()
+                is_there = files.is_directory(place.path)
             if not is_there:
                 raise
             creation.complete(place, fill, directory_mode=directory_mode, file_mode=file_mode)
@@ -198,7 +198,7 @@ def _folders(group: Path) -> list[str]:
 
 
 def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    return files.is_directory(path) and not files.is_link(path)
 
 
 def _info(root: Path, group: str, session: str) -> MailboxInfo:

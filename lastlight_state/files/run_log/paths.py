@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
 
-from lastlight_state.clock import aware_utc, to_millis
+from lastlight_state.clock import aware_utc, iso_time, to_millis
 from lastlight_state.db.valid import words
 from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.files.run_log.storage import SUFFIX as PACKED_SUFFIX
@@ -168,7 +168,7 @@ def moment_of(text: Any) -> datetime | None:
     if not isinstance(text, str):
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = iso_time(text)
         return None if moment.tzinfo is None else to_millis(moment.astimezone(UTC))
     except (ValueError, OverflowError):
         return None

@@ -16,6 +16,7 @@ from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict, InvalidValue, StateError
+from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Part, Piece
 
 # Bytes of a source file that is copied: read in blocks, and known by their digest.
@@ -213,7 +214,7 @@ def digest(found: Any) -> str:
 
 def is_sqlite(path: Path) -> bool:
     """Return whether a path is a SQLite file."""
-    if not path.is_file():
+    if not files.is_file(path):
         return False
     with open(path, "rb", opener=_without_waiting) as file:
         return file.read(len(_MAGIC)) == _MAGIC

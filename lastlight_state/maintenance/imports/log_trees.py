@@ -210,7 +210,7 @@ def _home_tree(path: Path) -> RunTree:
 
 def _home_names(folder: Path, endings: tuple[str, ...] = (paths.STATE_SUFFIX,)) -> list[str]:
     """Return the names in a folder that end so, in their order; none if it is missing, or a link."""
-    if folder.is_symlink() or not folder.is_dir():
+    if files.is_link(folder) or not files.is_directory(folder):
         return []
     return sorted(one.name for one in folder.iterdir() if one.name.endswith(endings))
 
@@ -288,12 +288,12 @@ def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:
 def _tree(path: Path) -> LogTree | None:
     """Return the logs at a path, which may also be the folder that holds them."""
     found = (LogTree(path / name) for name in _PLACES)
-    return next((tree for tree in found if tree.projects.is_dir()), None)
+    return next((tree for tree in found if files.is_directory(tree.projects)), None)
 
 
 def _names(folder: Path) -> list[str]:
     """Return the names in a folder in their order; none if it is missing, no folder, or a link."""
-    if folder.is_symlink() or not folder.is_dir():
+    if files.is_link(folder) or not files.is_directory(folder):
         return []
     return sorted(os.listdir(folder))  # noqa: PTH208 - names are needed, not paths
 

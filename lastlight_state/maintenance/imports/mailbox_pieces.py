@@ -320,7 +320,7 @@ def _is_session(folder: Path) -> bool:
 
 def _folders(path: Path) -> list[str]:
     """Return the folders in a folder, in the order of their names; none if it is missing or no folder."""
-    if not path.is_dir():
+    if not files.is_directory(path):
         return []
     return sorted(one.name for one in path.iterdir() if not one.name.startswith(_HIDDEN) and one.is_dir())
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.clock import of_file
+from lastlight_state.clock import iso_time, of_file
 from lastlight_state.conversations import runtime, words
 from lastlight_state.conversations.arguments import (
     BranchTree,
@@ -26,6 +26,7 @@ from lastlight_state.conversations.arguments import (
     SessionTree,
 )
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
+from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance.imports.drafts import Draft
 from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import Kind, Part, Read
@@ -62,7 +63,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _folders(path: Path) -> list[Path]:
-    found = [one for one in path.iterdir() if one.is_dir()] if path.is_dir() else []
+    found = [one for one in path.iterdir() if one.is_dir()] if files.is_directory(path) else []
     return sorted(found, key=lambda one: (_changed(one), os.fsencode(one.name)))
 
 
@@ -274,7 +275,7 @@ def moment_of(value: Any) -> datetime | None:
     """Return a time of Unix seconds or of ISO text, which is UTC if it names no zone. None for anything else."""
     try:
         if isinstance(value, str):
-            value = datetime.fromisoformat(value)
+            value = iso_time(value)
         if isinstance(value, datetime):
             return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         return None if isinstance(value, bool | None) else datetime.fromtimestamp(value, UTC)

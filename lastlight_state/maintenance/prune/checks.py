@@ -10,7 +10,7 @@ from typing import Any
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.files.jsonl.files import translated
+from lastlight_state.files.jsonl.files import is_directory, translated
 from lastlight_state.maintenance.prune.archiving import BUNDLES
 from lastlight_state.maintenance.prune.arguments import WITH_LOGS, PrunePolicy
 from lastlight_state.maintenance.prune.files import FILES, Tree
@@ -73,7 +73,7 @@ def _folder(kind: str, folder: Any) -> str:
     valid.identifier("archive", str(folder), MOST_PATH)
     place = Path(folder).absolute()
     try:
-        is_there = place.is_dir()
+        is_there = is_directory(place)
     except OSError as error:
         raise InvalidValue("archive", f"{str(place)!r:.200} cannot be looked at: {error.strerror}") from error
     if not is_there:
@@ -94,7 +94,7 @@ def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
 def refuse_without_logs(settings: Settings) -> None:
     """Raise `InvalidValue` where the folder of agents' logs is not there, `BackendUnavailable` if nobody can tell."""
     with translated(settings.agent_sessions):
-        is_there = settings.agent_sessions.is_dir()
+        is_there = is_directory(settings.agent_sessions)
     if not is_there:
         raise InvalidValue("with_logs", f"no agents' logs are on this machine: no folder {settings.agent_sessions}")
 

@@ -15,6 +15,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.lazy import load
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef, Question
 from lastlight_state.workflows.human_requests.records import HumanRequest
@@ -70,11 +71,10 @@ def check_response(where: str, schema: Any, response: Any) -> None:
 
 def _libraries() -> tuple[Any, Any]:
     try:
-        import jsonschema  # noqa: PLC0415 - optional libraries
-        import referencing.jsonschema  # noqa: PLC0415
+        load("referencing.jsonschema")
+        return load("jsonschema"), load("referencing")
     except ImportError:
         raise MisuseError.missing_extra("forms", what="a form") from None
-    return jsonschema, referencing
 
 
 def _check_draft(where: str, schema: Any) -> None:

@@ -82,7 +82,7 @@ class Overdue:
     def expire_at_once(self, names: Names) -> bool:
         """Expire what is overdue as `expire` does, but wait for nobody who writes: the next look does it then."""
         try:
-            with waiting.none():
+            with waiting.NoPatience():
                 return self.expire(names)
         except BackendBusy:
             return True

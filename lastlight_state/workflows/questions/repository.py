@@ -266,7 +266,7 @@ class QuestionRepository(Repository, Generic[Q]):
         shows what is overdue, and a later call expires it.
         """
         if self._scope.may_write:
-            with suppress(BackendBusy), waiting.none():
+            with suppress(BackendBusy), waiting.NoPatience():
                 self._expire_due(self._now(), valid.PAGE_LIMIT, None)
         lists = inbox.orders if given["run_id"] is None else inbox.of_run
         listing = lists[valid.word("order", order, lists)]

@@ -138,13 +138,13 @@ class Place:
         for file in (self.inbound, self.outbound):
             if not is_regular(file):
                 with translated(self.path):
-                    reason = None if not self.path.is_dir() else f"it has no {file.name}"
+                    reason = None if not files.is_directory(self.path) else f"it has no {file.name}"
                 raise NotFound(MAILBOX, self.key, reason=reason)
 
     def _refuse_links(self) -> None:
         for path in (self.root / self.group, self.path):
             with translated(path):
-                is_link = path.is_symlink()
+                is_link = files.is_link(path)
             if is_link:
                 raise UnsafePath(str(path), "must not be a symbolic link")
 
