@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lastlight_state.backends.facts import Measures, TableSize
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, ReadOnlyTransaction
 
@@ -19,10 +19,13 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
 
 
-def measured(driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None) -> Measures:
-    """Return the measures, read on this connection: its settings are those of the connection, except the journal mode.
+def measured(
+    driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None, checkpoint_pages: int
+) -> Measures:
+    """Return the measures, read on this connection: its settings are those of the connection, except the first two.
 
-    ``journal_mode`` is given where the connection does not know it.
+    ``journal_mode`` is given where the connection does not know it. After ``checkpoint_pages`` a checkpoint is made, be
+    it by SQLite itself or by this library.
     """
     page = _pragma(driver, "page_size")
     free = _pragma(driver, "freelist_count")
@@ -33,7 +36,7 @@ def measured(driver: Any, files: Sequence[Path], tables: Sequence[str], journal_
         tables={table: TableSize() for table in tables if table in present},
         settings={
             "journal_mode": journal_mode or _pragma(driver, "journal_mode"),
-            "wal_autocheckpoint": _pragma(driver, "wal_autocheckpoint"),
+            "wal_autocheckpoint": checkpoint_pages,
             "busy_timeout": _pragma(driver, "busy_timeout"),
             "synchronous": _SYNCHRONOUS[_pragma(driver, "synchronous")],
             "foreign_keys": bool(_pragma(driver, "foreign_keys")),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 import stat
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import FORBIDDEN
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
 _Identity: TypeAlias = "tuple[int, int]"
