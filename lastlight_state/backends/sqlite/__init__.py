@@ -24,8 +24,10 @@ from lastlight_state import metrics
 from lastlight_state.backends import urls, waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
+from lastlight_state.backends.known_faults import WAL_RESET, Fault
 from lastlight_state.backends.sqlite import (
     checkpoints,
+    dbapi,
     examining,
     files,
     group_commit,
@@ -40,6 +42,7 @@ from lastlight_state.backends.sqlite.connections import (
     Connections,
     EngineConnections,
     SharedConnection,
+    file_of,
 )
 from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import fetched, translate
@@ -82,6 +85,7 @@ class SqliteBackend(Moving, Backend):
     failure_aborts_transaction = False
 
     def __init__(self, database: str, options: Options, *, engine: Engine | None = None) -> None:
+        dbapi.refuse_another(options.sqlite_driver)
         if sqlite3.sqlite_version_info < OLDEST:
             raise NotSupported(f"SQLite {sqlite3.sqlite_version} is older than 3.35")
         self.options = options
@@ -89,6 +93,7 @@ class SqliteBackend(Moving, Backend):
         self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
         self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
         self._connections = self._opened_connections(engine)
+        self._has_file = self._path is not None or (engine is not None and file_of(engine) is not None)
         self._line = self._connections.line
         self._log = self._connections.log
         self.shares_commits = self._connections.shares
@@ -282,6 +287,13 @@ class SqliteBackend(Moving, Backend):
     def files(self) -> tuple[Path, ...]:
         return () if self._path is None else (self._path, *files.beside(self._path))
 
+    def versions(self) -> dict[str, str]:
+        return {"SQLite": sqlite3.sqlite_version}
+
+    def known_faults(self) -> list[Fault]:
+        has_log = self._has_file and self.options.journal_mode in (None, "wal") and not self.options.across_mounts
+        return [fault for fault in super().known_faults() if has_log or fault is not WAL_RESET]
+
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
         return self._patiently(checkout, lambda: examined(checkout.driver, deep=deep))
 
@@ -379,7 +391,7 @@ class SqliteBackend(Moving, Backend):
     def _lent_dialect(self) -> Engine:
         """Return an engine that lends its dialect. It has a connection of its own, as the first one is rolled back."""
         if self._dialect_engine is None:
-            engine = create_engine("sqlite://", poolclass=NullPool)
+            engine = create_engine("sqlite://", module=sqlite3, poolclass=NullPool)
             engine.connect().close()
             self._dialect_engine = engine
         return self._dialect_engine

@@ -190,3 +190,11 @@ def log_of(database: Path, options: Options, settings: tuple[str, ...]) -> Write
 def pragma(pages: int) -> str:
     """Return the setting of a connection for automatic checkpoints, by the number of pages that somebody asked for."""
     return f"wal_autocheckpoint = {0 if NEEDED else pages}"
+
+
+def plain_connection(path: str) -> sqlite3.Connection:
+    """Return a connection to a file as it is, without a setting of ours but the one for automatic checkpoints."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    if NEEDED:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection

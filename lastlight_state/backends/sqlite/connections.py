@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.host_connections import hear
-from lastlight_state.backends.sqlite import checkpoints, files, group_commit, host_connections
+from lastlight_state.backends.sqlite import checkpoints, dbapi, files, group_commit, host_connections
 from lastlight_state.backends.sqlite.checkpoints import WriteAheadLog
 from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
@@ -183,7 +183,7 @@ class EngineConnections(Connections):
     def __init__(self, engine: Engine, options: Options) -> None:
         super().__init__(options)
         self._engine = engine
-        path = _file_of(engine)
+        path = file_of(engine)
         self._in_memory = path is None
         carrier = None if path is None else files.file_system(path)
         settings = tuple(pragmas(options, carrier))
@@ -218,6 +218,7 @@ class EngineConnections(Connections):
         driver: Any = owner.dbapi_connection
         checkout.lend(driver, owner=owner)
         try:
+            dbapi.refuse_another_library(driver)
             checkout.before = host_connections.BorrowedSettings(driver)
             checkout.before.leave_transactions_to_us(driver)
             if self._once is not None:
@@ -278,7 +279,7 @@ class EngineConnections(Connections):
             raise getattr(error, "orig", None) or error from None
 
 
-def _file_of(engine: Engine) -> Path | None:
+def file_of(engine: Engine) -> Path | None:
     """Return the file that an engine connects to, None for a database in memory."""
     name = (engine.url.database or "").removeprefix("file:").partition("?")[0]
     in_memory = name in ("", ":memory:") or engine.url.query.get("mode") == "memory"

@@ -8,6 +8,7 @@ two libraries of SQLite that have one file open drop each other's locks on it, b
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +38,6 @@ else:
     except ModuleNotFoundError as error:
         raise MisuseError.missing_extra("sqlite", what=NAME) from error
 
-#: Whether a connection can be told how large a value, a pattern or an expression may be.
-HAS_LIMITS = hasattr(sqlite3.Connection, "setlimit")
-
 
 def refuse_another(asked: str | None) -> None:
     """Raise `MisuseError` if settings ask for another driver than the one that this process has."""
@@ -58,3 +56,13 @@ def refuse_another_library(driver: Any) -> None:
             f" other's locks on a file; give create_engine() the argument module={NAME}, or set {VARIABLE}={found}",
             driver=found,
         )
+
+
+def set_limits(driver: Any, limits: Mapping[str, int]) -> dict[str, int]:
+    """Set how large values, patterns and the like may be, by SQLite's names for that; return how large they might be.
+
+    ``pysqlite3`` cannot: with it SQLite's own limits hold, which are those of its build.
+    """
+    if not hasattr(driver, "setlimit"):
+        return {}
+    return {name: driver.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), most) for name, most in limits.items()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lastlight_state.backends.facts import Measures, TableSize
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import set_limits, sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, ReadOnlyTransaction
 
@@ -81,7 +81,7 @@ _PRAGMAS = frozenset(
 )
 #: What takes long within one step of the virtual machine, where no clock stops it: bytes of one value, characters of a
 #: pattern that is compared by trial.
-_LIMITS = {sqlite3.SQLITE_LIMIT_LENGTH: 64 * 1024 * 1024, sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100}
+_LIMITS = {"LENGTH": 64 * 1024 * 1024, "LIKE_PATTERN_LENGTH": 100}
 _LOADING = frozenset({"load_extension", "writefile", "edit"})
 _PLAN = "EXPLAIN QUERY PLAN "
 #: Steps of the virtual machine between two looks at the clock.
@@ -103,7 +103,7 @@ def ask(
 
     driver.set_authorizer(permitted)
     driver.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
-    usual = {kind: driver.setlimit(kind, most) for kind, most in _LIMITS.items()}
+    usual = set_limits(driver, _LIMITS)
     try:
         cursor = driver.execute(_PLAN + sql if plan else sql, params)
         if cursor.description is None:
@@ -120,8 +120,7 @@ def ask(
             "params", str(error) if isinstance(error, OverflowError) else "must not contain a lone surrogate"
         ) from None
     finally:
-        for kind, most in usual.items():
-            driver.setlimit(kind, most)
+        set_limits(driver, usual)
         driver.set_authorizer(None)
         driver.set_progress_handler(None, 0)
 
