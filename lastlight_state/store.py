@@ -111,7 +111,7 @@ class StateStore(Domains):
             replica_url(in_force, backend)
             wanted = backend.migrates_on_open if in_force.migrate is None else in_force.migrate
             (bring_up if wanted and not in_force.read_only else verify)(backend)
-            log_faults(backend.versions(), backend.known_faults())
+            log_faults(backend.known_faults())
         except BaseException:
             backend.close()
             raise

@@ -164,9 +164,13 @@ class Upkeep:
         """Return the versions of the products that the database is used by: of the engine, and of the driver."""
         return {}
 
-    def known_faults(self) -> list[Fault]:
-        """Return the known faults of these versions that this database can meet."""
-        return [fault for product, version in self.versions().items() for fault in faults_of(product, version)]
+    def known_faults(self) -> list[tuple[str, Fault]]:
+        """Return the known faults that this database can meet, each with the product and version that has it."""
+        return [
+            (f"{name} {version}", fault)
+            for name, version in self.versions().items()
+            for fault in faults_of(name, version)
+        ]
 
     def damages(self, checkout: Any, *, deep: bool) -> list[str]:
         """Return what the database's own checks find, a few dozen at most; empty for a sound one.

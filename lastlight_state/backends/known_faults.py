@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -132,13 +132,13 @@ def faults_of(product: str, version: str) -> list[Fault]:
     return [fault for fault in FAULTS if fault.product == product and fault.affects(version)]
 
 
-def log_faults(versions: Mapping[str, str], found: Iterable[Fault]) -> None:
-    """Log the faults that were found of products in these versions, each once in a process."""
-    for fault in found:
-        _log_once(fault, versions[fault.product])
+def log_faults(found: Iterable[tuple[str, Fault]]) -> None:
+    """Log faults, each with the version that has it, once in a process."""
+    for version, fault in found:
+        _log_once(version, fault)
 
 
 @cache
-def _log_once(fault: Fault, version: str) -> None:
+def _log_once(version: str, fault: Fault) -> None:
     level = logging.INFO if fault.avoided else logging.WARNING
-    _log.log(level, "%s %s has a known fault: %s", fault.product, version, fault.sentence)
+    _log.log(level, "%s has a known fault: %s", version, fault.sentence)

@@ -290,9 +290,9 @@ class SqliteBackend(Moving, Backend):
     def versions(self) -> dict[str, str]:
         return {"SQLite": sqlite3.sqlite_version}
 
-    def known_faults(self) -> list[Fault]:
+    def known_faults(self) -> list[tuple[str, Fault]]:
         has_log = self._has_file and self.options.journal_mode in (None, "wal") and not self.options.across_mounts
-        return [fault for fault in super().known_faults() if has_log or fault is not WAL_RESET]
+        return [(name, fault) for name, fault in super().known_faults() if has_log or fault is not WAL_RESET]
 
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
         return self._patiently(checkout, lambda: examined(checkout.driver, deep=deep))

@@ -65,6 +65,11 @@ class WriteAheadLog:
         except OSError:  # no log
             return False
 
+    @property
+    def grows_on(self) -> bool:
+        """True if a checkpoint was made of this log, and readers kept it from starting anew."""
+        return self._next != self.pages
+
     def tried(self, pages: int) -> None:
         """Remember a checkpoint of a log of so many pages. The next is due when it has grown on, or started anew."""
         self._next = pages + max(1, self.pages // _PARTS)
@@ -101,10 +106,9 @@ class WriteAheadLog:
 
 def bring_in(log: WriteAheadLog, writer: Any, reader: Any) -> None:
     """Copy a log that is due into its file, with the ``writer`` idle. Raises the driver's errors; then it stays due."""
-    pages = log.pages
     with _Writers(writer):
         _, pages, _ = _copied(reader, 0)
-        if pages >= 2 * log.pages:
+        if log.grows_on:
             _copied(reader, min(_LONGEST_WAIT, _WAIT_SECONDS * pages / log.pages))
     log.tried(pages)
 

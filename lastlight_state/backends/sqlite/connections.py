@@ -215,6 +215,8 @@ class EngineConnections(Connections):
 
     def _lend_writer(self, checkout: Checkout) -> None:
         owner = self._checkout()
+        if self.log is not None and checkout.mode.writes:
+            self.log.forget()  # the engine may have closed its last connection meanwhile
         driver: Any = owner.dbapi_connection
         checkout.lend(driver, owner=owner)
         try:

@@ -89,8 +89,7 @@ def _examined(store: StateStore, quick: bool) -> _Examined:
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or bool(plan.differences or plan.state.lacking)
     mending = remedy(backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
-    versions = backend.versions()
-    faults = [f"{fault.product} {versions[fault.product]}: {fault.sentence}" for fault in backend.known_faults()]
+    faults = [f"{version}: {fault.sentence}" for version, fault in backend.known_faults()]
     return plan, mending, backend.lost_log(lacks_tables=lacking), backend.server(), faults
 
 

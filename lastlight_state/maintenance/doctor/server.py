@@ -230,10 +230,8 @@ def _integrity(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 def _engine(look: CheckContext) -> Iterator[Finding]:
     """Yield the known faults of the engine and its driver."""
-    versions = look.backend.versions()
-    for fault in look.backend.known_faults():
-        named = f"{fault.product} {versions[fault.product]}"
-        yield found(ENGINE, "info" if fault.avoided else "warning", fault.product, fault.sentence, [named])
+    for version, fault in look.backend.known_faults():
+        yield found(ENGINE, "info" if fault.avoided else "warning", fault.product, fault.sentence, [version])
 
 
 CHECKS = (
