@@ -36,7 +36,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick affected files interchange browser server servers soak frameworks cluster lint types bench docs site record build clean
+.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster lint types bench docs site record build clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -57,6 +57,12 @@ endif
 # No Postgres is started unless one of these tests has no other database.
 quick: $(VENV)/.test
 	$(BIN)/python -m pytest --quick -o lastlight_postgres_at_start=false $(ARGS)
+
+# What ARGS names with the driver of the extra sqlite, which no process of a test has another SQLite beside.
+pysqlite3: $(VENV)/.test
+	$(install) '.[sqlite]'
+	LASTLIGHT_STATE_SQLITE_DRIVER=pysqlite3 PYTHONPATH=$(CURDIR)/tests/support/on_pysqlite3 \
+		$(BIN)/python -m pytest --quick -o lastlight_postgres_at_start=false --numprocesses=$(WORKERS) $(ARGS)
 
 # The tests that are nearest to what differs from this commit, on SQLite: for most changes a minute or two.
 SINCE ?= origin/main

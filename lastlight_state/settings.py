@@ -125,6 +125,7 @@ class Settings(BaseSettings):
     durability: Literal["normal", "full"] = "normal"
     journal_mode: Literal["wal", "delete", "truncate", "persist"] | None = None
     wal_autocheckpoint: int = Field(1000, ge=0, le=2**31 - 1)
+    sqlite_driver: Literal["sqlite3", "pysqlite3"] | None = None
     pool_size: int = Field(5, ge=1, le=1000)
     pooler: Literal["transaction"] | None = None
     any_server: bool = False

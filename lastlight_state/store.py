@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from lastlight_state.backends import connect, connect_replica, replica_url
 from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.backends.known_faults import log_faults
 from lastlight_state.backends.waiting import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.news.listeners import Listeners
@@ -110,6 +111,7 @@ class StateStore(Domains):
             replica_url(in_force, backend)
             wanted = backend.migrates_on_open if in_force.migrate is None else in_force.migrate
             (bring_up if wanted and not in_force.read_only else verify)(backend)
+            log_faults(backend.known_faults())
         except BaseException:
             backend.close()
             raise

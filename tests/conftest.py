@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import known_faults
 from support.migrations import recordings
 from support.opened import name_openers
 from support.workflows.crew import Crew
@@ -34,6 +35,8 @@ settings.register_profile(
 )
 settings.load_profile("lastlight")
 
+
+known_faults.hide()
 
 #: Coverage's trace function, where coverage is measured.
 TRACER = sys.gettrace()

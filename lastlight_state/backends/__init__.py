@@ -94,6 +94,7 @@ def _options(settings: Settings, *, glance: bool = False) -> Options:
         durability=settings.durability,
         journal_mode=settings.journal_mode,
         wal_autocheckpoint=settings.wal_autocheckpoint,
+        sqlite_driver=settings.sqlite_driver,
         pool_size=settings.pool_size,
         pooler=settings.pooler,
         any_server=settings.any_server,

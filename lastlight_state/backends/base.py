@@ -121,6 +121,8 @@ class Options:
     #: For a SQLite file that another party may write: after so many seconds a unit that reads it is ended.
     read_seconds: float | None = None
     wal_autocheckpoint: int = 1000
+    #: By its name: the driver of SQLite that the process must have.
+    sqlite_driver: str | None = None
     pool_size: int = 5
     pooler: str | None = None
     any_server: bool = False

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, Table
 
+from lastlight_state.backends.known_faults import Fault, faults_of
 from lastlight_state.errors import NotSupported
 
 # Stored values that a driver cannot read: text that is no UTF-8, a time beyond the calendar, a number beyond JSON's.
@@ -158,6 +159,18 @@ class Upkeep:
     def server(self) -> str | None:
         """Return the product and version of the server; None for a file."""
         return None
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the products that the database is used by: of the engine, and of the driver."""
+        return {}
+
+    def known_faults(self) -> list[tuple[str, Fault]]:
+        """Return the known faults that this database can meet, each with the product and version that has it."""
+        return [
+            (f"{name} {version}", fault)
+            for name, version in self.versions().items()
+            for fault in faults_of(name, version)
+        ]
 
     def damages(self, checkout: Any, *, deep: bool) -> list[str]:
         """Return what the database's own checks find, a few dozen at most; empty for a sound one.

@@ -20,7 +20,8 @@ class Checkpoints(Repository):
         """Bring the log into the database, and with ``TRUNCATE`` give its space back.
 
         A reader that is in the way is no exception: ``busy`` says so, and a later call does the rest. Databases without
-        such a log have ``applicable=False``.
+        such a log have ``applicable=False``. Where SQLite may lose a commit that falls into a checkpoint, writers wait
+        meanwhile, the log keeps a page, and a writer that keeps its lock is `BackendBusy`.
         """
         valid.word("mode", mode, MODES)
         before = self._wal_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from lastlight_state.backends import connect
 from lastlight_state.backends.base import Backend
+from lastlight_state.backends.sqlite.checkpoints import plain_connection
 from lastlight_state.conversations.words import INVOCATION_KINDS, LAST_TYPE, SOURCE_KINDS
 from lastlight_state.migrations import migrate
 from lastlight_state.migrations.metadata import METADATA
@@ -43,7 +43,7 @@ class Database:
 
     def raw(self) -> Any:
         """Return a plain driver connection in autocommit: ``execute(sql, params)``."""
-        connection = _raw_sqlite(self.url) if self.name == "sqlite" else connect_postgres(self.url)
+        connection = plain_connection(self.url) if self.name == "sqlite" else connect_postgres(self.url)
         self._opened.append(connection)
         return connection
 
@@ -189,10 +189,6 @@ _EMPTY = "; ".join(
         "COMMIT",
     ]
 )
-
-
-def _raw_sqlite(path: str) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 def _migrate(url: str, others: Callable[[str], object] | None) -> None:

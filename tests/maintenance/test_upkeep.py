@@ -11,6 +11,7 @@ from support.cli.calls import lastlight_state
 
 from lastlight_state import Conflict, InvalidValue, StateStore
 from lastlight_state.backends import connect
+from lastlight_state.backends.sqlite import checkpoints
 from lastlight_state.settings import Settings
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -23,7 +24,8 @@ def test_a_checkpoint_brings_the_log_into_the_file_and_a_reader_in_the_way_is_to
     store = sqlite_database.open()
     store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p")
     done = store.maintenance.checkpoint.run()
-    assert (done.applicable, done.busy, done.wal_bytes_after) == (True, False, 0)
+    kept = 4_152 if checkpoints.NEEDED else 0  # a page and what precedes it
+    assert (done.applicable, done.busy, done.wal_bytes_after) == (True, False, kept)
     assert done.wal_bytes_before > 0
     reader = sqlite_database.raw()
     reader.execute("BEGIN")

@@ -42,6 +42,11 @@ class Moving(Upkeep):
             aurora, alloy = checkout.driver.execute(_KINDS).fetchone()
         return f"Aurora {name}" if aurora else f"AlloyDB, {name}" if alloy else name
 
+    def versions(self) -> dict[str, str]:
+        with _translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+            name, _, version = product(checkout.driver.info).partition(" ")
+        return {name: version, "psycopg": psycopg.__version__}
+
     def stream(
         self, checkout: Any, sql: str, params: Mapping[str, Any], columns: Sequence[Column[Any]]
     ) -> Iterator[Sequence[Any]]:

@@ -7,7 +7,7 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 
 from __future__ import annotations
 
-import sqlite3
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,20 +17,34 @@ from sqlalchemy import ColumnElement, Table, create_engine
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from lastlight_state import metrics
 from lastlight_state.backends import urls, waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
-from lastlight_state.backends.sqlite import examining, files, group_commit, host_connections, originals, untrusted
+from lastlight_state.backends.known_faults import WAL_RESET, Fault
+from lastlight_state.backends.sqlite import (
+    checkpoints,
+    dbapi,
+    examining,
+    files,
+    group_commit,
+    host_connections,
+    originals,
+    untrusted,
+)
 from lastlight_state.backends.sqlite.bulk import Moving, insert_rows
 from lastlight_state.backends.sqlite.catalogue import catalogue_of, shape_of
+from lastlight_state.backends.sqlite.checkpoints import WriteAheadLog
 from lastlight_state.backends.sqlite.connections import (
     Connections,
     EngineConnections,
     SharedConnection,
+    file_of,
 )
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import fetched, translate
 from lastlight_state.backends.sqlite.examining import checkpointed, examined, measured, rebuilt
 from lastlight_state.backends.sqlite.file_connections import FileConnections
@@ -40,6 +54,7 @@ from lastlight_state.errors import BackendError, NotSupported, ReadOnlyTransacti
 from lastlight_state.unwinding import block
 
 MEMORY = ":memory:"
+_log = logging.getLogger("lastlight_state.backends")
 OLDEST = (3, 35, 0)
 
 
@@ -70,6 +85,7 @@ class SqliteBackend(Moving, Backend):
     failure_aborts_transaction = False
 
     def __init__(self, database: str, options: Options, *, engine: Engine | None = None) -> None:
+        dbapi.refuse_another(options.sqlite_driver)
         if sqlite3.sqlite_version_info < OLDEST:
             raise NotSupported(f"SQLite {sqlite3.sqlite_version} is older than 3.35")
         self.options = options
@@ -77,7 +93,9 @@ class SqliteBackend(Moving, Backend):
         self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
         self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
         self._connections = self._opened_connections(engine)
+        self._has_file = self._path is not None or (engine is not None and file_of(engine) is not None)
         self._line = self._connections.line
+        self._log = self._connections.log
         self.shares_commits = self._connections.shares
         self.writers = self._connections.writers
         self._dialect_engine: Engine | None = None
@@ -155,6 +173,9 @@ class SqliteBackend(Moving, Backend):
 
     def release(self, checkout: Checkout) -> None:
         if checkout.mode.writes:
+            log = self._log
+            if log is not None and checkout.driver is not None and log.is_due() and not checkout.broken:
+                self._bring_in(log, checkout)
             self._connections.give_back_writer(checkout)
         else:
             permit_writes(checkout)
@@ -266,11 +287,23 @@ class SqliteBackend(Moving, Backend):
     def files(self) -> tuple[Path, ...]:
         return () if self._path is None else (self._path, *files.beside(self._path))
 
+    def versions(self) -> dict[str, str]:
+        return {"SQLite": sqlite3.sqlite_version}
+
+    def known_faults(self) -> list[tuple[str, Fault]]:
+        has_log = self._has_file and self.options.journal_mode in (None, "wal") and not self.options.across_mounts
+        return [(name, fault) for name, fault in super().known_faults() if has_log or fault is not WAL_RESET]
+
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
         return self._patiently(checkout, lambda: examined(checkout.driver, deep=deep))
 
     def checkpoint(self, checkout: Checkout, mode: str) -> tuple[bool, int, int] | None:
-        return self._patiently(checkout, lambda: checkpointed(checkout.driver, mode))
+        log = self._log
+        if log is None:
+            return self._patiently(checkout, lambda: checkpointed(checkout.driver, mode))
+        with self._second(checkout) as reader:
+            seconds = piece(self.options, writes=True)
+            return self._patiently(checkout, lambda: checkpoints.made(log, checkout.driver, reader, mode, seconds))
 
     def vacuum(self, checkout: Checkout, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
         self._patiently(checkout, lambda: rebuilt(checkout.driver, self.files))
@@ -282,8 +315,8 @@ class SqliteBackend(Moving, Backend):
         return originals.newest(table)
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
-        mode = self._connections.journal_mode
-        return self._patiently(checkout, lambda: measured(checkout.driver, self.files, tables, mode))
+        mode, pages = self._connections.journal_mode, self.options.wal_autocheckpoint
+        return self._patiently(checkout, lambda: measured(checkout.driver, self.files, tables, mode, pages))
 
     def forked(self) -> None:
         self._connections.forked()
@@ -306,6 +339,25 @@ class SqliteBackend(Moving, Backend):
         except BaseException:
             self._give_up(checkout)
             raise
+
+    def _bring_in(self, log: WriteAheadLog, checkout: Checkout) -> None:
+        """Make the checkpoint that is due. What stands in its way leaves it to the next unit: this one is over."""
+        try:
+            with self._second(checkout) as reader:
+                checkpoints.bring_in(log, checkout.driver, reader)
+        except (sqlite3.Error, OSError, SQLAlchemyError, StateError) as error:
+            _log.debug("checkpoint after a commit: %s", error)
+            checkout.broken |= bool(checkout.driver.in_transaction)
+
+    @block
+    def _second(self, checkout: Checkout) -> Iterator[Any]:
+        """Lend another connection to the same file."""
+        if self._path is None:
+            with self._connections.another(checkout) as driver:
+                yield driver
+        else:
+            with Checkout(Mode.READ, self) as reading:
+                yield reading.driver
 
     def _give_up(self, checkout: Checkout) -> None:
         self.rollback(checkout)
@@ -339,7 +391,7 @@ class SqliteBackend(Moving, Backend):
     def _lent_dialect(self) -> Engine:
         """Return an engine that lends its dialect. It has a connection of its own, as the first one is rolled back."""
         if self._dialect_engine is None:
-            engine = create_engine("sqlite://", poolclass=NullPool)
+            engine = create_engine("sqlite://", module=sqlite3, poolclass=NullPool)
             engine.connect().close()
             self._dialect_engine = engine
         return self._dialect_engine

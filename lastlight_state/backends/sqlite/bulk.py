@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sqlite3
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -19,6 +18,7 @@ from lastlight_state.backends.facts import Place, Upkeep
 from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.backends.sqlite import files, untrusted
 from lastlight_state.backends.sqlite.connections import Connections
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import each, translate
 from lastlight_state.backends.sqlite.private_copies import place_of
 from lastlight_state.errors import BackendBusy, BackendUnavailable

@@ -7,8 +7,9 @@ that all units share. A caller's engine lends its own connections, which get our
 from __future__ import annotations
 
 import logging
-import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from sqlalchemy.exc import SQLAlchemyError, TimeoutError as PoolTimeout
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.host_connections import hear
-from lastlight_state.backends.sqlite import files, group_commit, host_connections
+from lastlight_state.backends.sqlite import checkpoints, dbapi, files, group_commit, host_connections
+from lastlight_state.backends.sqlite.checkpoints import WriteAheadLog
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
 from lastlight_state.errors import BackendBusy, BackendUnavailable
+from lastlight_state.unwinding import block
 
 _log = logging.getLogger("lastlight_state.backends")
 
@@ -41,6 +45,8 @@ class Connections(ABC):
         self.line = FairLock()
         #: Who has the writer's connection, from before it is lent until nothing is left to undo on it.
         self._user: Checkout | None = None
+        #: The log that a checkpoint is made of where SQLite must not do that by itself.
+        self.log: WriteAheadLog | None = None
         #: The writer's connection, where one is kept between units and lent as it is.
         self._writer: sqlite3.Connection | None = None
 
@@ -112,6 +118,10 @@ class Connections(ABC):
     def forked(self) -> None:  # noqa: B027 - only files have locks that a child would mistake for its own
         """Leave the parent's connections alone in a child process."""
 
+    def another(self, checkout: Checkout) -> AbstractContextManager[Any]:
+        """Lend a connection beside that of a checkout, where `reader` cannot."""
+        raise NotImplementedError
+
     @abstractmethod
     def _lend_writer(self, checkout: Checkout) -> None: ...
 
@@ -173,12 +183,14 @@ class EngineConnections(Connections):
     def __init__(self, engine: Engine, options: Options) -> None:
         super().__init__(options)
         self._engine = engine
-        path = _file_of(engine)
+        path = file_of(engine)
         self._in_memory = path is None
         carrier = None if path is None else files.file_system(path)
-        self._settings = host_connections.settings_of_connection(pragmas(options, carrier))
+        settings = tuple(pragmas(options, carrier))
+        self.log = None if path is None else checkpoints.log_of(path.absolute(), options, settings)
+        self._settings = host_connections.settings_of_connection(settings)
         #: The file's journal mode, which stays, is set once.
-        self._once: tuple[str, ...] | None = host_connections.settings_of_file(pragmas(options, carrier))
+        self._once: tuple[str, ...] | None = host_connections.settings_of_file(settings)
 
     def recover(self, checkout: Checkout) -> None:
         if self._in_memory:
@@ -203,9 +215,12 @@ class EngineConnections(Connections):
 
     def _lend_writer(self, checkout: Checkout) -> None:
         owner = self._checkout()
+        if self.log is not None and checkout.mode.writes:
+            self.log.forget()  # the engine may have closed its last connection meanwhile
         driver: Any = owner.dbapi_connection
         checkout.lend(driver, owner=owner)
         try:
+            dbapi.refuse_another_library(driver)
             checkout.before = host_connections.BorrowedSettings(driver)
             checkout.before.leave_transactions_to_us(driver)
             if self._once is not None:
@@ -236,6 +251,20 @@ class EngineConnections(Connections):
             cut_off.owner.invalidate()
             cut_off.owner = None
 
+    @block
+    def another(self, checkout: Checkout) -> Iterator[Any]:
+        """Lend a new connection, made as those of the engine are. The engine's pool may have no other to give."""
+        pool = self._engine.pool.recreate()
+        owner = pool.connect()
+        if owner.dbapi_connection is checkout.driver:
+            owner.detach()  # not closed: it is the only one
+            raise BackendUnavailable("the engine always gives the same connection", reason="pool")
+        try:
+            yield owner.dbapi_connection
+        finally:
+            owner.close()
+            pool.dispose()
+
     def _set_up_once(self, driver: Any, habits: host_connections.BorrowedSettings) -> None:
         """Set what stays with the file, and tell the caller of it and of what is missing."""
         before = host_connections.journal_mode(driver)
@@ -252,7 +281,7 @@ class EngineConnections(Connections):
             raise getattr(error, "orig", None) or error from None
 
 
-def _file_of(engine: Engine) -> Path | None:
+def file_of(engine: Engine) -> Path | None:
     """Return the file that an engine connects to, None for a database in memory."""
     name = (engine.url.database or "").removeprefix("file:").partition("?")[0]
     in_memory = name in ("", ":memory:") or engine.url.query.get("mode") == "memory"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
 from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR, Unreadable
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lastlight_state.backends.facts import Measures, TableSize
+from lastlight_state.backends.sqlite.dbapi import set_limits, sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, ReadOnlyTransaction
 
@@ -19,10 +19,13 @@ _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
 
 
-def measured(driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None) -> Measures:
-    """Return the measures, read on this connection: its settings are those of the connection, except the journal mode.
+def measured(
+    driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None, checkpoint_pages: int
+) -> Measures:
+    """Return the measures, read on this connection: its settings are those of the connection, except the first two.
 
-    ``journal_mode`` is given where the connection does not know it.
+    ``journal_mode`` is given where the connection does not know it. After ``checkpoint_pages`` a checkpoint is made, be
+    it by SQLite itself or by this library.
     """
     page = _pragma(driver, "page_size")
     free = _pragma(driver, "freelist_count")
@@ -33,7 +36,7 @@ def measured(driver: Any, files: Sequence[Path], tables: Sequence[str], journal_
         tables={table: TableSize() for table in tables if table in present},
         settings={
             "journal_mode": journal_mode or _pragma(driver, "journal_mode"),
-            "wal_autocheckpoint": _pragma(driver, "wal_autocheckpoint"),
+            "wal_autocheckpoint": checkpoint_pages,
             "busy_timeout": _pragma(driver, "busy_timeout"),
             "synchronous": _SYNCHRONOUS[_pragma(driver, "synchronous")],
             "foreign_keys": bool(_pragma(driver, "foreign_keys")),
@@ -78,7 +81,7 @@ _PRAGMAS = frozenset(
 )
 #: What takes long within one step of the virtual machine, where no clock stops it: bytes of one value, characters of a
 #: pattern that is compared by trial.
-_LIMITS = {sqlite3.SQLITE_LIMIT_LENGTH: 64 * 1024 * 1024, sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100}
+_LIMITS = {"LENGTH": 64 * 1024 * 1024, "LIKE_PATTERN_LENGTH": 100}
 _LOADING = frozenset({"load_extension", "writefile", "edit"})
 _PLAN = "EXPLAIN QUERY PLAN "
 #: Steps of the virtual machine between two looks at the clock.
@@ -100,7 +103,7 @@ def ask(
 
     driver.set_authorizer(permitted)
     driver.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
-    usual = {kind: driver.setlimit(kind, most) for kind, most in _LIMITS.items()}
+    usual = set_limits(driver, _LIMITS)
     try:
         cursor = driver.execute(_PLAN + sql if plan else sql, params)
         if cursor.description is None:
@@ -117,8 +120,7 @@ def ask(
             "params", str(error) if isinstance(error, OverflowError) else "must not contain a lone surrogate"
         ) from None
     finally:
-        for kind, most in usual.items():
-            driver.setlimit(kind, most)
+        set_limits(driver, usual)
         driver.set_authorizer(None)
         driver.set_progress_handler(None, 0)
 

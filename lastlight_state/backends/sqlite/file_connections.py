@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from lastlight_state.backends.base import Checkout, Mode, Options
-from lastlight_state.backends.sqlite import files, locked_reads, untrusted
+from lastlight_state.backends.sqlite import checkpoints, files, locked_reads, untrusted
 from lastlight_state.backends.sqlite.connections import Connections, undo
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.locked_reads import FileReader, Probe
 from lastlight_state.backends.sqlite.pragmas import SYNCED, pragmas, set_up
 from lastlight_state.errors import MisuseError
@@ -86,6 +86,7 @@ class FileConnections(Connections):
         super().__init__(options)
         self._path = path
         self._settings = tuple(pragmas(options, files.file_system(path)))
+        self.log = checkpoints.log_of(path, options, self._settings)
         self._readers: list[sqlite3.Connection] = []
         #: Who has which reader, or is about to open one. A reader is taken by being noted here.
         self._lent: dict[object, Checkout] = {}
@@ -165,6 +166,7 @@ class FileConnections(Connections):
         if self._keeps:
             files.create_private_file(self._path)
         files.refuse_unwritable(self._path)
+        self._forget_log()
         self._writer = self._connect(writes=True)
         checkout.lend(self._writer)
 
@@ -183,8 +185,13 @@ class FileConnections(Connections):
             self._discard(self._user)
             self._user = None
         writer, self._writer = self._writer, None
+        self._forget_log()
         if writer is not None:
             _close_optimized(writer, self._options)
+
+    def _forget_log(self) -> None:
+        if self.log is not None:
+            self.log.forget()
 
     def _open_reader(self, checkout: Checkout) -> None:
         self._dismiss_the_gone()

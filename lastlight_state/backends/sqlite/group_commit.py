@@ -7,7 +7,6 @@ One that fails is undone, and made again in its own turn: so each outcome is wha
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from contextvars import Context
 
 from lastlight_state.backends.base import Checkout
 from lastlight_state.backends.fair_lock import FairLock, Group, GroupFailed, Turn
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.errors import BackendUnavailable, StateError
 
 #: A group ends when nobody waits any more, with so many units, or so many seconds after it began.

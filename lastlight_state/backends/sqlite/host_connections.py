@@ -9,7 +9,6 @@ on only where the driver has not begun yet, and off when the caller's transactio
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -21,6 +20,8 @@ from sqlalchemy.engine import Connection
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.facts import logged
 from lastlight_state.backends.host_connections import hear
+from lastlight_state.backends.sqlite import dbapi
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import fetched, translate
 from lastlight_state.errors import MisuseError
 
@@ -172,6 +173,8 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
     `BackendBusy`.
     """
     driver: Any = connection.connection.dbapi_connection
+    raw: Any = connection.connection.driver_connection
+    dbapi.refuse_another_library(raw._conn if connection.dialect.is_async else raw)
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)
     checkout = Checkout.of(driver, Mode.WRITE, owner=GuardSettings(connection, driver))

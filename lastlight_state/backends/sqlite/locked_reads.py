@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import sqlite3
 import stat
 import struct
 import threading
@@ -24,6 +23,7 @@ from typing import TypeAlias
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.sqlite import files, private_copies, untrusted
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.private_copies import PrivateCopy, state_of
 from lastlight_state.errors import BackendBusy
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Checkout, Options
-from lastlight_state.backends.sqlite import files
+from lastlight_state.backends.known_faults import SAVEPOINT_IN_MEMORY
+from lastlight_state.backends.sqlite import checkpoints, files
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked
 from lastlight_state.errors import NotSupported
 
@@ -41,10 +42,10 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
         yield SYNCED if remote or options.durability == "full" else "synchronous = NORMAL"
         yield "foreign_keys = ON"
         yield "recursive_triggers = ON"
-        yield f"wal_autocheckpoint = {options.wal_autocheckpoint}"
+        yield checkpoints.pragma(options.wal_autocheckpoint)
         yield "cache_size = -16384"
     yield f"mmap_size = {0 if remote else 134217728}"
-    yield "temp_store = MEMORY"
+    yield f"temp_store = {'DEFAULT' if SAVEPOINT_IN_MEMORY.affects(sqlite3.sqlite_version) else 'MEMORY'}"
     if options.across_mounts or options.foreign:  # somebody else wrote the file
         yield "trusted_schema = OFF"
         yield "cell_size_check = ON"

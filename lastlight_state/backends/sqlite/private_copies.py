@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import TypeAlias
 from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import Place
 from lastlight_state.backends.sqlite import files, untrusted
+from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 import stat
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import FORBIDDEN
+from lastlight_state.backends.sqlite.dbapi import set_limits, sqlite3
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
 _Identity: TypeAlias = "tuple[int, int]"
@@ -41,12 +41,7 @@ _REUSED = 8
 _STEPS = 10_000
 #: Steps that a unit may need, whatever the file's size, and for each of its bytes: a row has some of these.
 _LEAST_STEPS, _STEPS_A_BYTE = 2_000_000, 100
-_LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: 64 * 1024 * 1024,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
-    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
-}
+_LIMITS = {"LENGTH": 64 * 1024 * 1024, "EXPR_DEPTH": 100, "ATTACHED": 0, "TRIGGER_DEPTH": 1}
 #: Keeps SQL from damaging the file and its shadow tables, where Python can switch that on (3.12).
 _DEFENSIVE = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 _REFUSED = frozenset({sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_ATTACH})
@@ -149,8 +144,7 @@ class Watched(sqlite3.Connection):
         So is what takes more steps than a file of this size has work for.
         """
         guard(self, None)
-        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_FOREIGN)
-        self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        set_limits(self, {"LENGTH": _LARGEST_FOREIGN, "ATTACHED": 0})
         self.seconds, self.clock = seconds, Clock(time.monotonic() + seconds, size)
         self.set_progress_handler(self.clock, _STEPS)
 
@@ -185,8 +179,7 @@ def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _AN
         connection.setconfig(_DEFENSIVE, True)  # type: ignore[attr-defined,unused-ignore]
     if seconds is None:
         return
-    for kind, most in _LIMITS.items():
-        connection.setlimit(kind, most)
+    set_limits(connection, _LIMITS)
     connection.set_progress_handler(Clock(waiting.until(seconds), size), _STEPS)
 
 

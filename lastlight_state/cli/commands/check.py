@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
 
 import click
 
@@ -10,12 +13,15 @@ from lastlight_state.cli import exits
 from lastlight_state.cli.exits import Failure
 from lastlight_state.cli.opening import existing, read_once
 from lastlight_state.cli.output import Answer, Call, command
+from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
 from lastlight_state.migrations.state import UNRELEASED
 from lastlight_state.migrations.verification import LOG_LOST, remedy
 from lastlight_state.store import StateStore
+
+_Examined: TypeAlias = "tuple[Plan, str, bool, str | None, list[str]]"
 
 #: Seconds between two looks of ``--wait``.
 PAUSE = 0.5
@@ -55,35 +61,45 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
     """
     if wait is not None and not 0 <= wait <= 86_400:
         raise InvalidValue("--wait", "must be between 0 and 86400 seconds")
-    plan, mending, lost, server = _awaited(call, quick, time.monotonic() + (wait or 0))
+    plan, mending, lost, server, faults = _awaited(call, quick, time.monotonic() + (wait or 0))
     failure = Failure(exits.NO, "log_lost", _lost(plan, mending)) if lost else _failure(plan, mending)
     if wait is not None and plan.state.state == "ahead":
         failure = None
-    data = {**data_of(plan, plan.state.head), "server": server}
-    return Answer(data, lambda screen: lines_of(plan, screen, server), failure)
+    data = {**data_of(plan, plan.state.head), "server": server, "known_faults": faults}
+    return Answer(data, lambda screen: chain(lines_of(plan, screen, server), _faults(faults, screen)), failure)
 
 
-def _awaited(call: Call, quick: bool, ends: float) -> tuple[Plan, str, bool, str | None]:
+def _awaited(call: Call, quick: bool, ends: float) -> _Examined:
     """Return what is found at last: a schema that needs no migration, or whatever there is when the time is over."""
     while True:
         over = time.monotonic() + PAUSE > ends
         try:
-            plan, mending, lost, server = read_once(call, lambda store: _examined(store, quick), verified=False)
+            found = plan, *_ = read_once(call, lambda store: _examined(store, quick), verified=False)
             if over or plan.actual or _EXITS.get(plan.state.state) != exits.BEHIND:
-                return plan, mending, lost, server
+                return found
         except BackendError:
             if over:
                 raise
         time.sleep(PAUSE)
 
 
-def _examined(store: StateStore, quick: bool) -> tuple[Plan, str, bool, str | None]:
-    """Return the plan, the command that mends it, whether the file seems a copy without its log, and the server."""
+def _examined(store: StateStore, quick: bool) -> _Examined:
+    """Return the plan, the command that mends it, whether the file seems a copy without its log, the server, faults."""
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or bool(plan.differences or plan.state.lacking)
     mending = remedy(backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
-    return plan, mending, backend.lost_log(lacks_tables=lacking), backend.server()
+    faults = [f"{version}: {fault.sentence}" for version, fault in backend.known_faults()]
+    return plan, mending, backend.lost_log(lacks_tables=lacking), backend.server(), faults
+
+
+def _faults(faults: Sequence[str], screen: Screen) -> Iterator[Any]:
+    """Yield the known faults of the engine for people."""
+    if faults:
+        yield ""
+        yield screen.heading("known faults of this version")
+        for fault in faults:
+            yield from screen.wrapped(fault)
 
 
 def _lost(plan: Plan, mending: str) -> str:

@@ -1,4 +1,4 @@
-"""DOC-01, DOC-02, DOC-03, DOC-05, DOC-06 and DOC-07: the database as a whole, and who may use its files."""
+"""DOC-01 to DOC-03, DOC-05 to DOC-07 and DOC-18: the database as a whole, its engine, and who may use its files."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _status(path: Path) -> os.stat_result | None:
 PERMISSION_CHECKS = (Check(PERMISSIONS, files=_permissions),)
 
 
-SETTINGS, GROWTH, INTEGRITY = "DOC-03", "DOC-06", "DOC-07"
+SETTINGS, GROWTH, INTEGRITY, ENGINE = "DOC-03", "DOC-06", "DOC-07", "DOC-18"
 
 #: By setting: the value that is expected, the severity of another one, and what it means.
 _EXPECTED = {
@@ -228,4 +228,15 @@ def _integrity(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         yield found(INTEGRITY, "error", "database", message, damages)
 
 
-CHECKS = (Check(SETTINGS, rows=_settings), Check(GROWTH, rows=_growth), Check(INTEGRITY, rows=_integrity))
+def _engine(look: CheckContext) -> Iterator[Finding]:
+    """Yield the known faults of the engine and its driver."""
+    for version, fault in look.backend.known_faults():
+        yield found(ENGINE, "info" if fault.avoided else "warning", fault.product, fault.sentence, [version])
+
+
+CHECKS = (
+    Check(SETTINGS, rows=_settings),
+    Check(GROWTH, rows=_growth),
+    Check(INTEGRITY, rows=_integrity),
+    Check(ENGINE, files=_engine),
+)

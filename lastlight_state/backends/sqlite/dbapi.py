@@ -1,0 +1,68 @@
+"""The driver of SQLite. Nothing else in the library imports it.
+
+It is Python's own ``sqlite3``, with the SQLite of that build of Python. The extra ``sqlite`` brings ``pysqlite3``,
+which has a newer one inside and is used where the setting ``sqlite_driver`` asks for it. A process has one of the two:
+two libraries of SQLite that have one file open drop each other's locks on it, because a lock is the process's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.settings import PREFIX
+
+#: The variable that is read when SQLite is first used.
+VARIABLE = PREFIX + "SQLITE_DRIVER"
+_OWN, _EXTRA = "sqlite3", "pysqlite3"
+
+
+def _chosen() -> str:
+    given = next((value for name, value in os.environ.items() if name.upper() == VARIABLE and value), _OWN)
+    if given not in (_OWN, _EXTRA):
+        raise InvalidValue("sqlite_driver", f"expected {_OWN} or {_EXTRA}, found {given}")
+    return given
+
+
+#: The name of the driver of this process.
+NAME = _chosen()
+
+if TYPE_CHECKING:
+    import sqlite3 as sqlite3  # noqa: PLC0414 - says that others may import it from here
+else:
+    try:
+        sqlite3 = import_module(NAME)
+    except ModuleNotFoundError as error:
+        raise MisuseError.missing_extra("sqlite", what=NAME) from error
+
+
+def refuse_another(asked: str | None) -> None:
+    """Raise `MisuseError` if settings ask for another driver than the one that this process has."""
+    if asked not in (None, NAME):
+        raise MisuseError(
+            f"this process uses SQLite by {NAME}, not by {asked}: set {VARIABLE}={asked} before it starts"
+        )
+
+
+def refuse_another_library(driver: Any) -> None:
+    """Raise `MisuseError` for a caller's connection that is not of this driver."""
+    if not isinstance(driver, sqlite3.Connection):
+        found = type(driver).__module__.partition(".")[0]
+        raise MisuseError(
+            f"the connection is of {found}, and this process uses SQLite by {NAME}: two libraries of SQLite drop each"
+            f" other's locks on a file; give create_engine() the argument module={NAME}, or set {VARIABLE}={found}",
+            driver=found,
+        )
+
+
+def set_limits(driver: Any, limits: Mapping[str, int]) -> dict[str, int]:
+    """Set how large values, patterns and the like may be, by SQLite's names for that; return how large they might be.
+
+    ``pysqlite3`` cannot: with it SQLite's own limits hold, which are those of its build.
+    """
+    if not hasattr(driver, "setlimit"):
+        return {}
+    return {name: driver.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), most) for name, most in limits.items()}
