@@ -53,7 +53,7 @@ class MessageInSummary(Record):
         for name in _TIMES_IN:
             fields[name] = instant(fields[name])
         fields["series_id"] = values["series_id"] or values["id"]
-        fields["status"] = values["status"] or "pending"
+        fields["status"] = values["status"] or ""
         fields["tries"] = values["tries"] or 0
         fields["trigger"] = values["trigger"] != 0
         fields["on_wake"] = bool(values["on_wake"])
@@ -263,7 +263,10 @@ class MailboxInfo(Record):
 
 
 class MailboxStatus(Record):
-    """The numbers of what waits in a mailbox."""
+    """The numbers of what waits in a mailbox.
+
+    ``unknown_words`` counts rows with a status, a delivery or a type that is not known; `verify` names them.
+    """
 
     pending: int
     due: int
@@ -272,6 +275,7 @@ class MailboxStatus(Record):
     failed: int
     undelivered: int
     undeliverable: int
+    unknown_words: int
 
 
 class Finding(Record):
