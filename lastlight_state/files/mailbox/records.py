@@ -182,8 +182,9 @@ class Task(MessageIn):
 
     @property
     def prompt(self) -> str | None:
-        """Return what the agent is asked to do."""
-        return self.content.get("prompt") if isinstance(self.content, dict) else None
+        """Return what the agent is asked to do: the whole content where another program wrote plain text."""
+        text = self.raw if self.malformed else self.content
+        return text.get("prompt") if isinstance(text, dict) else text if isinstance(text, str) else None
 
     @property
     def script(self) -> str | None:
