@@ -83,6 +83,17 @@ def encode_sound(value: Any, *, indented: bool = False) -> bytes:
         return dumped_with_long_integers(value, refusal, indent=2 if indented else None)
 
 
+def encode_merged(where: str, value: Any, *, max_bytes: int) -> str:
+    """Return the JSON text of a stored value into which a checked one was merged. Raises `PayloadTooLarge`.
+
+    What another program stored stays as it was, also integers beyond 64 bits.
+    """
+    data = encode_sound(value)
+    if len(data) > max_bytes:
+        raise PayloadTooLarge(where, limit=max_bytes, actual=len(data))
+    return data.decode()
+
+
 def canonical(value: Any) -> bytes:
     """Return the canonical UTF-8 form: sorted keys, no blanks, numbers by value.
 
@@ -266,11 +277,11 @@ def dump_line(value: Any, *, where: str = "line") -> bytes:
     return _dump_with_care(where, value) if _has_whole_float(value) else line
 
 
-def load_line(raw: bytes) -> Any:
+def load_line(raw: bytes, *, keep_halves: bool = False) -> Any:
     """Return the value of one line, with or without its newline. Raises ValueError when it is no JSON.
 
     Integers of any size are exact. Half of a surrogate pair, left by a writer that cut a text in the middle of an
-    emoji, reads as U+FFFD.
+    emoji, reads as U+FFFD, or as it is with ``keep_halves``.
     """
     try:
         return decode(raw)
@@ -278,7 +289,8 @@ def load_line(raw: bytes) -> Any:
         if b"\\ud" not in raw and b"\\uD" not in raw:
             raise
         mended = _HALF_OF_PAIR.sub(lambda match: match[1] or rb"\ufffd", raw)
-        return decode(mended)
+        found = decode(mended)
+        return json.loads(raw.decode()) if keep_halves else found
 
 
 def _has_whole_float(root: Any) -> bool:

@@ -4,7 +4,8 @@ Five fields, or six with leading seconds; names and ``L``, ``LW``, ``5L``, ``1#1
 matches by day of month **or** day of week when both are restricted. Times go in aware and come out in UTC.
 
 When the clocks change, a pattern with fixed minutes and hours still runs once: if its hour is skipped, at the first
-minute after the gap; if its hour comes twice, the first time. A pattern whose minutes or hours begin with ``*``, or
+minute after the gap; if its hour comes twice, the first time. Where a zone skipped a whole day, it runs after the gap
+only if it does not match on the day that follows. A pattern whose minutes or hours begin with ``*``, or
 that has seconds, follows the wall clock: it does not run in a skipped hour, and runs in both of a repeated one.
 
 The library cronsim, in the extra ``cron``, parses and steps; without it all three functions raise `MisuseError`. A
@@ -45,7 +46,7 @@ _FIELDS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
 _ZONE = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
 #: What zone directories hold besides the names of IANA: the machine's own zone, and clocks of other kinds.
 _LOCAL = ("localtime", "posixrules", "posix/", "right/")
-_SECOND, _WEEK = timedelta(seconds=1), timedelta(weeks=1)
+_SECOND, _DAY, _WEEK = timedelta(seconds=1), timedelta(days=1), timedelta(weeks=1)
 _ANY_YEAR = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -113,9 +114,19 @@ def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     with suppress(OverflowError):  # the end of the calendar
         for match in found(pattern, zone, after):
             instant = match.astimezone(UTC)
-            if instant > last:
+            if instant > last and not _stands_for_a_day(pattern, zone, instant):
                 last = instant
                 yield instant
+
+
+def _stands_for_a_day(pattern: str, zone: tzinfo, instant: datetime) -> bool:
+    """Return whether an instant replaces one of a day that the zone skipped, and the pattern matches later that day."""
+    distance = _distance(zone, instant)
+    if distance - _distance(zone, instant - _SECOND) < _DAY:
+        return False
+    wall = instant + distance
+    following = next(_matches(pattern, UTC, wall - _SECOND), wall)
+    return following > wall and following.date() == wall.date()
 
 
 def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:

@@ -281,3 +281,49 @@ def test_instants_are_those_found_by_looking_at_every_minute(
         assert expected == []
         return
     assert [instant for instant in found if instant < end] == expected
+
+
+#: Zones and times at which their clocks changed by other than an hour: a day, two hours, half an hour, a few minutes.
+ODD_CHANGES = [
+    ("Pacific/Apia", "2011-12-30T10:00Z"),
+    ("Pacific/Kwajalein", "1993-08-21T12:00Z"),
+    ("Pacific/Kiritimati", "1994-12-31T10:00Z"),
+    ("Pacific/Enderbury", "1994-12-31T11:00Z"),
+    ("Asia/Manila", "1844-12-31T15:56Z"),
+    ("America/Juneau", "1867-10-19T00:31Z"),
+    ("Antarctica/Troll", "2026-03-29T01:00Z"),
+    ("Antarctica/Casey", "2010-03-04T15:00Z"),
+    ("Australia/Lord_Howe", "2026-10-03T15:30Z"),
+    ("America/Caracas", "2007-12-09T07:00Z"),
+    ("Asia/Pyongyang", "2018-05-04T15:00Z"),
+    ("Asia/Kathmandu", "1985-12-31T18:30Z"),
+    ("America/Nuuk", "2026-03-29T01:00Z"),
+    ("Africa/Monrovia", "1972-01-07T00:44Z"),
+]
+
+
+def daily(zone: ZoneInfo, hour: int, minute: int, start: datetime, end: datetime) -> set[datetime]:
+    """The instants of each day that the zone has: at the first such time, or at the first minute behind a gap."""
+    days = {(start + timedelta(minutes=10 * n)).astimezone(zone).date() for n in range((end - start) // (10 * MINUTE))}
+    found = set()
+    for day in days:
+        wall = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
+        while wall.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != wall.replace(tzinfo=None):
+            wall += MINUTE
+        found.add(wall.astimezone(UTC))
+    return {instant for instant in found if start < instant <= end}
+
+
+@pytest.mark.parametrize(("zone", "change"), ODD_CHANGES)
+@pytest.mark.parametrize(("hour", "minute"), [(0, 0), (0, 20), (2, 30), (12, 0), (23, 30)])
+def test_a_daily_pattern_fires_once_on_each_day_that_a_zone_has(zone: str, change: str, hour: int, minute: int) -> None:
+    """schedules X-6: where a day is skipped or comes twice, or the clocks change by other than an hour."""
+    start, end = at(change) - timedelta(days=3), at(change) + timedelta(days=3)
+    found = cron.upcoming(f"{minute} {hour} * * *", zone, start, 10)
+    expected = daily(ZoneInfo(zone), hour, minute, start - timedelta(days=1), end + timedelta(days=1))
+    assert {one for one in found if one <= end} == {one for one in expected if start < one <= end}
+
+
+def test_a_pattern_of_one_day_runs_after_the_gap_that_took_it() -> None:
+    """schedules X-6: it does not match on the day behind it."""
+    assert instants("30 2 30 12 *", "Pacific/Apia", "2011-12-01T00:00Z", 1) == ["12-30T10:00"]

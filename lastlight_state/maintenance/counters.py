@@ -2,6 +2,7 @@
 
 A counter falls behind where rows were brought in by another program, or a row was restored by hand: then the next
 number that it gives is taken already, and the call fails. No counter is ever lowered and no row gets another number.
+Rows beside running runs, without which nobody finds those runs, are written again as well.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal.models import EVENTS, FRAMES, SEQUENCES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance import jobs
+from lastlight_state.maintenance import jobs, run_leases
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
@@ -129,6 +130,18 @@ COUNTERS: tuple[Counter, ...] = (
 )
 
 
+class LostLeases:
+    """The rows of `run_leases` that running runs lack, mended as if they were counters that are behind."""
+
+    name = "run_leases of running runs"
+    look = prepared(run_leases.LOOK.limit(number(LOOK)), CounterRow)
+    mend = run_leases.MEND
+
+
+#: What a repair goes through, in this order.
+MENDED: tuple[Counter | LostLeases, ...] = (*COUNTERS, LostLeases())
+
+
 # Records of counters that are behind the rows that they number.
 
 
@@ -154,7 +167,7 @@ class CounterPlan(Record):
 #: How many counters a plan names.
 SAMPLES = 20
 
-#: Which counters a repair looks at next: those of this place in `COUNTERS`, after this key.
+#: Which counters a repair looks at next: those of this place in `MENDED`, after this key.
 Place = tuple[int, str]
 START: Place = (0, "")
 
@@ -173,6 +186,8 @@ class Counters(Repository):
     def run(self, *, actor: str | None = None) -> Receipt:
         """Raise every counter that is behind, in short transactions, and return the receipt.
 
+        A running run whose row in `run_leases` is missing or does not fit gets it again.
+
         Writers may go on meanwhile: each counter is compared again where it is raised. Doing it again changes nothing,
         and goes on where a repair was interrupted. Raises `Conflict` ``already_running`` while another one runs.
         """
@@ -186,13 +201,13 @@ class Counters(Repository):
     def _batch(self, unit: Unit, receipt: Receipt) -> tuple[Receipt, bool]:
         steps.confirm(unit, receipt)
         at, after = receipt.cursor or START
-        counter = COUNTERS[at]
+        counter = MENDED[at]
         last, late = _look(unit, counter, after)
         raised = sum(unit.row(counter.mend, {"key": one.key}) is not None for one in late)
         counts = Tally(receipt.counts) + Tally({counter.name: raised})
         place = (at + 1, "") if last is None else (at, last)
         stepped = steps.step(unit, receipt, counts=counts, cursor=place, at=self._now())
-        return stepped, place[0] < len(COUNTERS)
+        return stepped, place[0] < len(MENDED)
 
 
 def _planned(unit: Unit) -> CounterPlan:
@@ -206,14 +221,14 @@ def _planned(unit: Unit) -> CounterPlan:
 
 
 def _all(unit: Unit) -> Iterator[LateCounter]:
-    for counter in COUNTERS:
+    for counter in MENDED:
         after: str | None = ""
         while after is not None:
             after, late = _look(unit, counter, after)
             yield from late
 
 
-def _look(unit: Unit, counter: Counter, after: str) -> tuple[str | None, list[LateCounter]]:
+def _look(unit: Unit, counter: Counter | LostLeases, after: str) -> tuple[str | None, list[LateCounter]]:
     """Return the last key of the next counters, None if none are left, and those that are behind."""
     rows = unit.rows(counter.look, {"after": after})
     late = [

@@ -105,6 +105,8 @@ _WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 _INPUT_KEYS = frozenset({"input", "inputs"})
 _FOREIGN_PREFIXES = ("alembic_", "sqlite_", "pg_")
+#: How indexes and constraints are called. A table may not have the name of one on either database.
+_INDEX_PREFIXES = ("idx_", "ix_", "uq_", "pk_", "fk_", "ck_")
 _FIELD_PREFIXES = ("row_", "lastlight_")
 #: Postgres gives every table columns of these names.
 _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
@@ -142,7 +144,7 @@ def any_table_name(where: str, value: Any) -> str:
 
 def is_reserved(table: str) -> bool:
     """Return whether the library keeps this table name for itself, or a tool does."""
-    return table in RESERVED_NAMES or table.startswith((*RESERVED_PREFIXES, *_FOREIGN_PREFIXES))
+    return table in RESERVED_NAMES or table.startswith((*RESERVED_PREFIXES, *_FOREIGN_PREFIXES, *_INDEX_PREFIXES))
 
 
 def column(field: str) -> str:

@@ -30,7 +30,7 @@ from lastlight_state.outputs.projections import InputRow, InputSummaryRow
 from lastlight_state.outputs.records import RunInput, RunInputSummary
 from lastlight_state.outputs.rows import RunInputRow
 from lastlight_state.outputs.shapes import adapter_of
-from lastlight_state.outputs.strict import written
+from lastlight_state.outputs.strict import refuse_unordered, written
 from lastlight_state.outputs.values import bare, invalid
 
 # Inputs that another program kept in typed columns, which forget some of what was passed.
@@ -230,6 +230,7 @@ def _validated(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
         instance = adapter.validate_python(given, by_alias=by_alias, by_name=True)
     except ValidationError as error:
         raise invalid(error, where="payload") from None
+    refuse_unordered("payload", given, adapter, instance)
     return written("payload", adapter, instance, has_sets=has_sets(model), is_open=True)
 
 

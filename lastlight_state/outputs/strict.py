@@ -13,6 +13,7 @@ from lastlight_state import codec
 from lastlight_state.errors import InvalidValue
 
 _LISTS = (list, tuple, deque)
+_ARRAYS = (list, tuple)
 _JSON_SCALARS = (str, int, float, type(None))
 _NO_TEXT = (bytes, bytearray, memoryview)
 
@@ -22,7 +23,8 @@ def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: b
 
     ``is_open``: there may be values in it that its types say nothing of. Raises `InvalidValue` naming the path of one
     that pydantic would write as another one: NaN and infinities, bytes, two keys of one text, and where no type says
-    that a text is to be read as such, a time, a Decimal, a UUID, a key that is no text, and the like.
+    that a text or a list is to be read as such, a time, a Decimal, a UUID, a set, a deque, an iterator, a key that is
+    no text, and the like.
     """
     try:
         dumped = adapter.serializer.to_python(instance, mode="json", by_alias=False)
@@ -36,6 +38,35 @@ def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: b
         if _is_odd(given):
             _refuse_texts(where, given, _read_back(adapter, dumped))
     return codec.in_one_order(given, dumped) if has_sets else dumped
+
+
+def refuse_unordered(where: str, given: Any, adapter: TypeAdapter[Any], instance: Any) -> None:
+    """Refuse a set in place of a list, which pydantic would take in an order that differs from process to process."""
+    if _holds_set(given):
+        for by_alias in (False, True):
+            dumped = adapter.serializer.to_python(instance, by_alias=by_alias, warnings=False)
+            _refuse_set_as_list(where, given, dumped)
+
+
+def _holds_set(given: Any) -> bool:
+    kind = type(given)
+    if kind is dict:
+        return any(map(_holds_set, given.values()))
+    if kind is list or kind is tuple:
+        return any(map(_holds_set, given))
+    return kind is set or kind is frozenset
+
+
+def _refuse_set_as_list(where: str, given: Any, made: Any) -> None:
+    if isinstance(given, dict) and isinstance(made, Mapping):
+        for key, value in given.items():
+            if key in made:
+                _refuse_set_as_list(f"{where}.{str(key)[:80]}", value, made[key])
+    elif isinstance(given, _ARRAYS) and isinstance(made, _LISTS):
+        for index, (value, child) in enumerate(zip(given, made, strict=False)):
+            _refuse_set_as_list(f"{where}[{index}]", value, child)
+    elif isinstance(given, AbstractSet) and isinstance(made, _LISTS):
+        raise InvalidValue(where, f"expected a list, got a {type(given).__name__}, whose members are in no order")
 
 
 def _refuse_changed(where: str, given: Any, dumped: Any) -> None:
@@ -59,7 +90,7 @@ def _is_odd(given: Any) -> bool:
     """Return whether a value has one in it, or a key, that JSON has only as a text or a number."""
     if isinstance(given, Mapping):
         return any(not isinstance(key, str) or _is_odd(value) for key, value in given.items())
-    if isinstance(given, _LISTS):
+    if isinstance(given, _ARRAYS):
         return any(map(_is_odd, given))
     return not isinstance(given, _JSON_SCALARS)
 
@@ -74,15 +105,20 @@ def _read_back(adapter: TypeAdapter[Any], dumped: Any) -> Any:
 
 
 def _refuse_texts(where: str, given: Any, back: Any) -> None:
-    """Refuse what would come back as a text and was none. Where both have another form nothing is compared."""
+    """Refuse what would come back as a text or a list and was none.
+
+    Where both have another form nothing is compared.
+    """
     if isinstance(given, Mapping) and isinstance(back, Mapping):
         for (key, value), (name, child) in zip(given.items(), back.items(), strict=False):
             if not isinstance(key, str) and type(name) is str:
                 raise InvalidValue(where, f"a key of type {type(key).__name__} would come back as text")
             _refuse_texts(f"{where}.{str(name)[:80]}", value, child)
-    elif isinstance(given, _LISTS) and isinstance(back, _LISTS):
+    elif isinstance(back, deque if isinstance(given, deque) else _LISTS) and isinstance(given, _LISTS):
         for index, (value, child) in enumerate(zip(given, back, strict=False)):
             _refuse_texts(f"{where}[{index}]", value, child)
+    elif isinstance(back, list) and not isinstance(given, Mapping):
+        raise InvalidValue(where, f"{type(given).__name__} is not a JSON type, and would come back as a list")
     elif type(back) is str and not isinstance(given, str):
         raise InvalidValue(where, f"{type(given).__name__} is not a JSON type, and would come back as text")
 

@@ -21,7 +21,7 @@ from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.outputs import models
 from lastlight_state.outputs.shapes import OutputColumn, Shape
-from lastlight_state.outputs.strict import written
+from lastlight_state.outputs.strict import refuse_unordered, written
 
 _WHERE = "value"
 _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
@@ -81,9 +81,12 @@ def validated(shape: Shape, value: Any) -> Any:
     if shape.kind == "payload" and shape.holds_model:
         given = given if isinstance(value, shape.model) else {models.PAYLOAD: given}
     try:
-        return shape.adapter.validator.validate_python(given, by_alias=aliases, by_name=True)
+        instance = shape.adapter.validator.validate_python(given, by_alias=aliases, by_name=True)
     except ValidationError as error:
         raise invalid(error) from None
+    if shape.has_json:
+        refuse_unordered(_WHERE, given, shape.adapter, instance)
+    return instance
 
 
 def instance_of(shape: Shape, data: Any) -> Any:
@@ -182,8 +185,10 @@ def _bare(value: Any) -> Any:
         return {name: _bare(found) for name, found in value.__dict__.items() if name in known}
     if isinstance(value, dict):
         return {key: _bare(found) for key, found in value.items()}
-    if isinstance(value, list | deque):
+    if isinstance(value, list):
         return [_bare(found) for found in value]
+    if isinstance(value, deque):
+        return deque(map(_bare, value), value.maxlen)
     if type(value) is tuple:
         return tuple(_bare(found) for found in value)
     if is_dataclass(value) and not isinstance(value, type):

@@ -55,6 +55,7 @@ def test_mailboxes_are_listed_with_what_waits_in_each(client: TestClient, store:
     ]
     assert rows[0]["numbers"] == {
         "pending": 3, "due": 1, "claimed": 1, "paused": 0, "failed": 0, "undelivered": 0, "undeliverable": 1,
+        "unknown_words": 0,
     }  # fmt: skip
     page = client.get("/mailboxes?limit=1")
     assert page.status_code == 200
@@ -81,7 +82,7 @@ def test_a_mailbox_shows_both_sides(client: TestClient) -> None:
     assert len(data["tasks"]["items"]) == 1
     page = Parsed(client.get(AT).text)
     assert f"{AT}/messages/hostile" in [attributes.get("href") for _, attributes in page.tags]
-    assert [tag for tag, _ in page.tags if tag in ("i", "b")] == ["b"] * 7  # the numbers
+    assert [tag for tag, _ in page.tags if tag in ("i", "b")] == ["b"] * 8  # the numbers
     assert client.get(f"{AT}?status=pending&kind=chat&limit=1", headers=JSON).json()["inbox"]["next_page_token"]
 
 

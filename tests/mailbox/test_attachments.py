@@ -62,7 +62,9 @@ def test_what_cannot_be_decoded_is_refused(host: HostMailbox, data: object) -> N
     assert (stored(host), host.inbox.list().items) == ([], ())
     host.inbox.send("m", kind="chat", content={"attachments": [{"name": "a", "data": ""}]})
     assert (host.folder / "inbox/m/a").read_bytes() == b""
-    for content in ([None], None, {"attachments": "none"}, {"attachments": [None, 3, "data", ["data"]]}):
+    with pytest.raises(InvalidValue, match="content: must not be None"):
+        host.inbox.send(kind="chat", content=None)
+    for content in ([None], {"attachments": "none"}, {"attachments": [None, 3, "data", ["data"]]}):
         assert host.inbox.send(kind="chat", content=content).content == content
 
 

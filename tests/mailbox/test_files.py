@@ -143,7 +143,7 @@ def test_new_files_have_these_indexes(mailboxes: Mailboxes) -> None:
         "inbound.db": {
             *"idx_delivered_failed idx_messages_in_failed idx_messages_in_paused idx_messages_in_peer".split(),
             *"idx_messages_in_place idx_messages_in_ready idx_messages_in_recurring idx_messages_in_series".split(),
-            *"idx_messages_in_tasks uq_messages_in_live_series".split(),
+            *"idx_messages_in_tasks uq_messages_in_live_series idx_messages_in_unknown idx_delivered_unknown".split(),
         },
         "outbound.db": {"idx_messages_out_place"},
     }

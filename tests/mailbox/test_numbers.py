@@ -166,7 +166,8 @@ def test_what_is_no_number_of_the_host_is_listed(host: HostMailbox, agent: Agent
     """mailbox MB-24: a fraction, a text, one that is not above zero, and one of the agent; what has none is sound."""
     send(host)
     sql(inbound(host), "DROP TABLE messages_in")
-    sql(inbound(host), "CREATE TABLE messages_in (id TEXT, seq, kind TEXT, timestamp TEXT, status TEXT, content TEXT)")
+    columns = "id TEXT, seq, kind TEXT, timestamp TEXT, status TEXT DEFAULT 'pending', content TEXT"
+    sql(inbound(host), f"CREATE TABLE messages_in ({columns})")
     for name, number in (("sound", 8), ("none", None), ("odd", seq)):
         row = (name, number, "chat", "2026-01-01 00:00:00", "{}")
         sql(inbound(host), "INSERT INTO messages_in (id, seq, kind, timestamp, content) VALUES (?, ?, ?, ?, ?)", row)

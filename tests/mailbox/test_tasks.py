@@ -250,3 +250,40 @@ def test_a_series_that_has_no_next_occurrence_ends(
     report = host.sweep.sync()
     assert (report.completed, report.successors) == (1, 0)
     assert sql(inbound(host), "SELECT status FROM messages_in") == [("completed",)]
+
+
+@pytest.mark.parametrize(
+    ("content", "edited"),
+    [
+        ("print it", '{"prompt":"mail it"}'),
+        ('"print it"', '{"prompt":"mail it"}'),
+        ("true story", '{"prompt":"mail it"}'),
+        ("{}", '{"prompt":"mail it"}'),
+        (
+            '{ "big" : 1180591620717411303424, "prompt":"x","f":1.50 , "half":"\\ud83d", "n":[ 1,{"a":1e400}]}',
+            '{"big":1180591620717411303424,"f":1.50,"half":"\\ud83d","n":[ 1,{"a":1e400}],"prompt":"mail it"}',
+        ),
+        (
+            '{"prompt":"a","prompt":"b","\\u0070rompt":"c","o":{"prompt":"d"}}',
+            '{"o":{"prompt":"d"},"prompt":"mail it"}',
+        ),
+    ],
+)
+def test_an_edit_leaves_what_another_program_wrote_beside_it(host: HostMailbox, content: str, edited: str) -> None:
+    """mailbox MB-37: numbers, halves of characters and doubled names keep their spelling; plain text is the prompt."""
+    host.inbox.send("report", kind="task", content={})
+    sql(inbound(host), "UPDATE messages_in SET content = ?", (content,))
+    host.tasks.update("report", prompt="mail it")
+    assert sql(inbound(host), "SELECT content FROM messages_in") == [(edited,)]
+    host.tasks.update("report", script="run")
+    assert sql(inbound(host), "SELECT content FROM messages_in") == [(edited[:-1] + ',"script":"run"}',)]
+    host.tasks.update("report", script=None)
+    assert sql(inbound(host), "SELECT content FROM messages_in") == [(edited,)]
+
+
+def test_the_prompt_of_a_task_in_plain_text_is_that_text(host: HostMailbox) -> None:
+    """mailbox MB-37"""
+    host.inbox.send("report", kind="task", content={})
+    sql(inbound(host), "UPDATE messages_in SET content = 'print it'")
+    assert host.tasks.get("report").prompt == "print it"
+    assert host.tasks.update("report", script="run").prompt == "print it"

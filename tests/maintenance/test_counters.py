@@ -119,7 +119,9 @@ def test_a_counter_that_somebody_raised_meanwhile_is_left_alone(
     [stopped] = store.receipts.list(state="interrupted").items
     assert stopped.counts == {name: 1 for name in ONE_EACH if name != "progressions.next_ord"}
     with monkeypatch.context() as patched:
-        patched.setattr(counters, "_look", lambda *given: interfered(*given) if given[1].ahead else look(*given))
+        patched.setattr(
+            counters, "_look", lambda *given: interfered(*given) if getattr(given[1], "ahead", 0) else look(*given)
+        )
         assert store.maintenance.counters.run().counts == {}
 
 
@@ -156,3 +158,23 @@ def test_the_command_raises_counters_and_says_which(database: Database, talk: Br
     assert " 0 counters raised" in lastlight_state("repair", "--counters", *url).out
     for more in (("somewhere",), ("--seal",), ("--out", "x"), ("--replace",)):
         assert lastlight_state("repair", "--counters", *more, *url).code == 2
+
+
+@pytest.mark.parametrize(
+    "harm", ["DELETE FROM run_leases", "UPDATE run_leases SET epoch = 9", "UPDATE run_leases SET workflow_name = 'x'"]
+)
+def test_a_running_run_without_its_lease_is_found_again(store: Any, database: Database, harm: str) -> None:
+    """maintenance OP-67: where somebody removed or changed the row that claims look at."""
+    runs, claims = store.workflows.runs, store.workflows.claims
+    held = [runs.create("w", trigger=Trigger(f"t{n}"), phase="p").id for n in range(2)]
+    for run_id in held:
+        claims.take(run_id, owner="me")
+    database.raw().execute(harm)
+    [named] = [one for one in store.maintenance.doctor.examine().findings if "run_leases" in one.message]
+    assert named.remedy == "lastlight-state repair --counters"
+    assert store.maintenance.counters.plan().counts == {"run_leases of running runs": 2}
+    assert store.maintenance.counters.run().counts == {"run_leases of running runs": 2}
+    assert store.maintenance.counters.plan().counts == {}
+    assert claims.take_next(owner="other", limit=5) == ()
+    database.clock.advance(seconds=86_400)
+    assert sorted(claim.run_id for claim in claims.take_next(owner="other", limit=5)) == sorted(held)

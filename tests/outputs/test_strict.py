@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, create_model, field_serializer
+from pydantic import BaseModel, Field, create_model, field_serializer
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import CacheKey
@@ -36,6 +36,11 @@ CHANGED: list[tuple[Any, str]] = [
     ({"a": (UUID(int=1),)}, "UUID is not a JSON type"),
     (Path("x"), "is not a JSON type"),
     ({1: "a"}, "a key of type int would come back as text"),
+    ({1, 2}, "set is not a JSON type, and would come back as a list"),
+    ([frozenset("ab")], "frozenset is not a JSON type"),
+    (deque([1]), "deque is not a JSON type"),
+    ((one for one in (1, 2)), "is not a JSON type, and would come back as a list"),
+    ({"a": map(str, (1, 2))}, "is not a JSON type, and would come back as a list"),
 ]
 #: Types that say nothing of what they hold, each with what makes a value of the type of any value.
 OPEN: dict[str, tuple[Any, Callable[[Any], Any]]] = {
@@ -105,6 +110,25 @@ def test_a_serializer_of_the_models_own_may_say_what_a_number_is_in_json(store: 
 
     made = store.outputs.define("named", Named)
     assert store.outputs.results.put(made, run_id, "n", {"v": NAN}).data == {"v": {"number": "nan"}}
+
+
+class Listed(BaseModel):
+    names: list[str] = Field(alias="Names")
+    deeper: dict[str, list[tuple[int, ...]]] = {}
+    sets: set[int] = set()
+
+
+@pytest.mark.parametrize(
+    "value", [{"names": {"a", "b"}}, {"Names": frozenset("ab")}, {"names": [], "deeper": {"in": [{1, 2}]}}]
+)
+def test_a_set_in_place_of_a_list_is_refused(store: StateStore, run_id: str, value: Any) -> None:
+    """outputs R-12: its members come in another order in each process, so equal values would be two revisions."""
+    made = store.outputs.define("listed", Listed)
+    with pytest.raises(InvalidValue, match=r"expected a list, got a (frozen)?set"):
+        store.outputs.results.put(made, run_id, "n", value)
+    with pytest.raises(InvalidValue, match=r"expected a list, got a (frozen)?set"):
+        store.outputs.inputs.ensure(run_id, value, model=Listed)
+    assert store.outputs.results.put(made, run_id, "n", {"names": ["a"], "sets": {2, 1}}).value.sets == {1, 2}
 
 
 class Typed(BaseModel):

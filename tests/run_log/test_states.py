@@ -166,7 +166,22 @@ def test_what_may_not_be_in_a_history_is_refused_before_the_first_byte(
             log.states.put(bad)
     assert path_of(log).read_bytes() == before
     assert files_below(log.root) == [f"sessions/state/{SESSION}.json"]
-    assert log.states.put(state({"text": "\ud800"})).messages == ({"text": "\ufffd"},)
+    assert log.states.put(state({"text": "\ud800"})).messages == ({"text": "\ud800"},)
+    with pytest.raises(InvalidValue, match="two halves of a surrogate pair stand together"):
+        log.states.put(state({"text": "a\\\ud83d\udc69"}))
+
+
+def test_half_of_a_character_in_a_foreign_state_stays_in_a_change_of_it(log: RunLog) -> None:
+    """run-log RL-72: as its writer left it, in texts and keys; lists show the replacement character."""
+    message = '{"role":"user","content":"cut \\ud83d","\\udc69":[18446744073709551617,0.5]}'
+    path_of(log).parent.mkdir(parents=True, exist_ok=True)
+    path_of(log).write_text(f'{{"session_id":"{state().session_id}","messages":[{message}]}}')
+    log.states.update(state().session_id, lambda found: found.model_copy(update={"invoke_seq": 1}))
+    assert message.encode() in path_of(log).read_bytes()
+    [entry] = log.states.list().items
+    assert entry.last_user_message == "cut \ufffd"
+    [kept] = log.states.get(state().session_id).messages
+    assert kept == {"role": "user", "content": "cut \ud83d", "\udc69": [2**64 + 1, 0.5]}
 
 
 def test_a_snapshot_of_exactly_the_limit_is_put(log: RunLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,8 +114,13 @@ class Branches(Repository):
         """Merge an object into the metadata (RFC 7396): null removes a key, objects are merged. Raises `NotFound`."""
         found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, dict)
         refuse_fork_keys("patch", given)
-        codec.encode("patch", given, max_bytes=_MOST.node_metadata)
-        return self._change(found, lambda stored: {"node_metadata": statements.metadata(merged(stored, given))})
+        given = codec.decode(codec.encode("patch", given, max_bytes=_MOST.node_metadata))
+
+        def changed(stored: Any) -> dict[str, Any]:
+            most = _MOST.node_metadata
+            return {"node_metadata": codec.encode_merged("node_metadata", merged(stored, given), max_bytes=most)}
+
+        return self._change(found, changed)
 
     def append(
         self, branch_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"

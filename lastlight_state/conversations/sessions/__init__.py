@@ -196,14 +196,14 @@ class Sessions(Repository):
         """
         found, given = valid.sought("session_id", session_id), valid.group("patch", patch, dict)
         refuse_fork_keys("patch", given)
-        codec.encode("patch", given, max_bytes=_MOST.node_metadata)
+        given = codec.decode(codec.encode("patch", given, max_bytes=_MOST.node_metadata))
         now = self._now()
 
         def merge(unit: Unit) -> ConversationSession:
             stored = unit.row(LOCK, {"session_id": found})
             if stored is None:
                 raise valid.not_found(words.SESSION, session_id)
-            metadata = codec.encode(
+            metadata = codec.encode_merged(
                 "node_metadata", merged(stored["node_metadata"], given), max_bytes=_MOST.node_metadata
             )
             chain = update(frozenset({"node_metadata", "updated_at"}), versioned=False)

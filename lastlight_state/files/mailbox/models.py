@@ -7,6 +7,7 @@ that we do not know, and an acknowledgement may name a message that the other fi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
@@ -27,8 +28,11 @@ DestinationType: TypeAlias = Literal["channel", "agent"]
 
 STATUSES = words(MessageStatus)
 DESTINATION_TYPES = words(DestinationType)
-#: Whose messages have not been settled.
-LIVE = ("pending", "paused")
+ACK_STATUSES = words(AckStatus)
+#: The outcomes that a receipt may have.
+RECEIPTS = ("delivered", "failed")
+#: Statuses of messages that are still worked on, and of settled ones. Others may have stored any other word.
+LIVE, ENDED = ("pending", "paused"), ("completed", "failed")
 
 #: Kinds of things, as errors name them.
 MAILBOX, MESSAGE, TASK, DESTINATION, STATE = "mailbox", "message", "task", "destination", "agent state"
@@ -242,6 +246,13 @@ CONTAINER_STATE = sa.Table(
 )
 OUT_META = _meta(OUTBOUND)
 
+
+def unknown_word(column: sa.ColumnElement[Any], known: Iterable[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that a column holds none of these words. They are written into the SQL."""
+    listed: list[sa.ColumnElement[str]] = [sa.literal_column(f"'{word}'") for word in sorted(known)]
+    return sa.or_(column.is_(None), column.not_in(listed))
+
+
 _in = MESSAGES_IN.c
 #: The order of lists, in which what others stored without a number or a time has a place, too.
 IN_PLACE: Any
@@ -258,6 +269,7 @@ sa.Index("idx_messages_in_recurring", _in.series_id, sqlite_where=_recurring)
 sa.Index("idx_messages_in_peer", _in.platform_id, _in.seq.desc(), sqlite_where=sa.text("source_session_id IS NOT NULL"))
 sa.Index("idx_messages_in_paused", _in.id, sqlite_where=sa.text("status = 'paused'"))
 sa.Index("idx_messages_in_failed", _in.seq, sqlite_where=sa.text("status = 'failed'"))
+sa.Index("idx_messages_in_unknown", _in.id, sqlite_where=unknown_word(_in.status, STATUSES))
 sa.Index("idx_messages_in_place", IN_PLACE, _in.id)
 sa.Index("idx_messages_out_place", OUT_PLACE, MESSAGES_OUT.c.id)
 sa.Index("idx_messages_in_tasks", TASK_PLACE, _in.id, sqlite_where=LIVE_TASK)
@@ -267,6 +279,7 @@ sa.Index(
     DELIVERED.c.message_out_id,
     sqlite_where=sa.text("status = 'failed'"),
 )
+sa.Index("idx_delivered_unknown", DELIVERED.c.message_out_id, sqlite_where=unknown_word(DELIVERED.c.status, RECEIPTS))
 #: One live message of a series, whoever writes. Left out of a file whose rows contradict it.
 LIVE_SERIES = sa.Index(
     "uq_messages_in_live_series",

@@ -127,6 +127,13 @@ class InId(TypedDict):
     id: str
 
 
+class StrangeWord(TypedDict):
+    """A row whose word is not known: its key, and the word as text."""
+
+    id: str
+    word: str | None
+
+
 class AckedId(TypedDict):
     """The message that an acknowledgement names."""
 

@@ -53,7 +53,7 @@ class MessageInSummary(Record):
         for name in _TIMES_IN:
             fields[name] = instant(fields[name])
         fields["series_id"] = values["series_id"] or values["id"]
-        fields["status"] = values["status"] or "pending"
+        fields["status"] = values["status"] or ""
         fields["tries"] = values["tries"] or 0
         fields["trigger"] = values["trigger"] != 0
         fields["on_wake"] = bool(values["on_wake"])
@@ -182,8 +182,9 @@ class Task(MessageIn):
 
     @property
     def prompt(self) -> str | None:
-        """Return what the agent is asked to do."""
-        return self.content.get("prompt") if isinstance(self.content, dict) else None
+        """Return what the agent is asked to do: the whole content where another program wrote plain text."""
+        text = self.raw if self.malformed else self.content
+        return text.get("prompt") if isinstance(text, dict) else text if isinstance(text, str) else None
 
     @property
     def script(self) -> str | None:
@@ -263,7 +264,10 @@ class MailboxInfo(Record):
 
 
 class MailboxStatus(Record):
-    """The numbers of what waits in a mailbox."""
+    """The numbers of what waits in a mailbox.
+
+    ``unknown_words`` counts rows with a status, a delivery or a type that is not known; `verify` names them.
+    """
 
     pending: int
     due: int
@@ -272,6 +276,7 @@ class MailboxStatus(Record):
     failed: int
     undelivered: int
     undeliverable: int
+    unknown_words: int
 
 
 class Finding(Record):

@@ -14,12 +14,16 @@ class StartReport(Record):
 
 
 class SyncReport(Record):
-    """The numbers of messages settled by acknowledgements, and of those without a message."""
+    """The numbers of messages settled by acknowledgements, and of acknowledgements without a message.
+
+    ``unknown`` counts messages that were acknowledged with a word that is not known. They fail once that agent is gone.
+    """
 
     completed: int = 0
     failed: int = 0
     successors: int = 0
     ignored: int = 0
+    unknown: int = 0
     unreadable_series: tuple[str, ...] = ()
 
 
@@ -31,10 +35,14 @@ class AdvanceReport(Record):
 
 
 class ReleaseReport(Record):
-    """The numbers of claims freed for another try, and of messages that have had all their tries."""
+    """The numbers of claims freed for another try, and of messages that have had all their tries.
+
+    ``unknown`` counts messages that failed because the agent acknowledged them with a word that is not known.
+    """
 
     released: int = 0
     exhausted: int = 0
+    unknown: int = 0
 
 
 class Assessment(Record):

@@ -23,6 +23,7 @@ from lastlight_state.maintenance.doctor.check import (
     of_faults,
 )
 from lastlight_state.maintenance.prune.kinds import RUNS_KIND
+from lastlight_state.maintenance.run_leases import LACKS_ITS_LEASE, RUNNING
 from lastlight_state.messaging.models import MESSAGES, SESSIONS
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import models as receipt_words
@@ -160,14 +161,6 @@ _STUCK = [
     *domains.STUCKS,
 ]
 
-_running = RUNS.c.status == constant("running")
-_epoch = sa.case((RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch))
-_its_lease = sa.and_(
-    LEASES.c.run_id == RUNS.c.id,
-    LEASES.c.workflow_name == RUNS.c.workflow_name,
-    LEASES.c.epoch.is_not_distinct_from(_epoch),
-    LEASES.c.due_at <= sa.func.coalesce(LEASES.c.lease_expires_at, LEASES.c.due_at),
-)
 #: Triggers keep them so, unless somebody switches those off, or writes the leases.
 _LEASES = [
     Fault(
@@ -175,14 +168,15 @@ _LEASES = [
         "error",
         RUNS,
         "running, and its row in run_leases is missing or does not fit: only `claims.take` by its id finds it in time",
-        sa.select(RUNS.c.id).where(_running, sa.not_(_exists(_its_lease))),
+        sa.select(RUNS.c.id).where(LACKS_ITS_LEASE),
+        _RAISE,
     ),
     Fault(
         AGREEMENT,
         "warning",
         LEASES,
         "of a run that is not running: remove these rows",
-        sa.select(LEASES.c.run_id).where(sa.not_(_exists(RUNS.c.id == LEASES.c.run_id, _running))),
+        sa.select(LEASES.c.run_id).where(sa.not_(_exists(RUNS.c.id == LEASES.c.run_id, RUNNING))),
     ),
 ]
 

@@ -176,12 +176,13 @@ def _changed(
 def _plan(row: CronRow, said: Definition, now: datetime) -> CronPlan:
     """Return the plan of a changed definition: a new one if the effective pattern or zone changes with it.
 
-    A cron that was switched off is planned from now: instants during the pause are not made up for.
+    An instant that is due under both patterns stays. A cron that was switched off is planned from now: instants during
+    the pause are not made up for.
     """
     before, held = plans.effective_of(row), effective(Own.of(said), row)
-    kept = before.enabled and before.plan == held.plan
-    before_now = row["next_run_at"] if kept else None
-    planned: PlanColumns = {"next_run_at": before_now, "planned_with": row["planned_with"], "retired_at": None}
+    before_now = row["next_run_at"] if before.enabled else None
+    with_which = row["planned_with"] if before.plan == held.plan else row["planned_with"] or before.plan
+    planned: PlanColumns = {"next_run_at": before_now, "planned_with": with_which, "retired_at": None}
     return plans.from_now(planned, held, now)
 
 

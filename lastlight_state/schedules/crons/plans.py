@@ -21,7 +21,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
 from lastlight_state.schedules.crons import statements as sql
 from lastlight_state.schedules.effective import Effective, EffectiveColumns, Own, effective
-from lastlight_state.schedules.models import CRON, CRON_COLUMNS, SCHEDULES, THIS_SCHEDULE, WITH_OVERRIDE
+from lastlight_state.schedules.models import CRON, CRON_COLUMNS, SCHEDULES, THIS_SCHEDULE, UNPLANNED, WITH_OVERRIDE
 from lastlight_state.schedules.records import Cron, CronRow
 
 # The schedule's row, which is locked before anything is decided about the cron, its override or its fires.
@@ -148,7 +148,8 @@ def from_now(row: PlanColumns, held: Effective, now: datetime) -> CronPlan:
 def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
     """Return whether the stored instant is an instant of the effective pattern.
 
-    An instant that a caller set always matches, and so does one of this pattern that is already due.
+    An instant that a caller set always matches, and so does one of this pattern that is already due. One that is due
+    of another pattern matches if it is an instant of both.
     """
     instant, planned_with = row["next_run_at"], row["planned_with"]
     if instant is None:
@@ -156,8 +157,15 @@ def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
     if planned_with is None:
         return True
     if planned_with != held.plan:
-        return False
+        return is_due_under_both(instant, planned_with, held, now)
     return bool(instant <= now) or planned(held, instant - _TICK).next_run_at == instant
+
+
+def is_due_under_both(instant: datetime, planned_with: str, held: Effective, now: datetime) -> bool:
+    """Return whether an instant that was planned with another pattern is due, and one of the effective pattern too."""
+    if instant > now or planned_with in ("", UNPLANNED):
+        return False
+    return planned(held, instant - _TICK).next_run_at == instant
 
 
 def store(unit: Unit, row: CronRow, plan: CronPlan) -> bool:

@@ -197,13 +197,17 @@ def decide(row: DueRow, now: datetime, backfill_window: timedelta) -> Decision:
     """Decide about the row of a due cron, with its override's columns.
 
     A cron that is switched off does not fire. Nor does one that was planned with another pattern or zone than the
-    effective one. A cron that has no further instant fires this last time, unless the instant is only a mark.
+    effective one, unless its instant is one of both: then it fires this once, and is planned from now. A cron that has
+    no further instant fires this last time, unless the instant is only a mark.
     """
     held = plans.effective_of(row)
     if row["retired_at"] is not None or not held.enabled:
         return Decision(None, plans.OFF)
-    if row["planned_with"] not in (None, held.plan):
+    if row["planned_with"] is not None and row["planned_with"] != held.plan:
         plan = plans.planned(held, now)
+        if plans.is_due_under_both(row["next_run_at"], row["planned_with"], held, now):
+            is_late = row["catch_up"] == "none" and not _on_time(now - row["next_run_at"], row)
+            return Decision("missed", plan, LATE) if is_late else Decision("running", plan)
         last = plan.error is not None and row["planned_with"] != UNPLANNED
         return Decision("running" if last else None, plan)
     instant = row["next_run_at"]

@@ -168,7 +168,7 @@ class AgentInbox(MailboxPart):
             current = ack if messages.is_live(ack, head) or _is_own_claim(ack, head, self._pair.instance) else None
             if current is not None and current["status"] == status:
                 continue
-            if current is not None and current["status"] != "processing":
+            if current is not None and current["status"] in models.ENDED:
                 raise LostRace(f"message {message_id!r} is {current['status']}", status=current["status"])
             tries = head["tries"] or 0 if current is None else current["message_tries"]
             unit.change(sql.PUT_ACK, {**self._ack(message_id, head["seq"], tries, status, now), "error": error})

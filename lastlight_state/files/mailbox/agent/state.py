@@ -43,7 +43,7 @@ def tidy(unit: Unit, pair: Pair) -> int:
     heads = pair.other.look_if_sound(lambda look: look.keyed(messages.HEADS_BY_ID, ids), None)
     if heads is None:
         return 0
-    live = {head["id"]: head for head in heads if head["status"] in models.LIVE}
+    live = {head["id"]: head for head in heads if head["status"] not in models.ENDED}
     gone = [ack["message_id"] for ack in found if not _is_needed(ack, live.get(ack["message_id"]))]
     if gone:
         unit.change(*_DELETE.of(gone))

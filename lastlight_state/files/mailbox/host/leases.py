@@ -81,11 +81,13 @@ def _target(head: WaitingRow, both: BothFiles, group: str = "") -> _Target:
     if head["target_seq"] is None:
         return _Target("none")
     found = messages.find(head["target_seq"], group, both)
-    if found is None or found.delivery == "failed":
+    if found is None:
         return _Target("failed")
     if found.delivery == "pending":
         return _Target("waiting")
-    return _Target("known", found.platform_message_id or found.id)
+    if found.delivery in (None, "delivered"):
+        return _Target("known", found.platform_message_id or found.id)
+    return _Target("failed")
 
 
 def _taken(unit: Unit, pair: Pair, both: BothFiles, found: UnsettledMessage, wish: LeaseRequest) -> list[DueMessage]:

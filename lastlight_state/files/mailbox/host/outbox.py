@@ -125,7 +125,10 @@ class HostOutbox(MailboxPart):
         return DrainReport(**counts)
 
     def requeue(self, message_id: str) -> None:
-        """Make a failed message due again, with all its attempts. Raises `LostRace` unless it failed, `NotFound`."""
+        """Make a failed message due again, with all its attempts.
+
+        So does one whose receipt has a word that is not known. Raises `LostRace` for other messages, `NotFound`.
+        """
         message = self.get(message_id)
         if not self._writing(lambda unit: receipts.requeue(unit, self._pair, message.id, message.seq)):
             raise LostRace(f"message {message_id!r} has not failed", status=self._status(message_id))

@@ -25,7 +25,9 @@ class ExpiredRow(TypedDict):
 _in, _done, _try = models.MESSAGES_IN.c, models.DELIVERED.c, models.ATTEMPTS.c
 _heads = [_in[name] for name in HEAD]
 _this = _in.id == bind("id", _in.id)
-_live = among(_in.status, models.LIVE)
+_live, _ended = among(_in.status, models.LIVE), among(_in.status, models.ENDED)
+
+_unsettled = sa.or_(_in.status.is_(None), _in.status.not_in([constant(word) for word in models.ENDED]))
 
 #: Inserts nothing if the id is taken, or if the series has a live message.
 INSERT = prepared(
@@ -52,17 +54,18 @@ RECURRING_SETTLED = prepared(
     .where(
         _in.recurrence.is_not(None),
         _in.series_id > bind("after", _in.series_id),
-        _in.status.not_in([constant(word) for word in models.LIVE]),
+        _ended,
     )
     .order_by(_in.series_id, _in.seq.desc())
     .limit(number(STEP)),
     HeadRow,
 )
 
-#: Settles a message that still is as it was seen. Gives no content, which may be damaged.
+#: Settles a message that still is as it was seen, also one with a status that is not known. Gives no content, which
+#: may be damaged.
 SETTLE = prepared(
     sa.update(models.MESSAGES_IN)
-    .where(_this, _live, _in.tries.is_not_distinct_from(bind("tries", _in.tries)))
+    .where(_this, _unsettled, _in.tries.is_not_distinct_from(bind("tries", _in.tries)))
     .values(**{name: bind(name, _in[name]) for name in ("status", "settled_at", "outcome", "error")})
     .returning(*_heads),
     HeadRow,
@@ -99,7 +102,7 @@ STOP_RECURRING = prepared(
     .where(
         _in.series_id == bind("series_id", _in.series_id),
         _in.recurrence.is_not(None),
-        _in.status.not_in([constant(word) for word in models.LIVE]),
+        _ended,
     )
     .values(recurrence=sa.null())
 )
@@ -153,7 +156,7 @@ PUT_DELIVERED = prepared(
 )
 DROP_FAILED = prepared(
     sa.delete(models.DELIVERED)
-    .where(_done.message_out_id == bind("id", _done.message_out_id), _done.status == constant("failed"))
+    .where(_done.message_out_id == bind("id", _done.message_out_id), _done.status != constant("delivered"))
     .returning(*_done),
     DeliveredRow,
 )

@@ -19,10 +19,11 @@ from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
 from lastlight_state.files.mailbox.folder import creation
 from lastlight_state.files.mailbox.host import series, statements as sql
 from lastlight_state.files.mailbox.host.inbox import HostInbox
-from lastlight_state.files.mailbox.kernel import messages, queries
+from lastlight_state.files.mailbox.kernel import messages, queries, words
 from lastlight_state.files.mailbox.kernel.files import deadline
 from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
+from lastlight_state.files.mailbox.kernel.words import AcknowledgedAs
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.records import Claim
@@ -83,14 +84,10 @@ class HostSweep(MailboxPart):
     def sync(self) -> SyncReport:
         """Settle messages that the agent has acknowledged as completed or failed; recurring ones get a successor.
 
-        Looks first, and takes no write lock when there is nothing to settle.
+        Looks first, and takes no write lock when there is nothing to settle. Counts messages that were acknowledged
+        with a word that is not known; `release` fails them.
         """
-        found, ignored = self._both(_settlings)
-        if not found:
-            return SyncReport(ignored=ignored)
-        now = self._now()
-        report = self._writing(lambda unit: self._settled(unit, found, now))
-        return report.model_copy(update={"ignored": ignored})
+        return self._synced(None)
 
     def advance(self) -> AdvanceReport:
         """Give each series its next occurrence whose last one was settled by another program.
@@ -135,14 +132,16 @@ class HostSweep(MailboxPart):
     def release(self, *, reason: str, policy: StalePolicy = DEFAULT_POLICY) -> ReleaseReport:
         """Free what the agent held, after it has stopped: each message is tried again later, five times in all.
 
-        Writes nothing into the agent's file; again changes nothing until something is claimed anew.
+        A message that the agent acknowledged with a word that is not known fails, and its error names the word. Writes
+        nothing into the agent's file; again changes nothing until something is claimed anew.
         """
         text, now = queries.error_text(reason), self._now()
         queries.policy(policy)
-        held = [found for found in self._both(_held) if found[0]["status"] == "pending"]
-        if not held:
+        held, strange = self._both(lambda both: (_held(both), words.acknowledged(both)))
+        held = [found for found in held if found[0]["status"] == "pending"]
+        if not held and not strange:
             return ReleaseReport()
-        done = self._writing(lambda unit: self._released(unit, held, text, now))
+        done = self._writing(lambda unit: self._released(unit, held, strange, text, now))
         self._metrics.count("mailbox_retried", done.released)
         return done
 
@@ -174,7 +173,7 @@ class HostSweep(MailboxPart):
         queries.policy(policy)
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
         place = self._pair.place
-        steps: dict[str, Callable[[], Any]] = {"sync": self.sync, "advance": self.advance}
+        steps: dict[str, Callable[[], Any]] = {"sync": lambda: self._synced(started), "advance": self.advance}
         if started is None:
             steps["release"] = lambda: self.release(reason="the agent is not running", policy=policy)
         steps["expired"] = lambda: self.expire(policy=policy)
@@ -191,6 +190,18 @@ class HostSweep(MailboxPart):
                     if error.details.get("reason") == "statement_timeout":
                         break  # its share of time is used up
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
+
+    def _synced(self, started: datetime | None) -> SyncReport:
+        """Return what `sync` does. With ``started``, unknown words from before that are of an agent that is gone."""
+        found, strange, ignored = self._both(_settlings)
+        gone = [one for one in strange if started is not None and _is_before(one, started)]
+        report = SyncReport(ignored=ignored, unknown=len(strange))
+        settling = [*found, *map(_failing, gone)]
+        if not settling:
+            return report
+        now = self._now()
+        done = self._writing(lambda unit: self._settled(unit, settling, now))
+        return done.model_copy(update={"ignored": ignored, "unknown": len(strange)})
 
     def _settled(self, unit: Unit, found: list[_Settling], now: datetime) -> SyncReport:
         counts = {"completed": 0, "failed": 0, "successors": 0}
@@ -221,8 +232,11 @@ class HostSweep(MailboxPart):
                 unreadable.append(head["id"])
         return AdvanceReport(successors=stored, unreadable_series=tuple(unreadable))
 
-    def _released(self, unit: Unit, held: list[_Held], reason: str, now: datetime) -> ReleaseReport:
+    def _released(
+        self, unit: Unit, held: list[_Held], strange: list[AcknowledgedAs], reason: str, now: datetime
+    ) -> ReleaseReport:
         released = exhausted = 0
+        unknown = self._settled(unit, [*map(_failing, strange)], now).failed
         for head, ack in held:
             tries, base = head["tries"] or 0, head["tries_base"] or 0
             if tries - base >= models.MOST_TRIES:
@@ -239,7 +253,7 @@ class HostSweep(MailboxPart):
                 "error": reason,
             }
             released += unit.change(sql.RELEASE, values)
-        return ReleaseReport(released=released, exhausted=exhausted)
+        return ReleaseReport(released=released, exhausted=exhausted, unknown=unknown)
 
     def _given_up(self, unit: Unit, head: HeadRow, reason: str, now: datetime) -> bool:
         """Fail a message that has no tries left, unless it was paused or replaced after it was looked at."""
@@ -254,11 +268,11 @@ class HostSweep(MailboxPart):
 
 def _live(both: BothFiles) -> Iterator[HeadRow]:
     """Return all messages that are not settled."""
-    return chain(messages.triggers(both), messages.context(both), messages.paused(both))
+    return chain(messages.triggers(both), messages.context(both), messages.paused(both), messages.unknown(both))
 
 
-def _settlings(both: BothFiles) -> tuple[list[_Settling], int]:
-    """Return what the acknowledgements settle, and how many of them belong to no message."""
+def _settlings(both: BothFiles) -> tuple[list[_Settling], list[AcknowledgedAs], int]:
+    """Return what the acknowledgements settle, those with an unknown word, and how many belong to no message."""
     heads = list(_live(both))
     found = messages.acknowledged(both, heads)
     settlings = [
@@ -266,7 +280,7 @@ def _settlings(both: BothFiles) -> tuple[list[_Settling], int]:
         for head in heads
         if (ack := found.get(head["id"])) is not None and (status := messages.settles(ack, head)) is not None
     ]
-    return settlings, _unknown(both)
+    return settlings, words.acknowledged(both), _unknown(both)
 
 
 def _unknown(both: BothFiles) -> int:
@@ -279,8 +293,18 @@ def _held(both: BothFiles) -> list[_Held]:
     """Live claims, each with its message."""
     claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
     heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
-    live = [head for head in heads if head["status"] in models.LIVE]
+    live = [head for head in heads if head["status"] not in models.ENDED]
     return [(head, claimed[head["id"]]) for head in live if messages.is_live(claimed[head["id"]], head)]
+
+
+def _failing(found: AcknowledgedAs) -> _Settling:
+    return found.head, "failed", found.error
+
+
+def _is_before(found: AcknowledgedAs, started: datetime) -> bool:
+    """Return whether the acknowledgement is older than the agent that runs now."""
+    moment = instant(found.ack["status_changed"])
+    return moment is not None and moment < started
 
 
 def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> Values:

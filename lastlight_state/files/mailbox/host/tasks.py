@@ -5,6 +5,8 @@ Any id of a task's series names its one live message. Settled messages never cha
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +17,7 @@ from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import InvalidValue, LostRace
+from lastlight_state.errors import InvalidValue, LostRace, PayloadTooLarge
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import UNCHANGED, Routing, When, WhenChange
 from lastlight_state.files.mailbox.host import statements as sql
@@ -59,8 +61,9 @@ class HostTasks(MailboxPart):
     ) -> Task:
         """Change the live message of a task. What is not given stays.
 
-        Raises `InvalidValue` when nothing is given, and for a task whose content is no object; `LostRace` with the last
-        ``status`` of a series that has ended; `NotFound`.
+        Of a content that another program wrote, all other members keep their spelling; plain text is the prompt.
+        Raises `InvalidValue` when nothing is given, and for a task whose content is a list or number; `NotFound`;
+        `LostRace` with the last ``status`` of a series that has ended.
         """
         merged = {
             name: valid.content(name, text, self._settings.limits.message_content)
@@ -114,9 +117,10 @@ class HostTasks(MailboxPart):
         found = _live(unit, valid.sought("id", task_id))
         values = _times(found, change)
         if merged or removed:
-            content = _object(found["content"])
-            kept = {name: value for name, value in content.items() if name not in removed}
-            values["content"] = queries.content({**kept, **merged}, self._settings)
+            values["content"] = edited(found["content"], dict.fromkeys(removed) | dict(merged))
+            size = len(values["content"].encode("utf-8", "surrogatepass"))
+            if size > (most := self._settings.limits.message_content):
+                raise PayloadTooLarge("content", limit=most, actual=size)
         return _change(unit, found, values)
 
 
@@ -164,11 +168,54 @@ def _times(found: MessagesInRow, change: WhenChange) -> Row:
     return values
 
 
-def _object(text: str) -> dict[str, Any]:
+_SCAN = json.JSONDecoder()
+_BLANK = re.compile(r"[ \t\n\r]*")
+
+
+def edited(text: str, change: Mapping[str, str | None]) -> str:
+    """Return a task's content with these members of its object set, or removed for None.
+
+    All other members stay as their writer spelled them. Content that is no JSON, or a JSON text, is the prompt alone.
+    """
+    members = _members(text)
+    parts = [spelled for name, spelled in members if name not in change]
+    parts += [f"{_spelled(name)}:{_spelled(value)}" for name, value in change.items() if value is not None]
+    return "{" + ",".join(parts) + "}"
+
+
+def _spelled(text: str) -> str:
+    return codec.encode_sound(text).decode()
+
+
+def _members(text: str) -> list[tuple[str, str]]:
+    """Return the names of an object's members, each with the JSON of the whole member."""
+    content: Any = None
     try:
-        content = codec.decode(text)
+        content, end = _SCAN.raw_decode(text, _after_blanks(text, 0))
+        is_json = _after_blanks(text, end) == len(text)
     except ValueError:
-        content = None
+        is_json = False
+    except RecursionError:
+        raise InvalidValue("content", "the task's content is nested too deep to be merged with") from None
+    if not is_json and text[:1] in tuple('{["'):
+        raise InvalidValue("content", "the task's content is not an object: it is damaged JSON")
+    if not is_json or isinstance(content, str):
+        prompt = text if not is_json else content
+        return [("prompt", f'"prompt":{json.dumps(prompt, ensure_ascii=False)}')]
     if not isinstance(content, dict):
         raise InvalidValue("content", "the task's content is not an object: it cannot be merged with")
-    return content
+    found: list[tuple[str, str]] = []
+    at = _after_blanks(text, text.index("{") + 1)
+    while text[at] != "}":
+        name, end = _SCAN.raw_decode(text, at)
+        colon = _after_blanks(text, end)
+        _, behind = _SCAN.raw_decode(text, start := _after_blanks(text, colon + 1))
+        found.append((name, f"{text[at:end]}:{text[start:behind]}"))
+        at = _after_blanks(text, behind)
+        at = _after_blanks(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return at if found is None else found.end()

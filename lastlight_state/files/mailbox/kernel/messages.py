@@ -143,6 +143,15 @@ def _paused(columns: Columns) -> sa.Select[Any]:
 _PAUSED = TolerantSelect(models.MESSAGES_IN, _paused, row=HeadRow)
 
 
+def _unknown(columns: Columns) -> sa.Select[Any]:
+    is_unknown = models.unknown_word(columns["status"], models.STATUSES)
+    found = sa.select(*shown(columns, *HEAD)).where(is_unknown, columns["id"] > bind("at", columns["id"]))
+    return found.order_by(columns["id"]).limit(number(STEP))
+
+
+_UNKNOWN = TolerantSelect(models.MESSAGES_IN, _unknown, row=HeadRow)
+
+
 def triggers(both: BothFiles) -> Iterator[HeadRow]:
     """Return pending messages that wake the agent, oldest first."""
     yield from both.rows(_UNNUMBERED_TRIGGERS)
@@ -158,6 +167,11 @@ def context(both: BothFiles) -> Iterator[HeadRow]:
 def paused(both: BothFiles) -> Iterator[HeadRow]:
     """Return paused messages, in the order of their ids."""
     return _walk(both, _PAUSED, "", key="id")
+
+
+def unknown(both: BothFiles) -> Iterator[HeadRow]:
+    """Return messages whose status is not a known word, in the order of their ids."""
+    return _walk(both, _UNKNOWN, "", key="id")
 
 
 def _walk(

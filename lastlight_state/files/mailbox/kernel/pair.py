@@ -19,7 +19,7 @@ from lastlight_state.db.units.unit import Unit, refuse_dead, run_hooks
 from lastlight_state.errors import CorruptData, NestedTransaction
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place
-from lastlight_state.files.mailbox.kernel import deliveries, messages
+from lastlight_state.files.mailbox.kernel import deliveries, messages, words
 from lastlight_state.files.mailbox.kernel.files import OtherFile, OwnFile
 from lastlight_state.files.mailbox.kernel.messages import Poll
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect
@@ -71,11 +71,14 @@ def status(both: BothFiles, now: datetime) -> MailboxStatus:
     return MailboxStatus(
         pending=_number(both, _PENDING),
         due=sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))),
-        claimed=sum(messages.is_live(claimed[head["id"]], head) for head in heads if head["status"] in models.LIVE),
+        claimed=sum(
+            messages.is_live(claimed[head["id"]], head) for head in heads if head["status"] not in models.ENDED
+        ),
         paused=_number(both, _PAUSED),
         failed=_number(both, _FAILED),
         undelivered=sum(1 for _ in deliveries.unsettled(both)),
         undeliverable=_number(both, _UNDELIVERABLE),
+        unknown_words=words.count(both),
     )
 
 
@@ -144,6 +147,7 @@ def findings(both: BothFiles) -> Iterator[Finding]:
     for ended in both.rows(_ENDED):
         problem = "the series ended when this occurrence failed; inbox.retry revives it"
         yield Finding(file=INBOUND_DB, message_id=ended["id"], problem=problem)
+    yield from words.findings(both)
 
 
 T = TypeVar("T")

@@ -77,7 +77,9 @@ def kind(value: Any) -> str:
 
 
 def content(value: Any, settings: Settings) -> str:
-    """Return content as it is stored: compact JSON, because the original searches it as text."""
+    """Return content as it is stored: compact JSON, because the original searches it as text. None is no content."""
+    if value is None:
+        raise InvalidValue("content", "must not be None")
     return codec.encode("content", value, max_bytes=settings.limits.message_content, max_depth=models.CONTENT_DEPTH)
 
 

@@ -74,8 +74,8 @@ def workspace_of(meta: JsonObject | None) -> str | None:
 def _last_user_message(messages: tuple[JsonObject, ...]) -> str | None:
     for message in reversed(messages):
         text = _text_of(message.get("content")) if message.get("role") == "user" else None
-        if text:
-            return text[:_TEXT]
+        if text:  # half of a surrogate pair cannot be shown
+            return text[:_TEXT].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return None
 
 

@@ -7,6 +7,7 @@ names the whole old snapshot or the whole new one.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -66,6 +67,8 @@ class SessionPage(Page[SessionEntry]):
 
 MAX_BYTES = 64 * 1024 * 1024
 _MOST_DEPTH = 500
+#: Two halves of a surrogate pair as they are written, which are read as one character.
+_PAIR = re.compile(rb"(?<!\\)(?:\\\\)*\\ud[89ab][0-9a-f]{2}\\ud[c-f]")
 
 
 def load(path: Path, session_id: str) -> SessionState | None:
@@ -89,7 +92,7 @@ def load(path: Path, session_id: str) -> SessionState | None:
 def parsed(data: bytes, session_id: str) -> SessionState:
     """Return the snapshot of a file's bytes. Raises as `load`."""
     try:
-        value = load_line(data)
+        value = load_line(data, keep_halves=True)
     except ValueError:
         raise _corrupt(session_id, "is not JSON") from None
     return state_of(value, session_id)
@@ -121,6 +124,8 @@ def encoded(state: SessionState) -> bytes:
         if not isfinite(number):
             raise InvalidValue(where, "expected a finite number, got NaN or infinity")
     data = dump_line(value, where="state")
+    if b"\\ud" in data and _PAIR.search(data):
+        raise InvalidValue("state", "two halves of a surrogate pair stand together: expected the one character")
     if len(data) > MAX_BYTES:
         raise PayloadTooLarge("state", limit=MAX_BYTES, actual=len(data))
     return data

@@ -1,0 +1,93 @@
+"""Words that another program stored and that this library does not know.
+
+Such a word is neither an end nor a claim that lasts. An acknowledgement with one hides its message while its agent may
+still run, because the agent has done something with it; then the host fails the message. All of them are named by
+`verify` and counted by `status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB
+from lastlight_state.files.mailbox.kernel import messages
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
+from lastlight_state.files.mailbox.models import unknown_word
+from lastlight_state.files.mailbox.projections import HeadRow, StrangeWord
+from lastlight_state.files.mailbox.records import Finding
+from lastlight_state.files.mailbox.rows import AcksRow
+
+#: The most rows of a kind that `verify` names.
+_MOST: sa.ColumnElement[int] = sa.literal_column("1000")
+
+_ACKS = TolerantSelect(
+    models.ACKS,
+    lambda columns: sa.select(*shown(columns)).where(unknown_word(columns["status"], models.ACK_STATUSES)),
+    row=AcksRow,
+)
+
+
+class AcknowledgedAs(NamedTuple):
+    """A message that is not settled, and the acknowledgement whose word is not known."""
+
+    head: HeadRow
+    ack: AcksRow
+
+    @property
+    def error(self) -> str:
+        """Return why the message fails once its agent is gone."""
+        return f"the agent acknowledged it as {self.ack['status']!r:.80}, which is not a known status"
+
+
+def acknowledged(both: BothFiles) -> list[AcknowledgedAs]:
+    """Return the messages that are not settled and are acknowledged with an unknown word."""
+    acks = {ack["message_id"]: ack for ack in both.rows(_ACKS)}
+    heads = both.keyed(messages.HEADS_BY_ID, list(acks)) if acks else []
+    return [
+        AcknowledgedAs(head, acks[head["id"]])
+        for head in heads
+        if head["status"] not in models.ENDED and messages.is_live(acks[head["id"]], head)
+    ]
+
+
+def _stored(table: sa.Table, key: str, word: str, known: Collection[str]) -> TolerantSelect[StrangeWord]:
+    def make(columns: Columns) -> sa.Select[Any]:
+        found: tuple[sa.ColumnElement[Any], ...] = (
+            columns[key].label("id"),
+            sa.cast(columns[word], sa.Text).label("word"),
+        )
+        return sa.select(*found).where(unknown_word(columns[word], known)).order_by(columns[key]).limit(_MOST)
+
+    return TolerantSelect(table, make, row=StrangeWord)
+
+
+#: What each table of the host's file calls the word, the rows with an unknown one, and what ends that.
+_IN_HOSTS_FILE = (
+    ("status", _stored(models.MESSAGES_IN, "id", "status", models.STATUSES), "inbox.fail settles it"),
+    ("delivery", _stored(models.DELIVERED, "message_out_id", "status", models.RECEIPTS), "outbox.requeue sends it"),
+    (
+        "type",
+        _stored(models.DESTINATIONS, "name", "type", models.DESTINATION_TYPES),
+        "the agent sends there as to a channel",
+    ),
+)
+
+
+def count(both: BothFiles) -> int:
+    """Return how many rows have an unknown word, at most 1,000 of each table of the host's file."""
+    return len(acknowledged(both)) + sum(len(both.rows(reading)) for _, reading, _ in _IN_HOSTS_FILE)
+
+
+def findings(both: BothFiles) -> Iterator[Finding]:
+    """Yield each row with an unknown word, and what becomes of it."""
+    for found in acknowledged(both):
+        problem = f"{found.error}; it fails once that agent is gone"
+        yield Finding(file=OUTBOUND_DB, message_id=found.head["id"], problem=problem)
+    for name, reading, remedy in _IN_HOSTS_FILE:
+        for row in both.rows(reading):
+            problem = f"the {name} {row['word']!r:.80} is not a known word; {remedy}"
+            yield Finding(file=INBOUND_DB, message_id=row["id"], problem=problem)
