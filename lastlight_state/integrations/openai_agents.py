@@ -199,7 +199,6 @@ class OpenAIAgentsSession:
                 talks.branches.append(self._key, kept[at : at + _BATCH], on_repeat="keep")
 
 
-
 def _key(scope: str, session_id: str) -> str:
     """Return the id of the session and its branch."""
     return composed(scope, conversing.SESSION, session_id)
