@@ -30,6 +30,7 @@ class WholeRow(CheckpointSummaryRow):
 class WriteRow(TypedDict):
     """What a `CheckpointWrite` is made of, and which checkpoint it belongs to."""
 
+    thread_id: str
     namespace: str
     checkpoint_id: str
     task: str
@@ -67,11 +68,14 @@ class LastRow(TypedDict):
 class StoredRow(TypedDict):
     """A value as it is stored."""
 
+    thread_id: str
     namespace: str
     channel: str
+    version: str
     number: int
     anchor: int
     encoding: str
+    format: str
     body: bytes
 
 

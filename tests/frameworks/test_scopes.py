@@ -52,7 +52,9 @@ def test_two_adapters_with_one_scope_do_not_meet(database: Database) -> None:
             session = OpenAIAgentsSession("x", store, scope="app")
             await session.add_items(ITEMS)
             conversations = PydanticAIConversations(store, scope="app")
-            await conversations.write_record(ConversationRecord(conversation_id="x"), expected_revision=None)
+            await conversations.write_record(
+                ConversationRecord(conversation_id="x", head_id=None), expected_revision=None
+            )
             assert await session.get_items() == ITEMS
             assert len(await conversations.read_records()) == 1
 

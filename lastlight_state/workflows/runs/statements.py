@@ -273,7 +273,7 @@ def first_transition(row: NewRun) -> FirstTransition:
 
 def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
     """Return the run with the key of ``row``, inserted if it is missing. None if the statement inserted nothing."""
-    unit.named_lock(composed("run_key", row["workflow_name"], row["run_key"], by=":"))
+    unit.named_lock(composed("run_key", row["workflow_name"], str(row["run_key"]), by=":"))
     found = find(unit, row)
     if found is not None:
         return found
