@@ -64,7 +64,7 @@ def _namespace() -> MappedColumn[str]:
 
 def _bound(name: str, *keys: str) -> Binding:
     """Return what a sealed value of a thread is bound to. A copy of the thread is sealed anew."""
-    return Binding(name, ("thread_id", "namespace", *keys, "format"))
+    return Binding(name, ("thread_id", "namespace", *keys))
 
 
 def _format() -> MappedColumn[str]:
@@ -115,7 +115,7 @@ class CheckpointModel(Base):
     format: Mapped[str] = _format()
     metadata_: Mapped[Any] = json_column(256 * KIB, name="metadata", personal=True, shape=dict, nullable=True)
     versions: Mapped[Any] = json_column(MIB, personal=False, shape=dict, nullable=False)
-    body: Mapped[bytes] = bytes_column(most=_BODY, personal=True, sealed=_bound("checkpoints.body", "id"))
+    body: Mapped[bytes] = bytes_column(most=_BODY, personal=True, sealed=_bound("checkpoints.body", "id", "format"))
 
 
 class CheckpointValueModel(Base):
@@ -141,7 +141,7 @@ class CheckpointValueModel(Base):
     body: Mapped[bytes] = bytes_column(
         most=_VALUE,
         personal=True,
-        sealed=_bound("checkpoint_values.body", "channel", "version", "number", "anchor", "encoding"),
+        sealed=_bound("checkpoint_values.body", "channel", "number", "anchor", "encoding"),
     )
 
 
@@ -164,7 +164,9 @@ class CheckpointWriteModel(Base):
     channel: Mapped[str] = text_column(512, personal=False)
     format: Mapped[str] = _format()
     body: Mapped[bytes] = bytes_column(
-        most=_VALUE, personal=True, sealed=_bound("checkpoint_writes.body", "checkpoint_id", "task", "idx", "channel")
+        most=_VALUE,
+        personal=True,
+        sealed=_bound("checkpoint_writes.body", "checkpoint_id", "task", "idx", "channel", "format"),
     )
 
 

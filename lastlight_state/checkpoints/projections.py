@@ -71,11 +71,9 @@ class StoredRow(TypedDict):
     thread_id: str
     namespace: str
     channel: str
-    version: str
     number: int
     anchor: int
     encoding: str
-    format: str
     body: bytes
 
 

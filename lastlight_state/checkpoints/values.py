@@ -248,13 +248,19 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
         for (namespace, channel), several in numbers.items()
         for number in several
     ]
-    if wanted:
-        rows, columns = unit.readable(sql.STORED, {"wanted": as_list(wanted)})
-        for at, row in enumerate(rows):
-            if not isinstance(row, CorruptData):
-                found[_line(row)][row["number"]] = row
-            elif (place := columns(at, ("namespace", "channel", "number"))) is not None:
-                found[place[0], place[1]][place[2]] = row
+    if not wanted:
+        return found
+    given = {"wanted": as_list(wanted)}
+    try:
+        for row in unit.rows(sql.STORED, given):
+            found[_line(row)][row["number"]] = row
+    except CorruptData:  # rare: then each row by itself
+        several = unit.readable(sql.STORED, given)
+        for at, one in enumerate(several.rows):
+            if not isinstance(one, CorruptData):
+                found[_line(one)][one["number"]] = one
+            elif (place := several.columns(at, ("namespace", "channel", "number"))) is not None:
+                found[place[0], place[1]][place[2]] = one
     return found
 
 
@@ -312,33 +318,45 @@ def whole(unit: Unit, rows: Sequence[WholeRow]) -> list[Checkpoint | CorruptData
     named = {(row["namespace"], *one) for row in rows for one in (row["versions"] or {}).items()}
     found, damaged = _read(unit, thread_id, sorted(named))
     wanted = as_list([{"thread": thread_id, "namespace": row["namespace"], "id": row["id"]} for row in rows])
-    writes: dict[tuple[str, str], list[CheckpointWrite | CorruptData]] = defaultdict(list)
-    for at, write in enumerate((written := unit.readable(sql.WRITES_OF, {"wanted": wanted})).rows):
-        if not isinstance(write, CorruptData):
-            writes[write["namespace"], write["checkpoint_id"]].append(CheckpointWrite.of(write))
-        elif (place := written.columns(at, ("namespace", "checkpoint_id"))) is not None:
-            writes[place[0], place[1]].append(write)
-        else:
-            raise write
-    return [_whole(row, found, damaged, writes[row["namespace"], row["id"]]) for row in rows]
+    writes, broken = _writes(unit, {"wanted": wanted})
+    return [
+        _damage(row, damaged, broken) or _made(row, found, tuple(writes[row["namespace"], row["id"]])) for row in rows
+    ]
 
 
-def _whole(
-    row: WholeRow,
-    found: dict[Name, Content],
-    damaged: dict[Name, CorruptData],
-    writes: Sequence[CheckpointWrite | CorruptData],
-) -> Checkpoint | CorruptData:
+def _writes(
+    unit: Unit, given: Row
+) -> tuple[dict[tuple[str, str], list[CheckpointWrite]], dict[tuple[str, str], CorruptData]]:
+    """Return the writes of checkpoints, and the errors of those that have one that cannot be read."""
+    found: dict[tuple[str, str], list[CheckpointWrite]] = defaultdict(list)
+    broken: dict[tuple[str, str], CorruptData] = {}
+    try:
+        for row in unit.rows(sql.WRITES_OF, given):
+            found[row["namespace"], row["checkpoint_id"]].append(CheckpointWrite.of(row))
+    except CorruptData:  # rare: then each row by itself
+        several = unit.readable(sql.WRITES_OF, given)
+        for at, one in enumerate(several.rows):
+            if not isinstance(one, CorruptData):
+                found[one["namespace"], one["checkpoint_id"]].append(CheckpointWrite.of(one))
+                continue
+            place = several.columns(at, ("namespace", "checkpoint_id"))
+            if place is None:
+                raise one from None
+            broken[place[0], place[1]] = one
+    return found, broken
+
+
+def _damage(
+    row: WholeRow, damaged: Mapping[Name, CorruptData], broken: Mapping[tuple[str, str], CorruptData]
+) -> CorruptData | None:
+    """Return why a checkpoint cannot be made of its parts, if so."""
     if row["versions"] is None:  # JSON null
         return CorruptData(str(models.CHECKPOINTS.name), row["id"], "versions")
-    named = [(row["namespace"], *one) for one in row["versions"].items()]
-    errors = [
-        *(damaged[name] for name in named if name in damaged),
-        *(write for write in writes if isinstance(write, CorruptData)),
-    ]
-    if errors:
-        return errors[0]
-    return _made(row, found, tuple(write for write in writes if not isinstance(write, CorruptData)))
+    if damaged:
+        named = ((row["namespace"], *one) for one in row["versions"].items())
+        if (name := next((one for one in named if one in damaged), None)) is not None:
+            return damaged[name]
+    return broken.get((row["namespace"], row["id"])) if broken else None
 
 
 def _made(row: WholeRow, found: dict[Name, Content], writes: tuple[CheckpointWrite, ...]) -> Checkpoint:

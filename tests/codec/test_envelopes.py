@@ -83,9 +83,9 @@ def test_a_context_names_the_row_of_a_value(database: Database) -> None:
         '["states.value","","json"]',
         '["states.body","","bytes"]',
         *(f'["checkpoints.body","{thread}","","step-{n}","json"]' for n in (1, 2)),
-        f'["checkpoint_values.body","{thread}","","a","1",0,0,"whole","raw"]',
-        f'["checkpoint_values.body","{thread}","","a","2",1,0,"change","raw"]',
-        f'["checkpoint_values.body","{thread}","","b","1",0,0,"whole","raw"]',
+        f'["checkpoint_values.body","{thread}","","a",0,0,"whole"]',
+        f'["checkpoint_values.body","{thread}","","a",1,0,"change"]',
+        f'["checkpoint_values.body","{thread}","","b",0,0,"whole"]',
         f'["checkpoint_writes.body","{thread}","","step-2","x",0,"a","raw"]',
         *(f'["messages.content","{one}","user"]' for one in ("m", "m0", "m1", "m2")),
     }
