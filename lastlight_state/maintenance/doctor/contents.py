@@ -1,4 +1,4 @@
-"""DOC-13 and DOC-14: values that the columns should not hold: words, times, flags, numbers, JSON and embeddings."""
+"""DOC-13 and DOC-14: values that columns should not hold: words, times, flags, numbers, JSON, embeddings, contents."""
 
 from __future__ import annotations
 
