@@ -29,7 +29,8 @@ def thread(unit: Unit, thread_id: str, target_id: str) -> int:
     opened: sealing.Sealing | None = unit.backend.sealing
     if opened is not None and opened.binds:
         for kind in _KINDS:
-            unit.insert(kind.table, kind.insert, kind.rows(unit, thread_id, target_id))
+            for rows in kind.batches(unit, thread_id, target_id):  # read before the server takes the first of them
+                unit.insert(kind.table, kind.insert, rows)
         return int(unit.value(_COUNT, {"thread_id": target_id}))
     for kind in _KINDS:
         kind.refuse_bound(unit, thread_id)
@@ -61,14 +62,15 @@ class _Kind:
             .limit(number(1))
         )
 
-    def rows(self, unit: Unit, thread_id: str, target_id: str) -> Iterator[Row]:
-        """Yield the rows of a thread as rows of another one."""
+    def batches(self, unit: Unit, thread_id: str, target_id: str) -> Iterator[list[Row]]:
+        """Yield the rows of a thread, some at a time, as rows of another one."""
         given: Row = {"thread_id": thread_id}
         while found := unit.rows(self._walks["after_namespace" in given], given):
-            for row in found:
-                texts = {name: codec.encode_sound(row[name]).decode() for name in self._json if row[name] is not None}
-                yield {**row, **texts, "thread_id": target_id}
+            yield [{**row, **self._texts(row), "thread_id": target_id} for row in found]
             given = {"thread_id": thread_id, **{f"after_{one.name}": found[-1][one.name] for one in self._key}}
+
+    def _texts(self, row: Row) -> Row:
+        return {name: codec.encode_sound(row[name]).decode() for name in self._json if row[name] is not None}
 
     def refuse_bound(self, unit: Unit, thread_id: str) -> None:
         """Raise `SealedValue` for a value that is bound to its thread: nobody could open it in another one."""
