@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
     from lastlight_state.db.lists.pages import aiterate, iterate
     from lastlight_state.db.rows.records import Page
-    from lastlight_state.db.schema.sealing import Codec
+    from lastlight_state.db.schema.sealing import Codec, ContextCodec
     from lastlight_state.domains import Transaction, View
     from lastlight_state.errors import (
         AlreadyAnswered,
@@ -63,6 +63,7 @@ _HOMES = {
     "AsyncTransaction": "aio",
     "AsyncView": "aio",
     "Codec": "db.schema.sealing",
+    "ContextCodec": "db.schema.sealing",
     "Page": "db.rows.records",
     "Settings": "settings",
     "StateStore": "store",
@@ -85,6 +86,7 @@ __all__ = [
     "ClaimLost",
     "Codec",
     "Conflict",
+    "ContextCodec",
     "CorruptData",
     "FrameChainBroken",
     "InvalidValue",

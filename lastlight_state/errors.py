@@ -19,8 +19,8 @@
     │   ├── NewerSchema                the database is ahead of this library and not readable by it
     │   └── SchemaMismatch             tables or definitions differ from what the revision promises
     ├── CorruptData                    what is stored cannot be trusted, and is not guessed
-    │   └── FrameChainBroken           a frame cannot be rebuilt as it was; says which, and why
-    ├── SealedValue                    a codec sealed what is stored, and there is none that opens it
+    │   ├── FrameChainBroken           a frame cannot be rebuilt as it was; says which, and why
+    │   └── SealedValue                a codec sealed what is stored, and there is none that opens it
     ├── UnsavedEvents                  events of a queue that are not stored; hands them back
     ├── BackendError                   the database or file system failed; ``__cause__`` is its own error
     │   ├── BackendBusy                locked past every retry
@@ -286,11 +286,23 @@ class UnsavedEvents(StateError):
     listener_errors: tuple[Exception, ...]
 
 
-class SealedValue(StateError):
-    """A value is sealed with the key ``key_id``, and cannot be opened: without a codec, or by the one that there is."""
+class SealedValue(CorruptData):
+    """The stored value of ``column`` cannot be opened: without a codec, or by the one that there is.
+
+    ``key_id`` is the id of its key; empty where the value stands in plain and the store refuses that.
+    """
 
     code = "sealed_value"
     key_id: str
+
+    def __init__(self, problem: str, *, key_id: str, table: str = "", key: Any = None, column: str = "") -> None:
+        super().__init__(table, key, column, problem=problem)
+        self.key_id = key_id
+        self._problem = problem
+
+    def of(self, table: str, key: Any, column: str) -> SealedValue:
+        """Return the error with the place of the value, which its converter does not know."""
+        return type(self)(self._problem, key_id=self.key_id, table=table, key=key, column=column)
 
 
 class BackendError(StateError):

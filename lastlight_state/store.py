@@ -24,7 +24,7 @@ from lastlight_state.backends.waiting import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context
-from lastlight_state.db.schema.sealing import Codec, Sealing
+from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, sealing_of
 from lastlight_state.db.units.external_transactions import joined, undo
 from lastlight_state.db.units.scope import OpenedScope, StoreScope, TransactionScope
 from lastlight_state.db.units.unit import Unit, complete, labelled, run_hooks
@@ -80,17 +80,18 @@ class StateStore(Domains):
         engine: Engine | None = None,
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        codec: Codec | None = None,
+        codec: Codec | ContextCodec | None = None,
+        plain: Plain = "read",
     ) -> Self:
         """Open a store, by default the SQLite file ``$STATE_DIR/lastlight.db``.
 
         ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``; ``url_file`` is a file that holds it. SQLite is
         migrated unless ``migrate=False``; Postgres is only verified unless ``migrate=True``. ``replica`` is the URL of
         a server to read from, see `StateStore.replica`. An ``engine`` of yours is used and never disposed. ``codec``
-        seals contents of messages, states and checkpoints, see `lastlight_state.Codec`. Raises
-        `NotMigrated` or `NewerSchema` when the schema does not fit, `SchemaMismatch` for one that lost a part or is an
-        unfinished copy, `InvalidValue` for a URL or setting that is wrong, `BackendUnavailable` when the database
-        cannot be reached; then nothing was created.
+        seals contents of messages, states and checkpoints, see `lastlight_state.Codec`; with ``plain="refuse"`` a
+        content that it has not sealed is `SealedValue`. Raises `NotMigrated` or `NewerSchema` when the schema does not
+        fit, `SchemaMismatch` for one that lost a part or is an unfinished copy, `InvalidValue` for a URL or setting
+        that is wrong, `BackendUnavailable` when the database cannot be reached; then nothing was created.
         """
         in_force = load_settings(
             settings,
@@ -104,7 +105,7 @@ class StateStore(Domains):
             replica=replica,
         ).anchored()
         KeptClock(clock).now()  # a clock that cannot be used is refused before anything is created
-        sealing = None if codec is None else Sealing(codec)
+        sealing = sealing_of(codec, plain)
         backend = connect(in_force, engine)
         backend.sealing = sealing
         try:

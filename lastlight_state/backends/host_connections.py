@@ -18,6 +18,7 @@ from sqlalchemy.schema import CreateSchema
 from lastlight_state.backends.base import Checkout
 from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.errors import InvalidValue
+from lastlight_state.keys import composed
 
 # Statements told to the listeners of a caller's engine, as SQLAlchemy tells them of its own.
 #
@@ -127,5 +128,5 @@ def _refuse_schema(dialect: Dialect) -> None:
 
 def lock_number(schema: str, name: str) -> int:
     """Return the number of an advisory lock on Postgres, from schema and name. Such locks are per database already."""
-    digest = hashlib.sha256(f"lastlight_state:{schema}:{name}".encode()).digest()
+    digest = hashlib.sha256(composed("lastlight_state", schema, name, by=":").encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

@@ -11,19 +11,20 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from lastlight_state.checkpoints import checks, models, removal, statements as sql, values
+from lastlight_state.checkpoints import checks, copying, models, removal, statements as sql, values
 from lastlight_state.checkpoints.checks import NewCheckpoint, NewWrite
 from lastlight_state.checkpoints.models import CHECKPOINTS
 from lastlight_state.checkpoints.projections import WholeRow
 from lastlight_state.checkpoints.records import Checkpoint, CheckpointSummary, CheckpointThread
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.lists.pages import split_damaged
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Statement
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import Conflict, StaleVersion
+from lastlight_state.errors import Conflict, CorruptData, StaleVersion
 from lastlight_state.ids import new_id
 
 
@@ -80,10 +81,10 @@ class Checkpoints(Repository):
     ) -> None:
         """Store what a task wrote after a checkpoint, all of it or nothing.
 
-        The checkpoint may be stored later. Of two writes of a task with one ``idx`` the first stays, or with
-        ``taken="replace"`` the last. Raises `InvalidValue` and `PayloadTooLarge`.
+        Of two writes of a task with one ``idx`` the first stays, or with ``taken="replace"`` the last. Raises
+        `NotFound` where the checkpoint is not there: what was deleted does not come back by the last write of a task.
+        Raises `InvalidValue` and `PayloadTooLarge`.
         """
-        now = self._now()
         own = {
             "namespace": checks.namespace(namespace),
             "checkpoint_id": valid.identifier("checkpoint_id", checkpoint_id),
@@ -91,12 +92,14 @@ class Checkpoints(Repository):
         }
         rows = checks.writes(writes)
         statement = sql.PUT_WRITE[valid.word("taken", taken, models.TAKEN)]
-        place = self._place(thread, scope, now, None, None)
+        place = {**checks.place(thread, scope), **own, "updated_at": self._now()}
 
         def work(unit: Unit) -> None:
-            thread_id = _touched(unit, place)
+            found = unit.row(sql.TOUCH_WITH, place)
+            if found is None:
+                raise valid.not_found(models.CHECKPOINT, (scope, thread, namespace, checkpoint_id))
             for row in rows:
-                unit.change(statement, {**row, **own, "thread_id": thread_id})
+                unit.change(statement, {**row, **own, "thread_id": found["id"]})
 
         if rows:
             self._writing(work, repeatable=True)
@@ -148,14 +151,18 @@ class Checkpoints(Repository):
         limit: int = 20,
         page_token: str | None = None,
     ) -> Page[Checkpoint]:
-        """Return a page of whole checkpoints, as `list`, in four statements. Raises `CorruptData` as `get`."""
+        """Return a page of whole checkpoints, as `list`, in four statements.
+
+        One of which a part cannot be read is in ``damaged``, with the place of that part.
+        """
         given = self._filters(thread, scope, namespace, before, where)
         valid.page_limit(limit)
 
         def work(unit: Unit) -> Page[Checkpoint]:
             found = sql.HISTORY.page(unit, _row, limit=limit, page_token=page_token, given=given)
-            made = values.whole(unit, found.items)
-            return Page.of({"items": tuple(made), "next_page_token": found.next_page_token, "damaged": found.damaged})
+            made, damaged = split_damaged(values.whole(unit, found.items), _whole)
+            token = found.next_page_token
+            return Page.of({"items": made, "next_page_token": token, "damaged": found.damaged + damaged})
 
         return self._viewing(work)
 
@@ -163,7 +170,8 @@ class Checkpoints(Repository):
         """Copy a thread whole under another key. Returns how many checkpoints it has.
 
         The copy has the user and the expiry of the thread. Without ``target_scope`` it is in the same scope. Raises
-        `NotFound`, and `Conflict` ``thread_not_empty`` if the target has checkpoints or writes already.
+        `NotFound`, `Conflict` ``thread_not_empty`` if the target has checkpoints or writes already, and `SealedValue`
+        for what is bound to the thread by a codec that cannot open it.
         """
         source = checks.place(thread, scope)
         now = self._now()
@@ -176,10 +184,7 @@ class Checkpoints(Repository):
             target_id = _touched(unit, {**place, **kept})
             if target_id == found or unit.value(sql.IS_FILLED, {"thread_id": target_id}):
                 raise Conflict(f"thread {target!r:.80} has checkpoints or writes already", code="thread_not_empty")
-            *_, copied = [
-                unit.change(statement, {"thread_id": found, "target_id": target_id}) for statement in sql.COPY
-            ]
-            return copied
+            return copying.thread(unit, found, target_id)
 
         return self._writing(work, repeatable=True)
 
@@ -276,7 +281,10 @@ class Checkpoints(Repository):
     def _whole(self, statement: Statement[WholeRow], given: Row) -> Checkpoint | None:
         def work(unit: Unit) -> Checkpoint | None:
             row = unit.row(statement, given)
-            return None if row is None else values.whole(unit, [row])[0]
+            found = None if row is None else values.whole(unit, [row])[0]
+            if isinstance(found, CorruptData):
+                raise found
+            return found
 
         return self._viewing(work)
 
@@ -308,6 +316,10 @@ def _touched(unit: Unit, place: Row) -> str:
 
 def _row(row: WholeRow) -> WholeRow:
     return row
+
+
+def _whole(found: Checkpoint) -> Checkpoint:
+    return found
 
 
 def _refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:

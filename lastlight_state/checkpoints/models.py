@@ -20,6 +20,7 @@ from lastlight_state.db.schema.declarations import (
     word_column,
 )
 from lastlight_state.db.schema.indexes import where
+from lastlight_state.db.schema.sealing import Binding
 from lastlight_state.db.valid import words
 
 # The vocabularies and limits of checkpoints.
@@ -59,6 +60,11 @@ def _thread() -> MappedColumn[str]:
 
 def _namespace() -> MappedColumn[str]:
     return text_column(KIB, primary_key=True, server_default=text("''"), personal=False)
+
+
+def _bound(name: str, *keys: str) -> Binding:
+    """Return what a sealed value of a thread is bound to. A copy of the thread is sealed anew."""
+    return Binding(name, ("thread_id", "namespace", *keys))
 
 
 def _format() -> MappedColumn[str]:
@@ -109,7 +115,7 @@ class CheckpointModel(Base):
     format: Mapped[str] = _format()
     metadata_: Mapped[Any] = json_column(256 * KIB, name="metadata", personal=True, shape=dict, nullable=True)
     versions: Mapped[Any] = json_column(MIB, personal=False, shape=dict, nullable=False)
-    body: Mapped[bytes] = bytes_column(most=_BODY, personal=True, sealed=True)
+    body: Mapped[bytes] = bytes_column(most=_BODY, personal=True, sealed=_bound("checkpoints.body", "id", "format"))
 
 
 class CheckpointValueModel(Base):
@@ -132,7 +138,11 @@ class CheckpointValueModel(Base):
     format: Mapped[str] = _format()
     size: Mapped[int]
     digest: Mapped[str] = text_column(None, personal=False)
-    body: Mapped[bytes] = bytes_column(most=_VALUE, personal=True, sealed=True)
+    body: Mapped[bytes] = bytes_column(
+        most=_VALUE,
+        personal=True,
+        sealed=_bound("checkpoint_values.body", "channel", "number", "anchor", "encoding"),
+    )
 
 
 class CheckpointWriteModel(Base):
@@ -153,7 +163,11 @@ class CheckpointWriteModel(Base):
     path: Mapped[str] = text_column(4 * KIB, server_default=text("''"), personal=False)
     channel: Mapped[str] = text_column(512, personal=False)
     format: Mapped[str] = _format()
-    body: Mapped[bytes] = bytes_column(most=_VALUE, personal=True, sealed=True)
+    body: Mapped[bytes] = bytes_column(
+        most=_VALUE,
+        personal=True,
+        sealed=_bound("checkpoint_writes.body", "checkpoint_id", "task", "idx", "channel", "format"),
+    )
 
 
 _thread_c, _checkpoint = CheckpointThreadModel.__table__.c, CheckpointModel.__table__.c

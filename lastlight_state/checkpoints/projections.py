@@ -30,6 +30,7 @@ class WholeRow(CheckpointSummaryRow):
 class WriteRow(TypedDict):
     """What a `CheckpointWrite` is made of, and which checkpoint it belongs to."""
 
+    thread_id: str
     namespace: str
     checkpoint_id: str
     task: str
@@ -67,6 +68,7 @@ class LastRow(TypedDict):
 class StoredRow(TypedDict):
     """A value as it is stored."""
 
+    thread_id: str
     namespace: str
     channel: str
     number: int

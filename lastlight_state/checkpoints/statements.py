@@ -58,6 +58,19 @@ TOUCH = prepared(
     ).returning(_t.id),
     IdRow,
 )
+_c_id = sa.and_(
+    CHECKPOINTS.c.thread_id == _t.id,
+    CHECKPOINTS.c.namespace == bind("namespace", CHECKPOINTS.c.namespace),
+    CHECKPOINTS.c.id == bind("checkpoint_id", CHECKPOINTS.c.id),
+)
+#: Note that a thread has changed that has this checkpoint, and lock it. Nothing is made.
+TOUCH_WITH = prepared(
+    sa.update(THREADS)
+    .where(_HERE, sa.exists().where(_c_id))
+    .values(updated_at=later_of(_t.updated_at, bind("updated_at", _t.updated_at)))
+    .returning(_t.id),
+    IdRow,
+)
 GET_THREAD = prepared(sa.select(*_t).where(_HERE), CheckpointThreadRow)
 THREAD_OF = prepared(sa.select(*_t).where(_t.id == bind("thread_id", _t.id)), CheckpointThreadRow)
 LOCK = prepared(sa.select(_t.id).where(_HERE).with_for_update(), IdRow)
@@ -269,20 +282,10 @@ WRITES_OF = prepared(
 )
 
 
-# Removal of whole threads, and copies.
+# Removal of whole threads.
 
 #: The tables of a thread's rows, those that refer to others first.
 TABLES = (WRITES, VALUES, CHECKPOINTS)
 #: By the table, the thread itself last.
 REMOVE_ALL = {str(table.name): prepared(sa.delete(table).where(of_thread(table))) for table in TABLES}
 REMOVE_ALL[str(THREADS.name)] = prepared(sa.delete(THREADS).where(_t.id == bind("thread_id", _t.id)))
-
-
-def _copying(table: sa.Table) -> Statement:
-    shown = [bind("target_id", one) if one.name == "thread_id" else one for one in table.columns]
-    names = [one.name for one in table.columns]
-    found = sa.select(*shown).where(of_thread(table))
-    return prepared(sa.insert(table).from_select(names, found, include_defaults=False))
-
-
-COPY = [_copying(table) for table in TABLES]

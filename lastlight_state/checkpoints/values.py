@@ -129,8 +129,8 @@ _log = logging.getLogger("lastlight_state.checkpoints")
 Name: TypeAlias = tuple[str, str, str]
 #: A namespace and a channel.
 Line: TypeAlias = tuple[str, str]
-#: The stored rows of a channel by their numbers.
-Stored: TypeAlias = Mapping[int, StoredRow]
+#: The stored rows of a channel by their numbers, or why one cannot be read.
+Stored: TypeAlias = Mapping[int, "StoredRow | CorruptData"]
 
 
 def digest(data: bytes) -> str:
@@ -194,28 +194,29 @@ def store(
         unit.insert(VALUES, sql.ADD_VALUE, rows)
 
 
-def read(unit: Unit, thread_id: str, names: Collection[Name]) -> dict[Name, Content]:
-    """Return the values of those of these versions that have one, in two statements.
-
-    Raises `CorruptData` for one that cannot be rebuilt as it was stored.
-    """
+def _read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
+    """Return the values of those of these versions that have one, and the errors of those that cannot be rebuilt."""
     rows = _named(unit, thread_id, names)
     numbers: dict[Line, set[int]] = defaultdict(set)
     for row in rows:
         numbers[_line(row)].update(chain(row["anchor"], row["number"]))
     stored = _stored(unit, thread_id, numbers)
-    rebuilt: dict[tuple[Line, int], bytes] = {}
-    found = {}
+    rebuilt: dict[tuple[Line, int], bytes | CorruptData] = {}
+    found, damaged = {}, {}
     for row in rows:
         at = (_line(row), row["number"])
         if at not in rebuilt:
             data = _rebuilt(stored[_line(row)], chain(row["anchor"], row["number"]))
-            if data is None or digest(data) != row["digest"]:
+            if data is None or (isinstance(data, bytes) and digest(data) != row["digest"]):
                 key = (thread_id, *_name(row))
-                raise CorruptData(str(VALUES.name), key, "body", problem="does not rebuild the value that was stored")
+                data = CorruptData(str(VALUES.name), key, "body", problem="does not rebuild the value that was stored")
             rebuilt[at] = data
-        found[_name(row)] = Content(row["format"], rebuilt[at])
-    return found
+        value = rebuilt[at]
+        if isinstance(value, CorruptData):
+            damaged[_name(row)] = value
+        else:
+            found[_name(row)] = Content(row["format"], value)
+    return found, damaged
 
 
 def _name(row: NamedRow) -> Name:
@@ -241,15 +242,25 @@ def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedRow]:
 
 def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -> Mapping[Line, Stored]:
     """Return the stored rows of these numbers, as far as there are any."""
-    found: dict[Line, dict[int, StoredRow]] = defaultdict(dict)
+    found: dict[Line, dict[int, StoredRow | CorruptData]] = defaultdict(dict)
     wanted = [
         {"thread": thread_id, "namespace": namespace, "channel": channel, "number": number}
         for (namespace, channel), several in numbers.items()
         for number in several
     ]
-    if wanted:
-        for row in unit.rows(sql.STORED, {"wanted": as_list(wanted)}):
+    if not wanted:
+        return found
+    given = {"wanted": as_list(wanted)}
+    try:
+        for row in unit.rows(sql.STORED, given):
             found[_line(row)][row["number"]] = row
+    except CorruptData:  # rare: then each row by itself
+        several = unit.readable(sql.STORED, given)
+        for at, one in enumerate(several.rows):
+            if not isinstance(one, CorruptData):
+                found[_line(one)][one["number"]] = one
+            elif (place := several.columns(at, ("namespace", "channel", "number"))) is not None:
+                found[place[0], place[1]][place[2]] = one
     return found
 
 
@@ -262,20 +273,26 @@ def _encoded(data: bytes, sha256: str, last: LastRow | None, stored: Stored) -> 
     number, anchor = last["number"] + 1, last["anchor"]
     if not _is_full(last):
         base = _rebuilt(stored, chain(anchor, number)[:-1])
-        if base is None:
+        if not isinstance(base, bytes):
             _log.warning("a value of %r is stored whole, because those before cannot be rebuilt", last["channel"])
         else:
             change = change_between(base, data)
-            if sum(len(row["body"]) for row in stored.values()) + len(change) <= 2 * len(data):
+            if sum(_size(row) for row in stored.values()) + len(change) <= 2 * len(data):
                 return {"number": number, "anchor": anchor, "encoding": "change", "body": change}
     return {"number": number, "anchor": number, "encoding": "whole", "body": data}
 
 
-def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | None:
-    """Return the value of the last of these numbers, None where the rows do not give it."""
+def _size(row: StoredRow | CorruptData) -> int:
+    return 0 if isinstance(row, CorruptData) else len(row["body"])
+
+
+def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | None:
+    """Return the value of the last of these numbers, None where the rows do not give it, or why one cannot be read."""
     data = b""
     for number in numbers:
         row = stored.get(number)
+        if isinstance(row, CorruptData):
+            return row
         if row is None or (row["encoding"] == "whole") is not (number == numbers[0]):
             return None
         try:
@@ -293,21 +310,53 @@ def _refuse_other(known: NamedRow, value: Content) -> None:
 # Whole checkpoints, made of their rows, values and writes, in three statements for any number of them.
 
 
-def whole(unit: Unit, rows: Sequence[WholeRow]) -> list[Checkpoint]:
-    """Return these checkpoints of one thread. Raises `CorruptData` for a value that cannot be rebuilt."""
+def whole(unit: Unit, rows: Sequence[WholeRow]) -> list[Checkpoint | CorruptData]:
+    """Return these checkpoints of one thread; in place of one of which a part cannot be read, the error of that."""
     if not rows:
         return []
-    for row in rows:
-        if row["versions"] is None:  # JSON null
-            raise CorruptData(str(models.CHECKPOINTS.name), row["id"], "versions")
     thread_id = rows[0]["thread_id"]
-    named = {(row["namespace"], *one) for row in rows for one in row["versions"].items()}
-    found = read(unit, thread_id, sorted(named))
+    named = {(row["namespace"], *one) for row in rows for one in (row["versions"] or {}).items()}
+    found, damaged = _read(unit, thread_id, sorted(named))
     wanted = as_list([{"thread": thread_id, "namespace": row["namespace"], "id": row["id"]} for row in rows])
-    writes: dict[tuple[str, str], list[CheckpointWrite]] = defaultdict(list)
-    for write in unit.rows(sql.WRITES_OF, {"wanted": wanted}):
-        writes[write["namespace"], write["checkpoint_id"]].append(CheckpointWrite.of(write))
-    return [_made(row, found, tuple(writes[row["namespace"], row["id"]])) for row in rows]
+    writes, broken = _writes(unit, {"wanted": wanted})
+    return [
+        _damage(row, damaged, broken) or _made(row, found, tuple(writes[row["namespace"], row["id"]])) for row in rows
+    ]
+
+
+def _writes(
+    unit: Unit, given: Row
+) -> tuple[dict[tuple[str, str], list[CheckpointWrite]], dict[tuple[str, str], CorruptData]]:
+    """Return the writes of checkpoints, and the errors of those that have one that cannot be read."""
+    found: dict[tuple[str, str], list[CheckpointWrite]] = defaultdict(list)
+    broken: dict[tuple[str, str], CorruptData] = {}
+    try:
+        for row in unit.rows(sql.WRITES_OF, given):
+            found[row["namespace"], row["checkpoint_id"]].append(CheckpointWrite.of(row))
+    except CorruptData:  # rare: then each row by itself
+        several = unit.readable(sql.WRITES_OF, given)
+        for at, one in enumerate(several.rows):
+            if not isinstance(one, CorruptData):
+                found[one["namespace"], one["checkpoint_id"]].append(CheckpointWrite.of(one))
+                continue
+            place = several.columns(at, ("namespace", "checkpoint_id"))
+            if place is None:
+                raise one from None
+            broken[place[0], place[1]] = one
+    return found, broken
+
+
+def _damage(
+    row: WholeRow, damaged: Mapping[Name, CorruptData], broken: Mapping[tuple[str, str], CorruptData]
+) -> CorruptData | None:
+    """Return why a checkpoint cannot be made of its parts, if so."""
+    if row["versions"] is None:  # JSON null
+        return CorruptData(str(models.CHECKPOINTS.name), row["id"], "versions")
+    if damaged:
+        named = ((row["namespace"], *one) for one in row["versions"].items())
+        if (name := next((one for one in named if one in damaged), None)) is not None:
+            return damaged[name]
+    return broken.get((row["namespace"], row["id"])) if broken else None
 
 
 def _made(row: WholeRow, found: dict[Name, Content], writes: tuple[CheckpointWrite, ...]) -> Checkpoint:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.conversations.words import SOURCES, STATUSES
+from lastlight_state.conversations.words import SOURCES, STATUSES, is_redacted
 from lastlight_state.db.schema.base import Base
 from lastlight_state.db.schema.declarations import (
     KIB,
@@ -24,6 +24,7 @@ from lastlight_state.db.schema.declarations import (
     text_column,
     word_column,
 )
+from lastlight_state.db.schema.sealing import Binding
 
 
 class MessageTypeModel(Base):
@@ -62,7 +63,9 @@ class MessageModel(Base):
     embedding_model: Mapped[str | None] = text_column(256, personal=False)
     node_metadata: Mapped[Any] = json_column(256 * KIB, personal=True, redacted=False, shape=dict, nullable=True)
     extra: Mapped[Any] = json_column(8 * MIB, personal=True, shape=dict, nullable=True)
-    content: Mapped[Any] = json_column(8 * MIB, personal=True, sealed=True, nullable=False)
+    content: Mapped[Any] = json_column(
+        8 * MIB, personal=True, sealed=Binding("messages.content", ("id", "role"), is_redacted), nullable=False
+    )
     embedding: Mapped[bytes | None] = bytes_column(personal=True)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from lastlight_state.db.valid import words
 
@@ -126,3 +127,16 @@ FORK_PREFIX = "fork_prefix"
 NOT_ENDED, HELD, FORKED = "not_ended", "held", "forked"
 #: The code of a `Conflict` about a feed of which the rows asked for are gone.
 FEED_TRIMMED = "feed_trimmed"
+
+#: The only member of a content that was emptied.
+REDACTED = "lion_content_pruned"
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+
+def is_redacted(content: Any) -> bool:
+    """Return True if a content is what a redaction leaves, and holds nothing else."""
+    told = content.get(REDACTED) if isinstance(content, dict) and len(content) == 1 else None
+    if not isinstance(told, dict) or told.keys() != {"at", "original_bytes"}:
+        return False
+    at, size = told["at"], told["original_bytes"]
+    return isinstance(at, str) and _TIME.fullmatch(at) is not None and type(size) is int

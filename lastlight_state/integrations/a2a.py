@@ -24,7 +24,8 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.domains import View
 from lastlight_state.errors import MisuseError
-from lastlight_state.integrations.conversing import Calls, escaped
+from lastlight_state.integrations.conversing import TASKS, Calls
+from lastlight_state.keys import composed
 from lastlight_state.workflows import Claim
 
 try:
@@ -126,7 +127,7 @@ class A2ATasks(TaskStore):
         await self._calls.transact(lambda tx: tx.states.remove(task_id, scope=scope), repeatable=True)
 
     def _scoped(self, owner: str) -> str:
-        return f"{self._scope}/{escaped(owner)}"
+        return composed(self._scope, TASKS, owner)
 
 
 def _is_id(task_id: str) -> bool:

@@ -31,7 +31,8 @@ from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import MisuseError, StaleVersion
 from lastlight_state.ids import new_id
-from lastlight_state.integrations.conversing import Calls, escaped, unescaped
+from lastlight_state.integrations.conversing import ADK_APP, ADK_SESSION, ADK_SESSIONS, ADK_USER, Calls
+from lastlight_state.keys import composed, parts_of
 from lastlight_state.states import State, StateSummary
 from lastlight_state.workflows import Claim
 
@@ -130,15 +131,15 @@ class ADKSessions(BaseSessionService):
             return {"under": scope + "/"} if user_id is None else {"scope": scope}
 
         def read(view: View) -> list[Session]:
-            application = self._scoped("app", app_name)
+            application = self._scoped(ADK_APP, app_name)
             app = _by_scope(view, scope=application)[application]
             users, states = (
-                _by_scope(view, **within("user")),
-                _by_scope(view, under=self._scoped("session", *names) + "/"),
+                _by_scope(view, **within(ADK_USER)),
+                _by_scope(view, under=self._scoped(ADK_SESSION, *names) + "/"),
             )
             found = []
-            for one in iterate(view.states.items, limit=_PAGE, **within("sessions")):
-                whose = unescaped(one.scope.rpartition("/")[2])
+            for one in iterate(view.states.items, limit=_PAGE, **within(ADK_SESSIONS)):
+                whose = parts_of(one.scope)[-1]
                 place = self._place(app_name, whose, one.key)
                 found.append(_made(app_name, whose, one, app, users[place.user], states[place.session]))
             return found
@@ -161,13 +162,13 @@ class ADKSessions(BaseSessionService):
         session whose conversation a prune of conversations has removed goes as well.
         """
         then = aware_utc("before", before)
-        under = self._scoped("sessions", *(() if app_name is None else (app_name,))) + "/"
+        under = self._scoped(ADK_SESSIONS, *(() if app_name is None else (app_name,))) + "/"
         deleted, token = 0, None
         while True:
             read = partial(_listed, under=under, page_token=token)
             page = await self._calls.view(read)
             for one in page.items:
-                *_, app, user = map(unescaped, one.scope.split("/"))
+                *_, app, user = parts_of(one.scope)
                 if one.updated_at < then:
                     gone = partial(_delete, place=self._place(app, user, one.key), name=one.key, before=then)
                     deleted += await self._calls.transact(gone, repeatable=True)
@@ -202,7 +203,7 @@ class ADKSessions(BaseSessionService):
             if found is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             talk = found.value[_TALK]
-            first = f"{talk}/{event.id}"
+            first = composed(talk, event.id)
             stored = tx.conversations.messages.find(first)
             own = first if stored is None or runtime.unpacked(stored.content) == content else other
             if stored is not None and (own == first or tx.conversations.messages.find(other) is not None):
@@ -252,14 +253,14 @@ class ADKSessions(BaseSessionService):
         talks.branches.append(talk, [message])
 
     def _scoped(self, kind: str, *names: str) -> str:
-        return "/".join([self._scope, kind, *map(escaped, names)])
+        return composed(self._scope, kind, *names)
 
     def _place(self, app_name: str, user_id: str, session_id: str) -> _Place:
         return _Place(
-            self._scoped("app", app_name),
-            self._scoped("user", app_name, user_id),
-            self._scoped("sessions", app_name, user_id),
-            self._scoped("session", app_name, user_id, session_id),
+            self._scoped(ADK_APP, app_name),
+            self._scoped(ADK_USER, app_name, user_id),
+            self._scoped(ADK_SESSIONS, app_name, user_id),
+            self._scoped(ADK_SESSION, app_name, user_id, session_id),
         )
 
 

@@ -14,6 +14,15 @@ from lastlight_state.workflows import Claim
 
 T = TypeVar("T")
 
+# The words behind the scope in the keys of adapters. In one table no two adapters share a word: so an adapter reaches
+# nothing of another one, also where both were given the same scope.
+
+#: Ids of conversations and their messages: OpenAI's sessions, and the conversations and entries of pydantic-ai.
+SESSION, CONVERSATION, ENTRY = "session", "conversation", "entry"
+#: Scopes of states: A2A's tasks, LangGraph's items and embeddings, and those of ADK.
+TASKS, ITEMS, VECTORS = "tasks", "items", "vectors"
+ADK_APP, ADK_USER, ADK_SESSIONS, ADK_SESSION = "app", "user", "sessions", "session"
+
 #: How much one append takes: so many messages, and bytes of their contents.
 _MOST, _MOST_BYTES = 1_000, 24 * 1024 * 1024
 
@@ -80,18 +89,3 @@ def batches(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
         size += added
     if batch:
         yield batch
-
-
-def key_of(scope: str, name: str) -> str:
-    """Return the id of a conversation of a scope."""
-    return f"{scope}:{name}" if scope else name
-
-
-def escaped(name: str) -> str:
-    """Return a name as a part of a scope, whose parts stand between slashes."""
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def unescaped(name: str) -> str:
-    """Return the name of `escaped`."""
-    return name.replace("%2F", "/").replace("%25", "%")

@@ -26,9 +26,11 @@ from typing import Any, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.checkpoints import Checkpoint as Stored, Checkpoints, Content, NewCheckpoint, NewWrite
+from lastlight_state.checkpoints.models import Taken
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import MisuseError, NotFound
+from lastlight_state.integrations.langgraph_writes import EarlyWrites, Place, Writes
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Claim
 
@@ -98,6 +100,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         self._ttl = ttl
         self._user_key = user_key
         self._claim = claim
+        self._early = EarlyWrites()
 
     # From threads.
 
@@ -149,30 +152,46 @@ class LangGraphSaver(BaseCheckpointSaver):
         self._write(
             lambda checkpoints: checkpoints.put(thread, new, scope=self._scope, user=whose, ttl=self._ttl, other="keep")
         )
-        return _config(thread, space, checkpoint["id"])
+        place = thread, space, checkpoint["id"]
+        for made in self._early.taken(place):
+            self._has_stored(place, made)
+        return _config(*place)
 
     def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Store what a task wrote. The first of a place stays, but for errors, interrupts and the like."""
+        """Store what a task wrote. The first of a place stays, but for errors, interrupts and the like.
+
+        LangGraph stores a checkpoint and what its tasks wrote at the same time: writes that come first are kept until
+        this saver stores the checkpoint. Those of a thread that was deleted are never stored.
+        """
         asked = config["configurable"]
         given = {
             (idx := WRITES_IDX_MAP.get(name, at)): NewWrite(idx, name, self._content(value), task_path)
             for at, (name, value) in enumerate(writes)
         }
-        self._write(
-            lambda checkpoints: checkpoints.put_writes(
-                str(asked["thread_id"]),
-                asked["checkpoint_id"],
-                task_id,
-                [*given.values()],
-                namespace=asked.get("checkpoint_ns") or "",
-                scope=self._scope,
-                taken="replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep",
+        place = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked["checkpoint_id"]
+        taken: Taken = "replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep"
+        made = Writes(task_id, [*given.values()], taken)
+        if not self._has_stored(place, made):
+            self._early.add(place, made)
+            if self._has_stored(place, made):  # its checkpoint came meanwhile, and did not find it
+                self._early.remove(place, made)
+
+    def _has_stored(self, place: Place, made: Writes) -> bool:
+        """Store writes of a checkpoint. False where it is not there: in flight, or deleted with its thread."""
+        thread, space, one = place
+        with suppress(NotFound):
+            self._write(
+                lambda checkpoints: checkpoints.put_writes(
+                    thread, one, made.task, made.writes, namespace=space, scope=self._scope, taken=made.taken
+                )
             )
-        )
+            return True
+        return False
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread with everything of it."""
         self._write(lambda checkpoints: checkpoints.delete(str(thread_id), scope=self._scope))
+        self._early.forget(str(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, and their writes."""

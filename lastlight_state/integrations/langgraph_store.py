@@ -29,8 +29,9 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import InvalidValue, MisuseError, NotFound, StaleVersion
-from lastlight_state.integrations.conversing import escaped, unescaped
+from lastlight_state.integrations.conversing import ITEMS, VECTORS
 from lastlight_state.integrations.langgraph_search import Embedded, Index, passes, refuse_unknown
+from lastlight_state.keys import composed, parts_of
 from lastlight_state.states import State, StateSummary
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Claim
@@ -107,8 +108,8 @@ class LangGraphStore(BaseStore):
         behind = store if isinstance(store, AsyncStateStore) else AsyncStateStore(store)
         self._runner = behind._runner
         self._store = behind._store
-        self._items = f"{escaped(scope)}/items/"
-        self._vectors = f"{escaped(scope)}/vectors/"
+        self._items = composed(scope, ITEMS, "")
+        self._vectors = composed(scope, VECTORS, "")
         self._user_of = user_of
         self._claim = claim
         self.ttl_config = ttl
@@ -321,11 +322,11 @@ class LangGraphStore(BaseStore):
 
 
 def _labels(namespace: Sequence[str]) -> str:
-    return "".join(f"{escaped(label)}/" for label in namespace)
+    return composed(*namespace, "")
 
 
 def _namespace(labels: str) -> tuple[str, ...]:
-    return tuple(map(unescaped, labels.split("/")[:-1]))
+    return tuple(parts_of(labels)[:-1])
 
 
 def _place(op: GetOp | PutOp) -> _Place:

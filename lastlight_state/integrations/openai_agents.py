@@ -24,6 +24,7 @@ from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
 from lastlight_state.integrations.conversing import Talks
+from lastlight_state.keys import composed
 from lastlight_state.workflows import Claim
 
 try:
@@ -79,7 +80,7 @@ class OpenAIAgentsSession:
             raise MisuseError.missing_extra("openai-agents", what="a session for the OpenAI Agents SDK")
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
-        self._key = conversing.key_of(scope, session_id)
+        self._key = _key(scope, session_id)
         self._scope = scope
         self._user = user
         self._talks = Talks(store, claim, label=type(self).__name__)
@@ -196,6 +197,11 @@ class OpenAIAgentsSession:
             talks.progressions.truncate(order, 0)
             for at in range(0, len(kept), _BATCH):
                 talks.branches.append(self._key, kept[at : at + _BATCH], on_repeat="keep")
+
+
+def _key(scope: str, session_id: str) -> str:
+    """Return the id of the session and its branch."""
+    return composed(scope, conversing.SESSION, session_id)
 
 
 def _messages(items: Sequence[Any]) -> list[NewMessage]:

@@ -35,6 +35,7 @@ from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import AlreadyExists, MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
 from lastlight_state.integrations.conversing import Talks
+from lastlight_state.keys import composed
 from lastlight_state.workflows import Claim
 
 try:
@@ -155,7 +156,7 @@ class PydanticAIConversations(ConversationStore):
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry. Raises `KeyError`."""
-        found = await self._talks.read(lambda talks: talks.messages.find(self._key(entry_id)))
+        found = await self._talks.read(lambda talks: talks.messages.find(self._entry_key(entry_id)))
         if found is None or _ENTRY not in (found.extra or {}):
             raise KeyError(entry_id)
         return self._entry(found)
@@ -214,14 +215,17 @@ class PydanticAIConversations(ConversationStore):
         A line has the id of its order. An order that is no line is the pool of a session.
         """
         found = []
-        for use in iterate(talks.progressions.containing, self._key(entry_id), limit=_PAGE):
+        for use in iterate(talks.progressions.containing, self._entry_key(entry_id), limit=_PAGE):
             branch = talks.branches.find(use.progression_id)
             if branch is not None:
                 found.append(_Place(branch.id, branch.session_id, use.ord, branch.length))
         return max(found, key=lambda one: (one.session_id == session_id, one.ord + 1 == one.length), default=None)
 
     def _key(self, name: str) -> str:
-        return conversing.key_of(self._scope, name)
+        return composed(self._scope, conversing.CONVERSATION, name)
+
+    def _entry_key(self, name: str) -> str:
+        return composed(self._scope, conversing.ENTRY, name)
 
     def _refuse_other(self, conversation_id: str, extra: dict[str, Any] | None, expected: str | None) -> None:
         record = self._record(extra)
@@ -237,7 +241,8 @@ class PydanticAIConversations(ConversationStore):
     def _message(self, entry: ConversationEntry) -> NewMessage:
         [content] = json.loads(ModelMessagesTypeAdapter.dump_json([entry.message]))
         facts = {"id": entry.id, "parent_id": entry.parent_id, "kind": entry.kind}
-        return NewMessage(entry.message.kind, runtime.packed(content), id=self._key(entry.id), extra={_ENTRY: facts})
+        key, extra = self._entry_key(entry.id), {_ENTRY: facts}
+        return NewMessage(entry.message.kind, runtime.packed(content), id=key, extra=extra)
 
     def _entry(self, stored: Message) -> ConversationEntry:
         [message] = ModelMessagesTypeAdapter.validate_json(json.dumps([runtime.unpacked(stored.content)]))

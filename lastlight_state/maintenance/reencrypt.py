@@ -8,112 +8,150 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
-from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.db import valid
+from lastlight_state.db.lists.pages import KeyedRows, Window, damaged_row, keyed_rows, window
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.parameters import UNREADABLE
+from lastlight_state.db.rows.records import DamagedRow, Record
 from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
 from lastlight_state.db.schema import sealing
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import MisuseError
-from lastlight_state.maintenance.redact.messages import MARK
+from lastlight_state.errors import CorruptData, MisuseError, SealedValue
 from lastlight_state.migrations.metadata import METADATA
 
-#: The most rows of one transaction.
-MOST_ROWS = 10_000
+#: The most rows of one transaction, and how many rows that could not be opened a result names.
+MOST_ROWS, NAMED = 10_000, 100
 
 
 class Reencrypted(Record):
-    """The result of a call: ``counts`` are rows by table. ``complete`` is False where it stopped before the end."""
+    """The result of a call: ``counts`` are rows by table.
+
+    ``unopened`` are values by the id of the key that the codec has not: by an empty id where a plain value is refused.
+    ``damaged`` names the first 100 rows of them, and of those that cannot be read at all. ``complete`` is False where
+    there are such rows, and where the call stopped before the end.
+    """
 
     counts: Mapping[str, int]
     complete: bool
+    unopened: Mapping[str, int]
+    damaged: tuple[DamagedRow, ...]
+
+
+class _Batch(NamedTuple):
+    """The last key of a batch, None at the end; how many rows were sealed, and the errors of others."""
+
+    last: list[Any] | None
+    changed: int
+    errors: list[CorruptData]
+
+
+class _Left(NamedTuple):
+    """What stays as it is: values by the ids of their keys, and the first rows."""
+
+    unopened: Counter[str]
+    damaged: list[DamagedRow]
+
+    def add(self, errors: Sequence[CorruptData]) -> None:
+        self.unopened.update(error.key_id for error in errors if isinstance(error, SealedValue))
+        self.damaged.extend(map(damaged_row, errors[: max(NAMED - len(self.damaged), 0)]))
+
+    def result(self, counts: Counter[str], *, stopped: bool) -> Reencrypted:
+        complete = not stopped and not self.damaged
+        return Reencrypted(
+            counts=dict(+counts), complete=complete, unopened=dict(self.unopened), damaged=tuple(self.damaged)
+        )
 
 
 class Reencrypt(Repository):
     """``store.maintenance.reencrypt``"""
 
     def plan(self, *, batch_rows: int = 50) -> Mapping[str, int]:
-        """Return how many rows are not under the present key, by table: plain ones, and those of other keys.
+        """Return how many rows are not sealed as the codec seals now, by table: plain ones, and those of other keys.
 
-        Reads every row that may be sealed, some at a time. Raises as `run`.
+        Reads every row that may be sealed, some at a time. Raises `MisuseError` in a store without a codec.
         """
-        key_id, many = self._key_id(), _rows_of(batch_rows)
+        opened, key_id, many = self._sealing(), self._sealing().key_id(), _rows_of(batch_rows)
         found: Counter[str] = Counter()
         for table in TABLES:
-            for rows in self._batches(table, many):
-                found[table.name] += sum(bool(table.stale(row, key_id)) for row in rows)
+            for rows in _walk(partial(self._next, table, many=many)):
+                found[table.name] += sum(_is_stale(table, row, opened, key_id) for row in rows)
         return dict(+found)
 
     def run(self, *, batch_rows: int = 50, time_limit: float | None = None) -> Reencrypted:
-        """Seal what is not under the present key, in short transactions of ``batch_rows`` rows, which are held at once.
+        """Seal what is not sealed as the codec seals now, in short transactions of ``batch_rows`` rows.
 
         Writers go on meanwhile; a row that one of them has locked is waited for. After ``time_limit`` seconds it stops
-        behind the next transaction, and the same call does the rest. Raises `MisuseError` in a store without a codec,
-        and `SealedValue` for a value that the codec cannot open: give it the old key as well.
+        behind the next transaction, and the same call does the rest. A value that the codec cannot open stays as it is
+        and is named: give it the old key as well. Raises `MisuseError` in a store without a codec.
         """
-        key_id, many = self._key_id(), _rows_of(batch_rows)
+        opened, many = self._sealing(), _rows_of(batch_rows)
+        key_id = opened.key_id()
         until = None if time_limit is None else time.monotonic() + valid.seconds("time_limit", time_limit)
-        counts: Counter[str] = Counter()
+        counts, left = Counter[str](), _Left(Counter(), [])
         for table in TABLES:
-            for changed in self._changed_rows(table, many, key_id):
-                counts[table.name] += changed
-                if changed and until is not None and time.monotonic() >= until:
-                    return Reencrypted(counts=dict(+counts), complete=False)
-        return Reencrypted(counts=dict(+counts), complete=True)
+            for batch in self._batches(table, many, opened, key_id):
+                counts[table.name] += batch.changed
+                left.add(batch.errors)
+                if batch.changed and until is not None and time.monotonic() >= until:
+                    return left.result(counts, stopped=True)
+        return left.result(counts, stopped=False)
 
-    def _key_id(self) -> str:
+    def _sealing(self) -> sealing.Sealing:
         found: sealing.Sealing | None = self._backend.sealing
         if found is None:
             raise MisuseError("the store was opened without a codec: StateStore.open(..., codec=...)")
-        return found.key_id()
+        return found
 
-    def _batches(self, table: Sealed, many: int) -> Iterator[list[Row]]:
-        after: Row | None = None
-        while rows := self._next(table, after, many):
-            yield rows
-            after = rows[-1]
-
-    def _next(self, table: Sealed, after: Row | None, many: int) -> list[Row]:
+    def _next(self, table: Sealed, after: list[Any] | None, *, many: int) -> Window[Row]:
         return self._reading(lambda unit: table.next(unit, after, many, locked=False))
 
-    def _changed_rows(self, table: Sealed, many: int, key_id: str) -> Iterator[int]:
-        """Yield how many rows each transaction has sealed. What needs none is passed over without a lock."""
-        after: Row | None = None
+    def _batches(self, table: Sealed, many: int, opened: sealing.Sealing, key_id: str) -> Iterator[_Batch]:
+        """Yield what each transaction has sealed. What needs none is passed over without a lock."""
+        after: list[Any] | None = None
 
-        def work(unit: Unit) -> tuple[Row | None, int]:
-            rows, opened = table.next(unit, after, many, locked=True), unit.backend.sealing
-            stale = [(row, names) for row in rows if (names := table.stale(row, key_id))]
-            for row, names in stale:
-                table.seal(unit, row, names, opened)
-            return rows[-1] if rows else after, len(stale)
+        def work(unit: Unit) -> _Batch:
+            rows, last = table.next(unit, after, many, locked=True)
+            changed, errors = 0, []
+            for row in rows:
+                if not _is_stale(table, row, opened, key_id):
+                    continue
+                found = table.errors(row, opened)
+                errors += found
+                if not found and not isinstance(row, CorruptData):
+                    table.seal(unit, row, opened, key_id)
+                    changed += 1
+            return _Batch(last, changed, errors)
 
-        while rows := self._next(table, after, many):
-            changed = 0
-            if any(table.stale(row, key_id) for row in rows):
-                after, changed = self._writing(work, repeatable=True)
-            else:
-                after = rows[-1]
-            yield changed
+        while True:
+            rows, last = self._next(table, after, many=many)
+            batch = _Batch(last, 0, [])
+            if any(_is_stale(table, row, opened, key_id) for row in rows):
+                batch = self._writing(work, repeatable=True)
+            yield batch
+            if batch.last is None:
+                return
+            after = batch.last
 
 
 class Sealed:
     """A table with columns that are sealed, walked in the order of its key."""
 
-    def __init__(self, table: sa.Table, names: Sequence[str]) -> None:
+    def __init__(self, table: sa.Table, bindings: Mapping[str, sealing.Binding]) -> None:
         self.name = str(table.name)
-        self._names = names
-        self._columns = {name: table.c[name] for name in names}
+        self._bindings = bindings
         key = [*table.primary_key]
         self._key = [column.name for column in key]
-        stored = [sa.type_coerce(table.c[name], sealing.plain(table.c[name].type)).label(name) for name in names]
-        every = sa.select(*key, *stored).order_by(*key).limit(sa.bindparam("many", type_=sa.Integer()))
+        bound = dict.fromkeys([*self._key, *(name for binding in bindings.values() for name in binding.keys)])
+        stored = [sa.type_coerce(table.c[name], sealing.plain(table.c[name].type)).label(name) for name in bindings]
+        every = sa.select(*(table.c[name] for name in bound), *stored).order_by(*key)
+        every = every.limit(sa.bindparam("many", type_=sa.Integer()))
         later = every.where(sa.tuple_(*key) > sa.tuple_(*(bind(f"after_{one.name}", one) for one in key)))
         self._walks = {
             (is_later, locked): prepared(walk.with_for_update(of=table) if locked else walk)
@@ -122,43 +160,92 @@ class Sealed:
         }
         here = sa.and_(*(one == bind(one.name, one) for one in key))
         self._updates: dict[str, Statement[Row]] = {
-            name: prepared(sa.update(table).where(here).values({name: bind("sealed", table.c[name])})) for name in names
+            name: prepared(sa.update(table).where(here).values({name: bind("sealed", table.c[name])}))
+            for name in bindings
         }
 
-    def next(self, unit: Unit, after: Row | None, many: int, *, locked: bool) -> list[Row]:
+    def next(self, unit: Unit, after: Sequence[Any] | None, many: int, *, locked: bool) -> Window[Row]:
         """Return the next rows, their values as they are stored."""
-        at = {} if after is None else {f"after_{name}": after[name] for name in self._key}
-        return unit.rows(self._walks[after is not None, locked], {**at, "many": many})
+        at = {} if after is None else {f"after_{name}": value for name, value in zip(self._key, after, strict=True)}
+        statement = self._walks[after is not None, locked]
 
-    def stale(self, row: Row, key_id: str) -> list[str]:
-        """Return the columns of a stored row that are not under this key. What was redacted stays plain."""
+        def read(size: int) -> KeyedRows[Row]:
+            return keyed_rows(unit.readable(statement, {**at, "many": size}), self._key)
+
+        return window(read, many)
+
+    def stale(self, row: Row, opened: sealing.Sealing, key_id: str) -> list[str]:
+        """Return the columns of a stored row that are not sealed as the codec seals now. What was redacted is plain."""
         return [
             name
-            for name in self._names
-            if row[name] is not None and sealing.key_of(row[name]) != key_id and not _is_redacted(self.name, row[name])
+            for name, binding in self._bindings.items()
+            if row[name] is not None
+            and not binding.stays_plain(row[name])
+            and not _is_current(opened, row[name], key_id)
         ]
 
-    def seal(self, unit: Unit, row: Row, names: Sequence[str], opened: sealing.Sealing) -> None:
-        """Seal these columns of a stored row."""
-        for name in names:
-            value = row[name]
-            if isinstance(value, bytes):
-                plain: Any = opened.bytes_value(value)
-            else:
-                plain = codec.encode_sound(opened.json_value(value)).decode()
-            unit.change(self._updates[name], {**{key: row[key] for key in self._key}, "sealed": plain})
+    def errors(self, row: Row | CorruptData, opened: sealing.Sealing) -> list[CorruptData]:
+        """Return the errors of the values of a row that cannot be opened."""
+        if isinstance(row, CorruptData):
+            return [row]
+        found: list[CorruptData] = []
+        key = tuple(row[name] for name in self._key)
+        place = self.name, key[0] if len(key) == 1 else key
+        for name, binding in self._bindings.items():
+            try:
+                if row[name] is not None:
+                    opened.value(row[name], binding, [row[one] for one in binding.keys])
+            except SealedValue as error:
+                found.append(error.of(*place, name))
+            except UNREADABLE:
+                found.append(CorruptData(*place, name))
+        return found
+
+    def seal(self, unit: Unit, row: Row, opened: sealing.Sealing, key_id: str) -> None:
+        """Seal the stale columns of a stored row."""
+        for name in self.stale(row, opened, key_id):
+            binding = self._bindings[name]
+            value = opened.value(row[name], binding, [row[one] for one in binding.keys])
+            plain = value if isinstance(value, bytes) else codec.encode_sound(value).decode()
+            unit.change(self._updates[name], {**row, "sealed": plain})
 
 
-def _is_redacted(table: str, value: Any) -> bool:
-    return table == MESSAGES.name and value.__class__ is dict and [*value] == [MARK]
+def _is_stale(table: Sealed, row: Row | CorruptData, opened: sealing.Sealing, key_id: str) -> bool:
+    return isinstance(row, CorruptData) or bool(table.stale(row, opened, key_id))
+
+
+def _is_current(opened: sealing.Sealing, value: Any, key_id: str) -> bool:
+    try:
+        return opened.is_current(value, key_id)
+    except ValueError:  # a damaged envelope
+        return False
+
+
+def _walk(next_after: Callable[[list[Any] | None], Window[Row]]) -> Iterator[Sequence[Row | CorruptData]]:
+    rows, last = next_after(None)
+    yield rows
+    while last is not None:
+        rows, last = next_after(last)
+        yield rows
+
+
+def unopened(unit: Unit, opened: sealing.Sealing, many: int) -> Iterator[tuple[Sealed, CorruptData]]:
+    """Yield the values that a codec cannot open, and the rows that cannot be read. Opens every value there is."""
+    for table in TABLES:
+        for rows in _walk(lambda after, table=table: table.next(unit, after, many, locked=False)):  # type: ignore[misc]
+            for row in rows:
+                yield from ((table, error) for error in table.errors(row, opened))
 
 
 def _rows_of(given: int) -> int:
     return valid.number("batch_rows", given, least=1, most=MOST_ROWS)
 
 
+def _bindings(table: sa.Table) -> dict[str, sealing.Binding]:
+    found = {column.name: sealing.binding_of(column.type) for column in table.columns}
+    return {name: binding for name, binding in found.items() if binding is not None}
+
+
 TABLES = tuple(
-    Sealed(table, names)
-    for _, table in sorted(METADATA.tables.items())
-    if (names := [column.name for column in table.columns if sealing.is_sealable(column.type)])
+    Sealed(table, bindings) for _, table in sorted(METADATA.tables.items()) if (bindings := _bindings(table))
 )

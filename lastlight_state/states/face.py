@@ -109,13 +109,18 @@ class States(Repository):
         return self._find(State.of, sql.GET, self._sought(key, scope))
 
     def find_many(self, keys: Collection[str], *, scope: str = "") -> dict[str, State]:
-        """Return those of these keys that are there, in one statement."""
+        """Return those of these keys that are there, in one statement.
+
+        One that cannot be read is passed over and logged; `get` names it.
+        """
         valid.at_most("keys", listed := valid.several("keys", keys), MANY)
         name = valid.sought("scope", scope)
         wanted = [{"scope": name, "key": valid.sought("keys", one)} for one in dict.fromkeys(listed)]
         if not wanted:
             return {}
-        found = {one.key: one for one in self._all(State.of, sql.GET_MANY, {"wanted": as_list(wanted), **self._at()})}
+        given = {"wanted": as_list(wanted), **self._at()}
+        rows, _ = self._reading(lambda unit: unit.sound(sql.GET_MANY, given))
+        found = {row["key"]: State.of(row) for row in rows}
         return {one["key"]: found[one["key"]] for one in wanted if one["key"] in found}
 
     def list(

@@ -19,6 +19,10 @@ from lastlight_state.db.schema.declarations import (
     text_column,
 )
 from lastlight_state.db.schema.indexes import where
+from lastlight_state.db.schema.sealing import Binding
+
+#: What a sealed value is bound to: the id of the row is not known where one is replaced.
+_PLACE = ("scope", "key")
 
 
 class StateModel(Base):
@@ -44,8 +48,8 @@ class StateModel(Base):
     expires_at: Mapped[datetime | None]
     user: Mapped[str | None] = person_column(256)
     #: Large ones come last, so that SQLite reads the others without them. NULL where the value is bytes.
-    value: Mapped[Any] = json_column(8 * MIB, personal=True, sealed=True, nullable=True)
-    body: Mapped[bytes | None] = bytes_column(most=64 * MIB, personal=True, sealed=True)
+    value: Mapped[Any] = json_column(8 * MIB, personal=True, sealed=Binding("states.value", _PLACE), nullable=True)
+    body: Mapped[bytes | None] = bytes_column(most=64 * MIB, personal=True, sealed=Binding("states.body", _PLACE))
 
 
 STATES = table_of(StateModel)

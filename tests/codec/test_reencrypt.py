@@ -12,7 +12,7 @@ from support.cli.calls import lastlight_state
 from support.preloaded import run_program
 from support.sealing import SAID, SECRET, Xor, cells, filled, said
 
-from lastlight_state import MisuseError, SealedValue
+from lastlight_state import MisuseError
 from lastlight_state.maintenance import reencrypt
 from lastlight_state.testing import Database
 
@@ -43,13 +43,25 @@ def test_it_stops_after_a_time_and_the_same_call_does_the_rest(database: Databas
     assert (len(done), sum((Counter(one.counts) for one in done), Counter())) == (13, Counter(ALL))
 
 
-def test_a_value_of_an_unknown_key_stops_it_and_changes_nothing(database: Database) -> None:
-    """codec CO-12."""
+def test_a_value_of_an_unknown_key_holds_up_no_other(database: Database) -> None:
+    """codec CO-12: of the neighbours everything is sealed."""
     filled(database.open(codec=Xor(7)))
+    store = database.open(codec=Xor(9))
+    store.states.put("json", 1)
+    store.states.put("plain", 2)
+    database.open().states.put("plain", 3)
     before = cells(database)
-    with pytest.raises(SealedValue):
-        database.open(codec=Xor(9)).maintenance.reencrypt.run()
-    assert cells(database) == before
+    done = store.maintenance.reencrypt.run(batch_rows=1)
+    assert (done.counts, done.complete, done.unopened) == ({"states": 1}, False, {"key-7": sum(ALL.values()) - 1})
+    assert {(one.table, one.column) for one in done.damaged} == {
+        ("states", "body"),
+        ("messages", "content"),
+        *((name, "body") for name in ALL if name.startswith("checkpoint")),
+    }
+    assert len(done.damaged) == sum(ALL.values()) - 1
+    assert store.maintenance.reencrypt.run(batch_rows=200).counts == {}
+    assert (len(cells(database)) > len(before), store.states.get("plain").value) == (True, 3)
+    assert database.open(codec=Xor(9, 7)).maintenance.reencrypt.run().complete
     with pytest.raises(MisuseError):
         database.open().maintenance.reencrypt.run()
 

@@ -146,7 +146,7 @@ def test_a_session_goes_with_its_person_and_with_a_prune(database: Database) -> 
         for name in ("ana", "bo"):
             await OpenAIAgentsSession(name, store, user=name).add_items(said(f"I am {name}"))
         database.clock.advance(seconds=1)
-        gone = PrunePolicy("sessions", ids=["openai-agents:bo"], keep_days=0, keep_n=0)
+        gone = PrunePolicy("sessions", ids=["openai-agents/session/bo"], keep_days=0, keep_n=0)
         await store.maintenance.prune.run(gone)
         assert await OpenAIAgentsSession("bo", store).get_items() == []
         await store.maintenance.erase.run("ana")

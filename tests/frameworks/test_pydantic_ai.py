@@ -228,7 +228,9 @@ def test_a_conversation_goes_with_its_person_and_with_a_prune(database: Database
             await made.save(Conversation(conversation_id=name, messages=said(1)), scope=name)
         assert [one.conversation_id for one in await made.list_conversations(scope="ana")] == ["ana"]
         database.clock.advance(seconds=1)
-        await store.maintenance.prune.run(PrunePolicy("sessions", ids=["pydantic-ai:bo"], keep_days=0, keep_n=0))
+        await store.maintenance.prune.run(
+            PrunePolicy("sessions", ids=["pydantic-ai/conversation/bo"], keep_days=0, keep_n=0)
+        )
         assert await made.load("bo") is None
         assert await kept(store) == 3
         await store.maintenance.erase.run("ana")

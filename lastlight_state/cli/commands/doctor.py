@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
+from lastlight_state.cli.commands.reencrypt import codec_of
 from lastlight_state.cli.exits import NO, STOPPED, Failure
 from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.maintenance import Finding, Report
+from lastlight_state.store import StateStore
 
 #: The worst first.
 SEVERITIES = ("error", "warning", "info")
@@ -26,20 +28,29 @@ _LATE = "the time limit was reached"
 @click.option("--only", metavar="CHECK", multiple=True, help="Only this check, such as DOC-07; several times.")
 @click.option("--skip", metavar="CHECK", multiple=True, help="Not this check; several times.")
 @click.option("--strict", is_flag=True, help="Exit code 1 for warnings, too.")
+@click.option("--codec", "path", metavar="MODULE:NAME", help="With --deep: open sealed values with this codec.")
 @click.option("--time-limit", metavar="SECONDS", type=float, help="Begin no check after this time; exit code 7.")
 def run(
-    call: Call, deep: bool, only: Sequence[str], skip: Sequence[str], strict: bool, time_limit: float | None
+    call: Call,
+    deep: bool,
+    only: Sequence[str],
+    skip: Sequence[str],
+    strict: bool,
+    path: str | None,
+    time_limit: float | None,
 ) -> Answer:
     """Look for what is wrong: schema, integrity, rows that contradict others, stuck work, files, permissions.
 
     Works on a database in any state, and without one. Errors are exit code 1, with --strict warnings are, too. What
     stands behind each check is in docs/operations.md.
     """
-    report = read_once(
-        call,
-        lambda store: store.maintenance.doctor.examine(deep=deep, only=only or None, skip=skip, time_limit=time_limit),
-        verified=False,
-    )
+    sealing = None if path is None else codec_of(path)
+
+    def examine(store: StateStore) -> Report:
+        store.backend.sealing = sealing
+        return store.maintenance.doctor.examine(deep=deep, only=only or None, skip=skip, time_limit=time_limit)
+
+    report = read_once(call, examine, verified=False)
     return Answer(report.model_dump(), lambda screen: _lines(report, screen), _failure(report, strict))
 
 

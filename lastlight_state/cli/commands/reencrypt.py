@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from importlib import import_module
 from typing import Any
 
 import click
 
-from lastlight_state.cli.exits import STOPPED, Failure
+from lastlight_state.cli.exits import NO, STOPPED, Failure
 from lastlight_state.cli.opening import connected, existing, settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.db.schema.sealing import Sealing
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations.verification import verify
+from lastlight_state.reprs import shown
 from lastlight_state.store import StateStore
 
 
@@ -26,29 +28,47 @@ def run(call: Call, path: str, dry_run: bool, batch_rows: int, time_limit: float
     """Seal contents of messages, states and checkpoints with the key that the codec uses now.
 
     So a codec is switched on for a database that is full, and a key is replaced. The same command again does the rest.
+    Values that the codec cannot open stay as they are, and are exit code 1.
     """
-    sealing = Sealing(_codec(path))
+    sealing = codec_of(path)
     settings = settings_of(call, read_only=True) if dry_run else settings_of(call)
     with closing(connected(call, settings)) as backend:
         backend.sealing = sealing
         verify(existing(backend))
         with StateStore(backend, settings) as store:
             if dry_run:
-                counts, complete = dict(store.maintenance.reencrypt.plan(batch_rows=batch_rows)), True
+                counts = dict(store.maintenance.reencrypt.plan(batch_rows=batch_rows))
+                data: dict[str, Any] = {"counts": counts, "complete": True, "unopened": {}, "damaged": []}
             else:
-                done = store.maintenance.reencrypt.run(batch_rows=batch_rows, time_limit=time_limit)
-                counts, complete = dict(done.counts), done.complete
-    data = {"dry_run": dry_run, "counts": counts, "complete": complete}
-    lines = [f"{table} {rows}" for table, rows in counts.items()] or ["everything is under the present key"]
-    stopped = Failure(STOPPED, "time_limit", "stopped by the time limit: the same command does the rest", {})
-    return Answer(data, lambda _: lines, None if complete else stopped)
+                data = store.maintenance.reencrypt.run(batch_rows=batch_rows, time_limit=time_limit).model_dump()
+    return Answer({"dry_run": dry_run, **data}, lambda _: _lines(data), _failure(data))
 
 
-def _codec(path: str) -> Any:
+def _lines(data: dict[str, Any]) -> Iterator[str]:
+    yield from (f"{table} {rows}" for table, rows in data["counts"].items())
+    for key_id, values in data["unopened"].items():
+        yield f"{values} {'values under the key ' + shown(key_id) if key_id else 'plain values'}: not opened"
+    yield from (row["problem"] for row in data["damaged"])
+    if not data["counts"] and data["complete"]:
+        yield "everything is under the present key"
+
+
+def _failure(data: dict[str, Any]) -> Failure | None:
+    if data["damaged"]:
+        count = max(sum(data["unopened"].values()), len(data["damaged"]))
+        return Failure(NO, "unopened", f"{count} values could not be opened, and stay as they are")
+    if not data["complete"]:
+        return Failure(STOPPED, "time_limit", "stopped by the time limit: the same command does the rest")
+    return None
+
+
+def codec_of(path: str) -> Sealing:
+    """Return what a codec seals with, of a ``MODULE:NAME``. Raises `InvalidValue`, without the words of the module."""
     module, _, name = path.partition(":")
     try:
-        return getattr(import_module(module), name)
+        codec = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InvalidValue("--codec", f"cannot be imported: {error}") from error
     except Exception as error:  # what the module does to find its keys; the text may show one
         raise InvalidValue("--codec", f"cannot be imported: {type(error).__name__}") from error
+    return Sealing(codec)

@@ -179,12 +179,15 @@ class Messages(Repository):
         return self._find(Message.of, storing.GET, {"id": valid.sought("message_id", message_id)})
 
     def get_many(self, message_ids: Sequence[str]) -> dict[str, Message]:
-        """Return the messages of at most 10,000 ids, by id. Those that are not stored are absent."""
+        """Return the messages of at most 10,000 ids, by id. Those that are not stored are absent.
+
+        One that cannot be read is passed over and logged; `get` names it.
+        """
         ids = [{"id": one} for one in dict.fromkeys(checks.message_ids("message_ids", message_ids, words.MANY))]
         wanted = [as_list(ids[at : at + words.BATCH]) for at in range(0, len(ids), words.BATCH)]
 
         def read(unit: Unit) -> dict[str, Message]:
-            found = [Message.of(row) for some in wanted for row in unit.rows(storing.MANY, {"ids": some})]
+            found = [Message.of(row) for some in wanted for row in unit.sound(storing.MANY, {"ids": some})[0]]
             return {message.id: message for message in found}
 
         return self._viewing(read)

@@ -17,10 +17,10 @@ from sqlalchemy.sql.visitors import iterate
 from sqlalchemy.types import TypeEngine
 
 from lastlight_state.backends.facts import Unreadable
-from lastlight_state.db.rows.parameters import LEAST, MOST, Convert, is_kept, refuse, rule
+from lastlight_state.db.rows.parameters import LEAST, MOST, Convert, converter, is_kept, refuse, rule
 from lastlight_state.db.schema import columns
-from lastlight_state.db.schema.sealing import Sealing
-from lastlight_state.errors import CorruptData, InvalidValue
+from lastlight_state.db.schema.sealing import Keyed, Sealing
+from lastlight_state.errors import CorruptData, InvalidValue, SealedValue
 
 # What stands in a row, column by column: how it is read, and how damage is named to people.
 #
@@ -32,18 +32,25 @@ _NAMES = ("id", "name", "run_id", "cron_name")
 
 
 class Cell(NamedTuple):
-    """One column of a result: its name there, its reading, and the column of a table that it shows (None: of none)."""
+    """One column of a result: its name there, its reading, and the column of a table that it shows (None: of none).
+
+    ``keys`` are columns of that table whose values the reading takes as well, and ``places`` where they stand.
+    """
 
     name: str
-    convert: Callable[[Any], Any] | None
+    convert: Callable[..., Any] | None
     types: tuple[type, ...] | None
     column: sa.Column[Any] | None
+    keys: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, row: Sequence[Any]) -> Any:
         """Return the Python value of a stored one that is not NULL. Raises TypeError or what the converter raises."""
         if not is_kept(type(value), self.types):
             raise TypeError(type(value).__name__)
-        return value if self.convert is None else self.convert(value)
+        if self.convert is None:
+            return value
+        return self.convert(value, tuple(row[at] for at in self.places)) if self.keys else self.convert(value)
 
 
 def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
@@ -56,8 +63,25 @@ def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
     if shape is not None and convert is None:  # read by the driver
         types = (shape,)
     elif shape is not None:
-        convert = _shaped(convert, shape)
+        convert = _shaped(converter(convert), shape)
+    if isinstance(convert, Keyed):
+        return Cell(entry.keyname, convert.convert, types, column, convert.keys)
     return Cell(entry.keyname, convert, types, column)
+
+
+def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Return the cells of a result, with the places of what they take. Raises TypeError where a column is missing."""
+    return tuple(one._replace(places=_places(cells, one)) if one.keys else one for one in cells)
+
+
+def _places(cells: Sequence[Cell], sealed: Cell) -> tuple[int, ...]:
+    table = None if sealed.column is None else sealed.column.table
+    shown = {
+        one.column.name: at for at, one in enumerate(cells) if one.column is not None and one.column.table is table
+    }
+    if missing := [name for name in sealed.keys if name not in shown]:
+        raise TypeError(f"{sealed.name} is bound to columns that the statement does not show: {missing}")
+    return tuple(shown[name] for name in sealed.keys)
 
 
 def damage(
@@ -68,10 +92,11 @@ def damage(
         for at, value in zip(cells, row, strict=True):
             try:
                 if value is not None:
-                    at.read(value)
-            except unreadable:
+                    at.read(value, row)
+            except unreadable as error:
                 table = _table(statement) if at.column is None else at.column.table.name
-                return CorruptData(table, _key(cells, row, table), at.name if at.column is None else at.column.name)
+                key, name = _key(cells, row, table), at.name if at.column is None else at.column.name
+                return error.of(table, key, name) if isinstance(error, SealedValue) else CorruptData(table, key, name)
     return CorruptData(_table(statement), None, "row")
 
 
@@ -123,7 +148,10 @@ class Batches:
     __slots__ = ("_columns", "names")
 
     def __init__(
-        self, order: Sequence[str], types: Mapping[str, TypeEngine[Any] | None], converters: Mapping[str, Convert]
+        self,
+        order: Sequence[str],
+        types: Mapping[str, TypeEngine[Any] | None],
+        converters: Mapping[str, Convert | Keyed],
     ) -> None:
         self.names = tuple(order)
         self._columns = [Column(name, types.get(name), converters.get(name)) for name in order]
@@ -138,13 +166,14 @@ class Batches:
 class Column:
     """One parameter of many rows."""
 
-    __slots__ = ("_allowed", "_convert", "_known", "_name", "_value", "_words")
+    __slots__ = ("_allowed", "_convert", "_keys", "_known", "_name", "_value", "_words")
 
-    def __init__(self, name: str, kind: TypeEngine[Any] | None, convert: Convert | None) -> None:
+    def __init__(self, name: str, kind: TypeEngine[Any] | None, convert: Convert | Keyed | None) -> None:
         self._name = name
         self._value = itemgetter(name)
         self._allowed, self._words = rule(kind)
-        self._convert = convert
+        self._convert = None if convert is None else converter(convert)
+        self._keys = convert.keys if isinstance(convert, Keyed) else ()
         #: Types that were let through.
         self._known: set[type] = {type(None)}
 
@@ -162,6 +191,9 @@ class Column:
         convert = self._convert
         if convert is None:
             return given
+        if self._keys:
+            keys = [tuple(row[name] for name in self._keys) for row in rows]
+            return [None if value is None else convert(value, key) for value, key in zip(given, keys, strict=True)]
         first = given[0]
         same = None if first is None else convert(first)  # often all rows have one value, such as the present
         return [same if value is first else None if value is None else convert(value) for value in given]

@@ -24,7 +24,8 @@ from sqlalchemy.types import NullType, TypeEngine
 from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.columns import read_flag, read_time
-from lastlight_state.errors import InvalidValue
+from lastlight_state.db.schema.sealing import Keyed
+from lastlight_state.errors import InvalidValue, SealedValue
 
 Convert = Callable[[Any], Any]
 Gather = Callable[[Mapping[str, Any]], Any]
@@ -88,7 +89,7 @@ class Gate:
 def gatherer(
     order: Sequence[str],
     types: Mapping[str, TypeEngine[Any]],
-    converters: Mapping[str, Convert],
+    converters: Mapping[str, Convert | Keyed],
     constants: Mapping[str, Any],
     *,
     by_position: bool,
@@ -101,14 +102,15 @@ def gatherer(
     gate = Gate({name: types.get(name) for name in at})
     scope: dict[str, Any] = {"known": gate.known, "judge": gate.judge, "refuse": refuse}
     scope |= {f"constant_{at[name]}": value for name, value in constants.items() if name in at}
-    scope |= {f"convert_{at[name]}": convert for name, convert in converters.items() if name in at}
+    scope |= {f"convert_{at[name]}": converter(convert) for name, convert in converters.items() if name in at}
+    beside = {at[name]: _beside(convert) for name, convert in converters.items() if name in at}
     everything = _joined(at.values())
     lines = [
         *(f"{value} = {_given(name, value, scope)}" for name, value in at.items()),
         f"if (kinds := ({_joined(f'{value}.__class__' for value in at.values())})) not in known:",
         f"    judge(({everything}), kinds)",
         *gate.refusals(),
-        *(f"if {v} is not None: {v} = convert_{v}({v})" for v in at.values() if f"convert_{v}" in scope),
+        *(f"if {v} is not None: {v} = convert_{v}({v}{beside[v]})" for v in at.values() if v in beside),
         f"return [{_joined(at[name] for name in order)}]"
         if by_position
         else f"return {{{_joined(f'{name!r}: {value}' for name, value in at.items())}}}",
@@ -117,6 +119,15 @@ def gatherer(
     exec(head + "".join(f"    {line}\n" for line in lines), scope)  # noqa: S102
     made: Gather = scope["gather"]
     return made
+
+
+def converter(convert: Convert | Keyed) -> Callable[..., Any]:
+    """Return the function of a converter, which may take the key of the row behind the value."""
+    return convert.convert if isinstance(convert, Keyed) else convert
+
+
+def _beside(convert: Convert | Keyed) -> str:
+    return f", ({_joined(f'values[{name!r}]' for name in convert.keys)})" if isinstance(convert, Keyed) else ""
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -176,7 +187,7 @@ _INLINED: dict[Convert, str] = {read_time: _TIME, read_flag: _FLAG}
 
 
 #: What converters raise for stored values that they cannot read, a value of another type included.
-UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError)
+UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError, SealedValue)
 
 #: Combinations of types that are remembered for one statement.
 
@@ -210,14 +221,19 @@ def builders(
     converters: Mapping[str, Convert],
     sound: KnownTypes | None = None,
     damage: Callable[[Sequence[Sequence[Any]]], Exception] | None = None,
+    places: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[BuildOne, Build]:
     """Return the functions that make a dict of one row, and of many. NULL becomes None without a call of the converter.
+
+    ``places`` says which values of the row a converter takes behind its own, as a tuple.
 
     For a value that its column cannot hold the first raises ``damage`` of the row, where that is given, and the second
     one of `UNREADABLE`.
     """
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
-    pairs = ", ".join(f"{key!r}: {_expression(i, converters.get(key))}" for i, key in enumerate(keys))
+    pairs = ", ".join(
+        f"{key!r}: {_expression(i, converters.get(key), (places or {}).get(key))}" for i, key in enumerate(keys)
+    )
     given = {f"c{i}": converters[key] for i, key in enumerate(keys) if key in converters}
     scope: dict[str, Any] = {**given, "iso": datetime.fromisoformat, "read_time": read_time, "read_flag": read_flag}
     sound = sound or KnownTypes([None] * len(keys))
@@ -233,10 +249,11 @@ def builders(
     return scope["one"], scope["many"]
 
 
-def _expression(i: int, convert: Convert | None) -> str:
+def _expression(i: int, convert: Convert | None, places: Sequence[int] | None) -> str:
     value = f"v{i}"
     if convert is None:
         return value
     inlined = _INLINED.get(convert)
-    converted = f"c{i}({value})" if inlined is None else inlined.format(value)
+    beside = f", ({_joined(f'v{place}' for place in places)})" if places else ""
+    converted = f"c{i}({value}{beside})" if inlined is None else inlined.format(value)
     return f"None if {value} is None else {converted}"

@@ -64,7 +64,8 @@ class Compiled:
         self.parameters: Gather = gatherer(
             order, types, converters, _constants(compiled), by_position=bool(compiled.positional)
         )
-        self._cells = tuple(batches.cell(entry, dialect, backend.sealing) for entry in compiled._result_columns)
+        cells = [batches.cell(entry, dialect, backend.sealing) for entry in compiled._result_columns]
+        self._cells = batches.placed(cells)
         #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
         self.row: BuildOne
         self.row, self._build = builders(
@@ -72,6 +73,7 @@ class Compiled:
             {cell.name: cell.convert for cell in self._cells if cell.convert is not None},
             KnownTypes([cell.types for cell in self._cells]),
             self._damage,
+            {cell.name: cell.places for cell in self._cells if cell.places},
         )
 
     @property
@@ -99,7 +101,7 @@ class Compiled:
         """Return the values of these columns of a stored row; None where one cannot be read."""
         values = {cell.name: (cell, value) for cell, value in zip(self._cells, row, strict=True)}
         try:
-            return [None if values[name][1] is None else values[name][0].read(values[name][1]) for name in names]
+            return [None if values[name][1] is None else values[name][0].read(values[name][1], row) for name in names]
         except UNREADABLE:
             return None
 
@@ -249,9 +251,11 @@ class Family(Generic[RowT]):
         return made
 
 
-def _bind_converters(compiled: SQLCompiler, dialect: Dialect, sealed: sealing.Sealing | None) -> dict[str, Convert]:
+def _bind_converters(
+    compiled: SQLCompiler, dialect: Dialect, sealed: sealing.Sealing | None
+) -> dict[str, Convert | sealing.Keyed]:
     """By name: a parameter that stands in several places is converted once."""
-    found: dict[str, Convert] = {}
+    found: dict[str, Convert | sealing.Keyed] = {}
     for bind, name in compiled.bind_names.items():
         kind = _variant(bind.type, dialect)
         cell = sealing.plain_writing(kind) if sealed is None else sealed.writing(kind)

@@ -21,6 +21,7 @@ from sqlalchemy.orm import MappedColumn, mapped_column
 
 from lastlight_state import codec
 from lastlight_state.db.schema import columns, sealing
+from lastlight_state.db.schema.sealing import Binding
 
 COMMENT_PREFIX = "lastlight_state: "
 
@@ -104,27 +105,32 @@ def json_column(
     depth: int = codec.MAX_DEPTH,
     redacted: bool = True,
     shape: type | None = None,
-    sealed: bool = False,
+    sealed: Binding | None = None,
     **options: Any,
 ) -> MappedColumn[Any]:
     """Return a column of JSON, of at most ``most`` bytes as text and ``depth`` levels of objects and arrays.
 
-    With ``sealed`` the codec of a store seals its values: statements must not look into them.
+    With ``sealed`` the codec of a store seals its values: statements must not look into them, and show and store what
+    they are bound to beside them.
 
     With ``shape``, which is dict or list, a value of another shape is damage. ``redacted=False`` keeps a personal
     column as it is when `redact` empties the row; `erase` empties it.
     """
     info = {"personal": personal, "redacted": redacted, "most": most, "depth": depth}
     shaped = {} if shape is None else {"shape": shape}
-    return mapped_column(sealing.SealedJson if sealed else columns.Json, info={**info, **shaped}, **options)
+    return mapped_column(
+        columns.Json if sealed is None else sealing.sealed_json(sealed), info={**info, **shaped}, **options
+    )
 
 
-def bytes_column(*, personal: bool, most: Most = None, sealed: bool = False, **options: Any) -> MappedColumn[Any]:
+def bytes_column(
+    *, personal: bool, most: Most = None, sealed: Binding | None = None, **options: Any
+) -> MappedColumn[Any]:
     """Return a column of bytes, of at most ``most``. An embedding tells of the text that it was made from.
 
     ``sealed`` is as of a `json_column`.
     """
-    kind = sealing.SealedBytes if sealed else columns.Bytes
+    kind = columns.Bytes if sealed is None else sealing.sealed_bytes(sealed)
     return mapped_column(kind, info={"personal": personal, "most": most}, **options)
 
 

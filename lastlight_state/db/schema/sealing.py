@@ -1,40 +1,54 @@
 """Values of columns that a codec of the caller's seals, such as by encryption: what stands in the cell, and its types.
 
-A sealed cell holds an *envelope*: the id of the key, and the bytes that the codec made. It is of the column's own type,
-so a column needs no other one beside it, and a cell without an envelope is read as it is. Where no codec is, a value
-that looks like an envelope stands in one without a key id, which everybody opens.
+A sealed cell holds an *envelope*: its version, the id of the key, and the bytes that the codec made. It is of the
+column's own type, so a column needs no other one beside it, and a cell without an envelope is read as it is. Where no
+codec is, a value that looks like an envelope stands in one without a key id, which everybody opens.
 
-=========  ==================================================
+=========  =======================================================================
 column     envelope
-=========  ==================================================
-JSON       ``{"$sealed":["key id","base64"]}``
-bytes      eight bytes that are no text, the key id, the data
-=========  ==================================================
+=========  =======================================================================
+JSON       ``{"$sealed":[version,"key id","base64"]}``
+bytes      ``F5 4C 4C 53 45 41 4C``, the version, the length of the key id, the key id, the data
+=========  =======================================================================
+
+Version 1 is sealed by itself. Version 2 is bound to its row: the codec got the *context* as well, the JSON array of
+the column's name and the values that its `Binding` names. Another version is of a later library.
 """
 
 from __future__ import annotations
 
+import inspect
 from base64 import b64decode, b64encode
-from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import orjson
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
 from lastlight_state import codec as json
+from lastlight_state.db import valid
 from lastlight_state.db.schema import columns
-from lastlight_state.errors import InvalidValue, SealedValue
+from lastlight_state.errors import InvalidValue, PayloadTooLarge, SealedValue
 from lastlight_state.reprs import shown
 
 #: The only member of an envelope in a column of JSON, and how its text begins.
 MEMBER = "$sealed"
 _TEXT = f'{{"{MEMBER}":'
-#: How an envelope in a column of bytes begins. A byte follows that says how long the key id is.
-_MAGIC = b"\xf5LLSEAL\x01"
-_MOST_ID = 200
+#: How an envelope in a column of bytes begins. A byte follows with the version, one with the length of the key id.
+_MAGIC = b"\xf5LLSEAL"
+#: The versions of envelopes: sealed by itself, and bound to its row.
+ALONE, BOUND = 1, 2
+#: The beginning of the bytes that are bound to a row, for statements.
+BOUND_BYTES = _MAGIC + bytes((BOUND,))
+#: The most bytes of a key id, and of what a codec makes of one value.
+MOST_ID, MOST_DATA = 200, 128 * 1024 * 1024
 #: The key id of what is not sealed, and only looks as if it were.
 _NO_KEY = ""
+
+#: What happens to a value that stands in plain: it is read, or refused.
+Plain = Literal["read", "refuse"]
+PLAINS = valid.words(Plain)
 
 
 @runtime_checkable
@@ -44,7 +58,7 @@ class Codec(Protocol):
     Called by threads at once, and often: be quick.
 
     ``encode`` returns the id of the key that it used, and the sealed bytes; ``decode`` gets both. Keys stay with the
-    codec: the database has their ids alone. Ids are text of 1 to 200 bytes.
+    codec: the database has their ids alone. Ids are names of 1 to 200 bytes; sealed bytes are at most 128 MiB.
     """
 
     def encode(self, data: bytes, /) -> tuple[str, bytes]:
@@ -54,10 +68,44 @@ class Codec(Protocol):
         """Return what was sealed with this key. May raise anything for a key that it has not."""
 
 
+@runtime_checkable
+class ContextCodec(Protocol):
+    """A `Codec` whose methods take a ``context`` as well: bytes that tell the row of a value from all others.
+
+    An authenticated cipher takes it as associated data, so that a value which was moved to another row is not opened.
+    It is empty for a value that was sealed without one.
+    """
+
+    def encode(self, data: bytes, /, *, context: bytes) -> tuple[str, bytes]:
+        """Return the id of the key, and the data, sealed for this context alone."""
+
+    def decode(self, key_id: str, data: bytes, /, *, context: bytes) -> bytes:
+        """Return what was sealed with this key for this context. May raise anything."""
+
+
+class Binding(NamedTuple):
+    """What a sealed value is bound to: the name of its column, and columns of its row that never change without it.
+
+    ``stays_plain`` says which values are never sealed. The names are part of the format: they stay.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    stays_plain: Callable[[Any], bool] = lambda _: False
+
+    def context(self, key: Sequence[Any]) -> bytes:
+        """Return the context of the row that has these values in the columns ``keys``."""
+        return orjson.dumps([self.name, *key])
+
+
 class SealedTextJson(columns.TextJson):
     """JSON that may be an envelope, as text."""
 
     cache_ok = True
+
+    def __init__(self, binding: Binding) -> None:
+        super().__init__()
+        self.binding = binding
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         return _plain_json_of_text
@@ -68,6 +116,10 @@ class SealedBinaryJson(columns.BinaryJson):
 
     cache_ok = True
 
+    def __init__(self, binding: Binding) -> None:
+        super().__init__()
+        self.binding = binding
+
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         return _plain_json
 
@@ -77,110 +129,194 @@ class SealedRawBytes(columns.RawBytes):
 
     cache_ok = True
 
+    def __init__(self, binding: Binding) -> None:
+        super().__init__()
+        self.binding = binding
+
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         return _plain_bytes
 
 
-SealedJson: TypeEngine[Any] = SealedBinaryJson().with_variant(SealedTextJson(), "sqlite")
-SealedBytes: TypeEngine[bytes] = SealedRawBytes()
 _JSON, _BYTES = (SealedTextJson, SealedBinaryJson), SealedRawBytes
-#: What these types are where nobody asks for a codec.
-PLAIN: dict[int, TypeEngine[Any]] = {id(SealedJson): columns.Json, id(SealedBytes): columns.Bytes}
+
+
+def sealed_json(binding: Binding) -> TypeEngine[Any]:
+    """Return the type of a column of JSON that may be sealed."""
+    return SealedBinaryJson(binding).with_variant(SealedTextJson(binding), "sqlite")
+
+
+def sealed_bytes(binding: Binding) -> TypeEngine[bytes]:
+    """Return the type of a column of bytes that may be sealed."""
+    return SealedRawBytes(binding)
 
 
 def plain(kind: TypeEngine[Any]) -> TypeEngine[Any]:
     """Return the type of a column as if no codec could seal it."""
-    return PLAIN.get(id(kind), kind)
+    return columns.Json if isinstance(kind, _JSON) else columns.Bytes if isinstance(kind, _BYTES) else kind
 
 
-def is_sealable(kind: TypeEngine[Any]) -> bool:
-    """True if a codec seals values of this type."""
-    return id(kind) in PLAIN
+def binding_of(kind: TypeEngine[Any]) -> Binding | None:
+    """Return what values of this type are bound to; None where no codec seals them."""
+    return kind.binding if isinstance(kind, (*_JSON, _BYTES)) else None
 
 
-def key_of(value: Any) -> str | None:
-    """Return the id of the key of an envelope; None for what is none."""
-    parts = envelope(value)
-    return None if parts is None else parts[0]
+class Envelope(NamedTuple):
+    """What stands in a sealed cell. Of another version than ours nothing else is known."""
+
+    version: int
+    key_id: str
+    data: bytes
 
 
-def envelope(value: Any) -> tuple[str, bytes] | None:
-    """Return the key id and the sealed data of a stored value; None for one without an envelope."""
+def envelope(value: Any) -> Envelope | None:
+    """Return the envelope that a stored value is; None for one without. Raises ValueError for a damaged one."""
     if isinstance(value, bytes):
-        if not value.startswith(_MAGIC) or len(value) <= len(_MAGIC):
-            return None
-        end = len(_MAGIC) + 1 + value[len(_MAGIC)]
-        return value[len(_MAGIC) + 1 : end].decode("utf-8", "replace"), value[end:]
-    held = value.get(MEMBER) if value.__class__ is dict and len(value) == 1 else None
-    if held.__class__ is not list or len(held) != 2:
+        return _bytes_parts(value) if value.startswith(_MAGIC) else None
+    if value.__class__ is not dict or len(value) != 1 or MEMBER not in value:
         return None
-    try:
-        return str(held[0]), b64decode(held[1], validate=True)
-    except (ValueError, TypeError):
-        return None
+    match value[MEMBER]:
+        case [int(version), str(key_id), str(text)] if version in (ALONE, BOUND):
+            return Envelope(version, key_id, b64decode(text, validate=True))
+        case [int(version), *_] if version > BOUND:
+            return Envelope(version, "", b"")
+    raise ValueError("no envelope of a sealed value")
+
+
+def _bytes_parts(value: bytes) -> Envelope:
+    version, start = value[len(_MAGIC)] if len(value) > len(_MAGIC) else 0, len(_MAGIC) + 2
+    if version > BOUND:
+        return Envelope(version, "", b"")
+    end = start + value[start - 1] if len(value) >= start else 0
+    if version < ALONE or not start <= end <= len(value):
+        raise ValueError("no envelope of a sealed value")
+    return Envelope(version, value[start:end].decode(), value[end:])
+
+
+class Keyed(NamedTuple):
+    """A converter that needs the values of these columns of the row as well: ``convert(value, key)``."""
+
+    keys: tuple[str, ...]
+    convert: Callable[[Any, Sequence[Any]], Any]
 
 
 class Sealing:
-    """A codec, as converters of parameters and results use it."""
+    """A codec, as converters of parameters and results use it.
 
-    __slots__ = ("_codec",)
+    ``binds`` says that it takes a context: then what it seals is bound to its row.
+    """
 
-    def __init__(self, codec: Codec) -> None:
+    __slots__ = ("_codec", "_refuses", "binds")
+
+    def __init__(self, codec: Codec | ContextCodec, plain: Plain = "read") -> None:
         if not isinstance(codec, Codec):
             raise InvalidValue("codec", f"expected encode() and decode(), got {type(codec).__name__}")
-        self._codec = codec
+        self._codec: Any = codec
+        self._refuses = valid.word("plain", plain, PLAINS) == "refuse"
+        takes = [_takes_context(codec.encode), _takes_context(codec.decode)]
+        if len({*takes}) == 2:
+            raise InvalidValue("codec", "both of encode() and decode() must take a context, or neither")
+        self.binds = takes[0]
 
     def key_id(self) -> str:
         """Return the id of the key that seals what is written now."""
-        return self._encoded(b"")[0]
+        return self._encoded(b"", b"")[0]
 
-    def writing(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-        """Return what makes the cell of a parameter of this type; None where nothing is sealed."""
-        return self.json_cell if isinstance(kind, _JSON) else self.bytes_cell if isinstance(kind, _BYTES) else None
-
-    def reading(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-        """Return what makes the value of a stored cell of this type; None where nothing is sealed."""
-        if isinstance(kind, SealedTextJson):
-            return lambda text: self.json_value(json.decode(text))
-        return self.json_value if isinstance(kind, _JSON) else self.bytes_value if isinstance(kind, _BYTES) else None
-
-    def json_cell(self, text: str) -> str:
-        """Return the envelope of JSON, which is given as text, as text."""
-        return _json_envelope(*self._encoded(text.encode()))
-
-    def bytes_cell(self, value: bytes) -> bytes:
-        """Return the envelope of bytes."""
-        return _bytes_envelope(*self._encoded(value))
-
-    def json_value(self, found: Any) -> Any:
-        """Return what is in an envelope of JSON; what is no envelope as it is."""
-        if found.__class__ is not dict or MEMBER not in found or (parts := envelope(found)) is None:
-            return found
-        return json.decode(self.opened(*parts))
-
-    def bytes_value(self, found: bytes) -> bytes:
-        """Return what is in an envelope of bytes; what is no envelope as it is."""
+    def is_current(self, found: Any, key_id: str) -> bool:
+        """True if a stored value is sealed as the codec seals now, with the key of this id."""
         parts = envelope(found)
-        return found if parts is None else self.opened(*parts)
+        return parts is not None and parts.key_id == key_id and parts.version == (BOUND if self.binds else ALONE)
 
-    def opened(self, key_id: str, data: bytes) -> bytes:
-        """Return what was sealed. Raises `SealedValue` where the codec cannot open it."""
-        if key_id == _NO_KEY:
+    def writing(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | Keyed | None:
+        """Return what makes the cell of a parameter of this type; None where nothing is sealed."""
+        binding = binding_of(kind)
+        if binding is None:
+            return None
+        cell = self._json_cell if isinstance(kind, _JSON) else self._bytes_cell
+        if not self.binds:
+            return lambda value: cell(value, b"")
+        return Keyed(binding.keys, lambda value, key: cell(value, binding.context(key)))
+
+    def reading(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | Keyed | None:
+        """Return what makes the value of a stored cell of this type; None where nothing is sealed."""
+        binding = binding_of(kind)
+        if binding is None:
+            return None
+        is_text = isinstance(kind, SealedTextJson)
+
+        def read(found: Any, key: Sequence[Any] = ()) -> Any:
+            return self.value(json.decode(found) if is_text else found, binding, key)
+
+        return Keyed(binding.keys, read) if self.binds else read
+
+    def value(self, found: Any, binding: Binding, key: Sequence[Any]) -> Any:
+        """Return what is in the cell of a row with this key. Raises `SealedValue`, and ValueError for damage."""
+        parts = envelope(found)
+        if parts is None:
+            if self._refuses and not binding.stays_plain(found):
+                raise SealedValue("stands in plain, where a sealed value is expected", key_id=_NO_KEY)
+            return found
+        data = self._opened(parts, binding, key)
+        return data if isinstance(found, bytes) else json.decode(data)
+
+    def _opened(self, parts: Envelope, binding: Binding, key: Sequence[Any]) -> bytes:
+        version, key_id, data = parts
+        if key_id == _NO_KEY and version == ALONE:
+            if self._refuses:
+                raise SealedValue("stands in plain, where a sealed value is expected", key_id=_NO_KEY)
             return data
+        _refuse_version(version)
+        if version == BOUND and not self.binds:
+            raise _sealed(key_id, "it is bound to its row, and the codec takes no context")
+        if version == ALONE and self.binds and self._refuses:
+            raise _sealed(key_id, "it is not bound to its row")
+        context = {"context": binding.context(key) if version == BOUND else b""} if self.binds else {}
         try:
-            found = self._codec.decode(key_id, data)
+            found = self._codec.decode(key_id, data, **context)
         except Exception as error:  # the codec is the caller's, and raises what its library does
             raise _sealed(key_id, f"the codec cannot open it: {type(error).__name__}") from error
         if not isinstance(found, bytes):
-            raise _sealed(key_id, f"decode() must return bytes, not {type(found).__name__}")
-        return found
+            raise _sealed(key_id, f"decode() must return bytes, got {type(found).__name__}")
+        return bytes(found)
 
-    def _encoded(self, data: bytes) -> tuple[str, bytes]:
-        made: tuple[Any, Any] = self._codec.encode(data)
+    def _json_cell(self, text: str, context: bytes) -> str:
+        return _json_envelope(self._version, *self._encoded(text.encode(), context))
+
+    def _bytes_cell(self, value: bytes, context: bytes) -> bytes:
+        return _bytes_envelope(self._version, *self._encoded(value, context))
+
+    @property
+    def _version(self) -> int:
+        return BOUND if self.binds else ALONE
+
+    def _encoded(self, data: bytes, context: bytes) -> tuple[str, bytes]:
+        """Return what the codec makes of data. Raises `InvalidValue` for what no envelope can hold."""
+        made: Any = self._codec.encode(data, context=context) if self.binds else self._codec.encode(data)
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise InvalidValue("codec", f"encode() must return a key id and bytes, got {type(made).__name__}")
         key_id, sealed = made
-        if not isinstance(key_id, str) or not isinstance(sealed, bytes) or not 1 <= len(key_id.encode()) <= _MOST_ID:
-            raise InvalidValue("codec", f"encode() must return a key id of 1 to {_MOST_ID} bytes, and bytes")
-        return key_id, sealed
+        if not isinstance(key_id, str):
+            raise InvalidValue("codec", f"encode() must return a text as key id, got {type(key_id).__name__}")
+        if not isinstance(sealed, bytes):
+            raise InvalidValue("codec", f"encode() must return bytes behind the key id, got {type(sealed).__name__}")
+        if len(sealed) > MOST_DATA:
+            raise PayloadTooLarge("codec", limit=MOST_DATA, actual=len(sealed))
+        return valid.identifier("codec: the key id of encode()", str.__str__(key_id), MOST_ID), bytes(sealed)
+
+
+def sealing_of(codec: Codec | ContextCodec | None, plain: Plain) -> Sealing | None:
+    """Return what a store seals with. Raises `InvalidValue`."""
+    if codec is not None:
+        return Sealing(codec, plain)
+    if valid.word("plain", plain, PLAINS) == "refuse":
+        raise InvalidValue("plain", "expected a codec beside refuse: without one all contents are plain")
+    return None
+
+
+def _takes_context(method: Callable[..., Any]) -> bool:
+    try:
+        return "context" in inspect.signature(method).parameters
+    except (TypeError, ValueError):  # of a builtin that does not tell
+        return False
 
 
 def plain_writing(kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
@@ -189,36 +325,43 @@ def plain_writing(kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
 
 
 def _plain_json_cell(text: str) -> str:
-    if text.startswith(_TEXT) and envelope(json.decode(text)) is not None:
-        return _json_envelope(_NO_KEY, text.encode())
+    if text.startswith(_TEXT) and len(json.decode(text)) == 1:
+        return _json_envelope(ALONE, _NO_KEY, text.encode())
     return text
 
 
 def _plain_bytes_cell(value: bytes) -> bytes:
-    return _bytes_envelope(_NO_KEY, value) if value.startswith(_MAGIC) else value
+    return _bytes_envelope(ALONE, _NO_KEY, value) if value.startswith(_MAGIC) else value
 
 
-def _json_envelope(key_id: str, data: bytes) -> str:
-    return orjson.dumps({MEMBER: [key_id, b64encode(data).decode()]}).decode()
+def _json_envelope(version: int, key_id: str, data: bytes) -> str:
+    return orjson.dumps({MEMBER: [version, key_id, b64encode(data).decode()]}).decode()
 
 
-def _bytes_envelope(key_id: str, data: bytes) -> bytes:
+def _bytes_envelope(version: int, key_id: str, data: bytes) -> bytes:
     name = key_id.encode()
-    return b"".join((_MAGIC, bytes((len(name),)), name, data))
+    return b"".join((_MAGIC, bytes((version, len(name))), name, data))
 
 
 def _unsealed(value: Any) -> bytes | None:
     """Return what is in an envelope without a key id; None for what is no envelope. Raises `SealedValue`."""
     if (parts := envelope(value)) is None:
         return None
-    key_id, data = parts
-    if key_id != _NO_KEY:
-        raise _sealed(key_id, "the store was opened without a codec")
-    return data
+    if parts.key_id == _NO_KEY and parts.version == ALONE:
+        return parts.data
+    _refuse_version(parts.version)
+    raise _sealed(parts.key_id, "the store was opened without a codec")
+
+
+def _refuse_version(version: int) -> None:
+    if version > BOUND:
+        raise SealedValue(
+            f"is sealed in an envelope of version {version}: this library knows those up to {BOUND}", key_id=_NO_KEY
+        )
 
 
 def _sealed(key_id: str, problem: str) -> SealedValue:
-    return SealedValue(f"sealed with the key {shown(key_id)}: {problem}", key_id=key_id)
+    return SealedValue(f"is sealed with the key {shown(key_id)}: {problem}", key_id=key_id)
 
 
 def _plain_json_of_text(text: str | None) -> Any:

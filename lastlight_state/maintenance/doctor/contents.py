@@ -1,4 +1,4 @@
-"""DOC-13 and DOC-14: values that the columns should not hold: words, times, flags, numbers, JSON and embeddings."""
+"""DOC-13 and DOC-14: values that columns should not hold: words, times, flags, numbers, JSON, embeddings, contents."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from lastlight_state.conversations.tables import (
 from lastlight_state.db.rows.statements import Row, bind, constant, number, prepared
 from lastlight_state.db.schema.columns import form_of
 from lastlight_state.db.schema.declarations import facts_of, shaped, vocabularies
+from lastlight_state.errors import SealedValue
 from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Fault, Finding, Snapshot, found, named
+from lastlight_state.maintenance.reencrypt import unopened
 from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.reprs import shown
 from lastlight_state.workflows.tables import RUNS
 
 WORDS, BYTES = "DOC-13", "DOC-14"
@@ -29,6 +32,8 @@ WORDS, BYTES = "DOC-13", "DOC-14"
 _COMPARED: tuple[Form, ...] = ("time", "flag", "whole number", "number")
 _READ: tuple[Form, ...] = ("JSON",)
 
+#: How many rows with sealed values are held at once.
+_TOGETHER = 50
 #: How far a clock may be ahead.
 _AHEAD = timedelta(days=1)
 #: How far the clocks of this machine and of the server may be apart.
@@ -78,6 +83,20 @@ def _contents(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     yield from _malformed(look, snapshot, BYTES, _READ)
     for fault in (*_SHAPES, *_EMBEDDINGS):
         yield from fault.look(look, snapshot)
+    yield from _unopened(snapshot)
+
+
+def _unopened(snapshot: Snapshot) -> Iterator[Finding]:
+    """Find values that the codec of the store cannot open. A store without one cannot tell them from others."""
+    opened = snapshot.unit.backend.sealing
+    errors: dict[tuple[str, str], list[str]] = {}
+    for table, error in () if opened is None else unopened(snapshot.unit, opened, _TOGETHER):
+        if isinstance(error, SealedValue):
+            keys = errors.setdefault((table.name, error.key_id), [])
+            keys += [str(error.key)] * (len(keys) < MOST)
+    for (name, key_id), keys in errors.items():
+        what = f"values under the key {shown(key_id)} cannot be opened" if key_id else "values stand in plain"
+        yield found(BYTES, "error", name, what, keys)
 
 
 def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collection[Form]) -> Iterator[Finding]:

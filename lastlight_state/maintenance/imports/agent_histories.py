@@ -26,6 +26,7 @@ from lastlight_state.conversations.arguments import (
     SessionTree,
 )
 from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.drafts import Draft
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text
@@ -36,8 +37,8 @@ from lastlight_state.maintenance.imports.session_trees import piece_of
 _SESSIONS, _ITEMS = "agent_sessions", "agent_messages"
 _TABLES = {_SESSIONS: "session_id created_at updated_at", _ITEMS: "id session_id message_data created_at"}
 _NAMES = " and ".join(_TABLES)
-#: Where the adapter looks for sessions unless a program says otherwise.
-_SCOPE = "openai-agents"
+#: Where the adapter looks for sessions unless a program says otherwise: its scope, and the word behind it.
+_SCOPE, _WORD = "openai-agents", "session"
 
 
 def found_at(path: Path) -> bool:
@@ -61,8 +62,8 @@ def _draft(source: Foreign, name: Any, row: Row | None, lenient: bool) -> Draft:
     if not isinstance(name, str):
         raise InvalidValue(f"{_SESSIONS}.session_id", f"expected text, got {type(name).__name__}")
     items = list(source.rows(_ITEMS, "WHERE session_id = ? ORDER BY id", [name]))
-    key, noticed = f"{_SCOPE}:{name}", Counter[str]()
-    messages = list(_messages(key, items, noticed, lenient=lenient))
+    key, noticed = composed(_SCOPE, _WORD, name), Counter[str]()
+    messages = list(_messages(name, items, noticed, lenient=lenient))
     times = [moment for one in [*([row] if row else []), *items] if (moment := moment_of(one["created_at"]))]
     begun = min(times, default=None)
     updated = moment_of(row["updated_at"]) if row else max(times, default=None)
@@ -74,7 +75,7 @@ def _draft(source: Foreign, name: Any, row: Row | None, lenient: bool) -> Draft:
     return Draft(tree, foreign.digest((row, items)), updated, noticed=noticed)
 
 
-def _messages(key: str, items: list[Row], noticed: Counter[str], *, lenient: bool) -> Iterator[NewMessage]:
+def _messages(name: str, items: list[Row], noticed: Counter[str], *, lenient: bool) -> Iterator[NewMessage]:
     for row in items:
         where = f"{_ITEMS}[{row['id']}]"
         text = row["message_data"]
@@ -89,7 +90,8 @@ def _messages(key: str, items: list[Row], noticed: Counter[str], *, lenient: boo
             noticed["item_unreadable"] += 1  # the SDK passes it over as well
             continue
         created: datetime | None = moment_of(row["created_at"])
-        yield NewMessage(runtime.role_of(item), content, id=f"{key}:{row['id']}", created_at=created)
+        key = composed(_SCOPE, _WORD, name, str(row["id"]))
+        yield NewMessage(runtime.role_of(item), content, id=key, created_at=created)
 
 
 #: The kind of source.

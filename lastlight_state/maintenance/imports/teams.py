@@ -16,6 +16,7 @@ from lastlight_state.clock import of_file
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
+from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports.lenient import as_text, fitting_message
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part
 from lastlight_state.maintenance.imports.run_folders import moment_of, object_in
@@ -75,7 +76,7 @@ class _Reader:
 
     def owner(self, where: str, name: str) -> str:
         """Return the name of an inbox. Teams have members of the same names, who are not the same."""
-        return valid.identifier(where, f"{self.team_id}/{name}")
+        return valid.identifier(where, composed(self.team_id, name))
 
     def letter(self, where: str, told: Any, began: datetime) -> Letter:
         """Return a message with the inboxes that it is in, and when it was read there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ from lastlight_state.backends.sql.expressions import bytes_of
 from lastlight_state.clock import iso_text
 from lastlight_state.conversations.kernel.references import HOLDERS, OWNERS, POINTING, PROTECTIONS
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, NAMESPACES, SESSIONS, VECTORS
+from lastlight_state.conversations.words import REDACTED, is_redacted
 from lastlight_state.db.lists.filters import IdRow, KeyRow, chunks as some, family, rows
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Values, bind, prepared
@@ -156,15 +156,11 @@ class Holder(KeyRow):
     held: bool
 
 
-#: The only key of an emptied content.
-MARK = "lion_content_pruned"
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
-
 _m, _s = MESSAGES.c, SESSIONS.c
 
 _text = sa.cast(_m.content, sa.Text)
 #: The content where it begins as one does that was emptied, else None.
-_marked = sa.case((_text.like(sa.literal_column(f"'{{\"{MARK}\":%'", columns.Text)), _text)).label("marked")
+_marked = sa.case((_text.like(sa.literal_column(f"'{{\"{REDACTED}\":%'", columns.Text)), _text)).label("marked")
 
 _SHOWN = (_m.id, _m.created_at, _m.role, _m.sender, _m.recipient, bytes_of(_m.content).label("bytes"), _marked)
 _EMPTY = prepared(
@@ -213,11 +209,7 @@ def _is_emptied(text: str | None) -> bool:
         value = None if text is None else codec.decode(text)
     except ValueError:
         return False
-    told = value.get(MARK) if isinstance(value, dict) and len(value) == 1 else None
-    if not isinstance(told, dict) or told.keys() != {"at", "original_bytes"}:
-        return False
-    at, size = told["at"], told["original_bytes"]
-    return isinstance(at, str) and _TIME.fullmatch(at) is not None and type(size) is int
+    return is_redacted(value)
 
 
 def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
@@ -251,5 +243,5 @@ def reason(sessions: Sequence[Values], reasons: Iterable[str] = PROTECTIONS) -> 
 def empty(unit: Unit, found: Iterable[FullMessage], at: datetime) -> None:
     """Replace the contents of these messages by a mark with the time and the bytes that were there."""
     for row in found:
-        mark = {MARK: {"at": iso_text(at), "original_bytes": row["bytes"]}}
+        mark = {REDACTED: {"at": iso_text(at), "original_bytes": row["bytes"]}}
         unit.change(_EMPTY, {"id": row["id"], "content": codec.encode_sound(mark).decode(), "at": at})

@@ -119,10 +119,10 @@ class CheckpointsContract:
         assert checkpoints().get(thread) == KeptCheckpoint("1", None, {"n": b"new"}, [])
 
     def test_what_tasks_wrote_comes_with_its_checkpoint(self, checkpoints: Checkpoints) -> None:
-        """See each task's writes in their order, also to one channel, and those stored before the checkpoint."""
+        """See each task's writes in their order, also to one channel."""
         thread = fresh("thread")
-        checkpoints().put_writes(thread, "1", "first", [("a", b"1"), ("b", b""), ("a", BYTES)])
         checkpoints().put(thread, "1", {"n": b"1"})
+        checkpoints().put_writes(thread, "1", "first", [("a", b"1"), ("b", b""), ("a", BYTES)])
         checkpoints().put_writes(thread, "1", "second", [("a", b"2")])
         checkpoints().put(thread, "2", {"n": b"2"}, parent="1")
         found = checkpoints().get(thread, "1")

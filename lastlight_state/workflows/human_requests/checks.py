@@ -15,6 +15,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.keys import escaped
 from lastlight_state.lazy import load
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import NodeRef, Question
@@ -234,7 +235,8 @@ def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: b
 
 def default_id(run_id: str, node: NodeRef) -> str:
     """Return the default id of a node's request: run, node and iteration, or the SHA-256 of that if it is too long."""
-    plain = f"human:{valid.content('run_id', run_id, _MOST.response)}:{node.node_id}:{node.iteration}"
+    run = escaped(valid.content("run_id", run_id, _MOST.response), ":")
+    plain = f"human:{run}:{node.node_id}:{node.iteration}"  # a node may have colons: the run before it has none
     data = plain.encode()
     return plain if len(data) <= _MOST.id else hashlib.sha256(data).hexdigest()
 

@@ -16,6 +16,7 @@ from lastlight_state.db.rows.statements import Family, Statement, bind, constant
 from lastlight_state.db.rows.writes import Chain
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
+from lastlight_state.keys import composed
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.checks import TriggerColumns
 from lastlight_state.workflows.indexes import RUN_SUMMARY
@@ -272,7 +273,7 @@ def first_transition(row: NewRun) -> FirstTransition:
 
 def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
     """Return the run with the key of ``row``, inserted if it is missing. None if the statement inserted nothing."""
-    unit.named_lock(f"run_key:{row['workflow_name']}:{row['run_key']}")
+    unit.named_lock(composed("run_key", row["workflow_name"], str(row["run_key"]), by=":"))
     found = find(unit, row)
     if found is not None:
         return found

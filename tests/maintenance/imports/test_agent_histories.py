@@ -14,7 +14,7 @@ from lastlight_state.conversations import runtime
 
 
 def _items(store: Any, session: str) -> list[Any]:
-    found = store.conversations.branches.history(f"openai-agents:{session}", limit=500)
+    found = store.conversations.branches.history(f"openai-agents/session/{session}", limit=500)
     return [runtime.unpacked(one.message.content) for one in found]
 
 
@@ -27,7 +27,7 @@ def test_sessions_come_with_their_items_and_follow(store: Any, tmp_path: Path) -
     assert imports.run(source).units == {"imported": 3}
     told = [{"role": "user", "content": f"text {number} \0"} for number in range(2)]
     assert [_items(store, f"s{number}") for number in range(3)] == [told] * 3
-    session = store.conversations.sessions.get("openai-agents:s1")
+    session = store.conversations.sessions.get("openai-agents/session/s1")
     assert (session.project, session.created_at.isoformat()) == ("openai-agents", "2026-02-03T12:00:00+00:00")
     assert imports.run(source).units == {"unchanged": 3}
 

@@ -14,6 +14,7 @@ from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports import cells, foreign, servers
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.foreign import Foreign, digest, unit_name
@@ -44,7 +45,7 @@ def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) 
     given = made(terms, row)
     *_, head = given
     [first] = given[head]
-    key = ":".join(str(first[name]) for name in _KEYS[head])
+    key = composed(*(str(first[name]) for name in _KEYS[head]), by=":")
     draft = RowDraft((kind, key), head, digest(row), given, terms.noticed, stays_gone=True)
     return RowPiece(draft, _GROWTHS, into)
 

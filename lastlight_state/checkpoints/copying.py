@@ -1,0 +1,90 @@
+"""Copies of threads: in the database where values can move as they are, else opened and sealed anew for the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.checkpoints.models import CHECKPOINTS
+from lastlight_state.checkpoints.statements import TABLES, of_thread
+from lastlight_state.db.rows.statements import Row, Statement, bind, number, prepared
+from lastlight_state.db.schema import columns, sealing
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import SealedValue
+
+#: How many rows are opened at once.
+_TOGETHER = 50
+#: The most bytes of an envelope that stand before the data.
+_MOST_HEAD = len(sealing.BOUND_BYTES) + 1 + sealing.MOST_ID
+
+
+def thread(unit: Unit, thread_id: str, target_id: str) -> int:
+    """Copy everything of a thread that is locked to an empty one. Returns how many checkpoints it has.
+
+    Raises `SealedValue` for a value that must be sealed anew and cannot be opened.
+    """
+    opened: sealing.Sealing | None = unit.backend.sealing
+    if opened is not None and opened.binds:
+        for kind in _KINDS:
+            for rows in kind.batches(unit, thread_id, target_id):  # read before the server takes the first of them
+                unit.insert(kind.table, kind.insert, rows)
+        return int(unit.value(_COUNT, {"thread_id": target_id}))
+    for kind in _KINDS:
+        kind.refuse_bound(unit, thread_id)
+    *_, copied = [unit.change(kind.copy, {"thread_id": thread_id, "target_id": target_id}) for kind in _KINDS]
+    return copied
+
+
+class _Kind:
+    """One of the tables of a thread."""
+
+    def __init__(self, table: sa.Table) -> None:
+        self.table = table
+        self._key = [column for column in table.primary_key if column.name != "thread_id"]
+        self._json = [column.name for column in table.columns if isinstance(column.type, columns.BinaryJson)]
+        shown = [bind("target_id", one) if one.name == "thread_id" else one for one in table.columns]
+        found = sa.select(*shown).where(of_thread(table))
+        names = [one.name for one in table.columns]
+        self.copy: Statement = prepared(sa.insert(table).from_select(names, found, include_defaults=False))
+        values = {one.name: bind(one.name, one) for one in table.columns}
+        self.insert: Statement = prepared(sa.insert(table).values(values))
+        every = sa.select(*table.columns).where(of_thread(table)).order_by(*self._key).limit(number(_TOGETHER))
+        after = sa.tuple_(*self._key) > sa.tuple_(*(bind(f"after_{one.name}", one) for one in self._key))
+        self._walks: dict[bool, Statement] = {False: prepared(every), True: prepared(every.where(after))}
+        head = sa.func.substr(table.c.body, number(1), number(len(sealing.BOUND_BYTES)), type_=columns.Bytes)
+        beginning = sa.func.substr(table.c.body, number(1), number(_MOST_HEAD), type_=columns.Bytes).label("beginning")
+        self._bound: Statement = prepared(
+            sa.select(*self._key, beginning)
+            .where(of_thread(table), head == sa.bindparam("head", type_=columns.Bytes))
+            .limit(number(1))
+        )
+
+    def batches(self, unit: Unit, thread_id: str, target_id: str) -> Iterator[list[Row]]:
+        """Yield the rows of a thread, some at a time, as rows of another one."""
+        given: Row = {"thread_id": thread_id}
+        while found := unit.rows(self._walks["after_namespace" in given], given):
+            yield [{**row, **self._texts(row), "thread_id": target_id} for row in found]
+            given = {"thread_id": thread_id, **{f"after_{one.name}": found[-1][one.name] for one in self._key}}
+
+    def _texts(self, row: Row) -> Row:
+        return {name: codec.encode_sound(row[name]).decode() for name in self._json if row[name] is not None}
+
+    def refuse_bound(self, unit: Unit, thread_id: str) -> None:
+        """Raise `SealedValue` for a value that is bound to its thread: nobody could open it in another one."""
+        found = unit.row(self._bound, {"thread_id": thread_id, "head": sealing.BOUND_BYTES})
+        if found is not None:
+            beginning = sealing.envelope(found.pop("beginning"))
+            raise SealedValue(
+                "is bound to its thread: a store with its codec copies it",
+                key_id="" if beginning is None else beginning.key_id,
+                table=str(self.table.name),
+                key=(thread_id, *found.values()),
+                column="body",
+            )
+
+
+_KINDS = [_Kind(table) for table in TABLES]
+_COUNT: Statement[Any] = prepared(sa.select(sa.func.count()).select_from(CHECKPOINTS).where(of_thread(CHECKPOINTS)))
