@@ -32,7 +32,7 @@ def open_backend(url: str | Path, options: Options) -> Backend:
 def backend_of_engine(engine: Engine, options: Options) -> Backend:
     """Return the backend over a caller's engine, which stays the caller's. Raises `NotSupported`, `InvalidValue`."""
     dialect = getattr(engine, "dialect", None)
-    expected = {"sqlite": "pysqlite", "postgresql": "psycopg"}.get(getattr(dialect, "name", ""))
+    expected = urls.DRIVERS.get(getattr(dialect, "name", ""))
     if expected is not None and dialect is not None and (dialect.driver != expected or dialect.is_async):
         raise NotSupported(
             f"engine= must use the driver {expected!r}, not {dialect.driver!r} or what is asynchronous: give one of"
@@ -61,7 +61,7 @@ def replica_url(settings: Settings, primary: Backend) -> URL | None:
     if given is None or (primary.name == "sqlite" and stated_for_all("REPLICA", given)):
         return None
     url = urls.parse(given)
-    if primary.name != "postgresql" or url.get_driver_name() != "psycopg":
+    if primary.name != "postgresql" or urls.driver(url) != "psycopg":
         raise InvalidValue("replica", "must be the URL of a Postgres server that follows the store's own")
     return url
 
@@ -122,13 +122,13 @@ def _refuse_more_than_a_path(url: URL) -> None:
         raise InvalidValue("url", "a SQLite URL has three slashes before its path, four before an absolute one")
     if url.query:
         raise InvalidValue("url", f"a SQLite URL takes no options here: {', '.join(sorted(url.query))}")
-    if url.get_driver_name() != "pysqlite":
-        raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only pysqlite is supported")
+    if urls.driver(url) != "pysqlite":
+        raise InvalidValue("url", f"driver {urls.driver(url)!r}: only pysqlite is supported")
 
 
 def _open_postgres(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:
-    if url.get_driver_name() != "psycopg":
-        raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only psycopg is supported")
+    if urls.driver(url) != "psycopg":
+        raise InvalidValue("url", f"driver {urls.driver(url)!r}: only psycopg is supported")
     try:
         module = import_module("lastlight_state.backends.postgres")
     except ModuleNotFoundError as error:

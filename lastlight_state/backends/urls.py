@@ -10,6 +10,8 @@ from sqlalchemy.exc import ArgumentError
 
 from lastlight_state.errors import InvalidValue
 
+#: The driver of each database product that is built in.
+DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 #: A path that begins as a URL does: ``postgresql//``, ``sqlite:file``, ``file:/path``, ``mysql:/``, ``url=pg://``.
 _MISTYPED = re.compile(
@@ -88,6 +90,11 @@ def _spelled(drivername: str) -> str:
 def scheme(url: URL) -> str:
     """Return the name of the database product in a URL, without the driver."""
     return url.drivername.partition("+")[0]
+
+
+def driver(url: URL) -> str:
+    """Return the driver that a URL names, or else ours: SQLAlchemy 2.0 has another one for Postgres than 2.1."""
+    return url.drivername.partition("+")[2] or DRIVERS.get(scheme(url), "")
 
 
 def file_of(text: str) -> Path | None:

@@ -65,11 +65,17 @@ _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _POLL_SECONDS = 0.02
 
 
+class _Dialect(PGDialect_psycopg):
+    supports_statement_cache = True
+    #: Until it has connected, SQLAlchemy 2.0 doubles backslashes in literals, as servers before 9.1 want them.
+    _backslash_escapes = False
+
+
 class PostgresBackend(Moving, PostgresLocks, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"
-    dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+    dialect = _Dialect()  # type: ignore[no-untyped-call]
     driver_errors = (psycopg.Error,)
     migrates_on_open = False
     writes_definitions = True
