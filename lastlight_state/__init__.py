@@ -11,8 +11,12 @@ Postgres as an option::
 Importing the package loads nothing: each name below loads its module when it is first used.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if os.name == "nt":
+    raise ImportError("lastlight_state runs on Linux and macOS, not on Windows: use it in WSL there")
 
 if TYPE_CHECKING:
     from lastlight_state import errors

@@ -20,6 +20,9 @@ from lastlight_state.settings import DATABASE_FILE, Settings, stated_for_all
 
 GROUP = "lastlight_state.backends"
 
+#: The asynchronous drivers of a caller whose connections can be joined.
+ASYNC_DRIVERS = {"sqlite": "aiosqlite", "postgresql": "psycopg"}
+
 Opener = Callable[..., Backend]
 
 
@@ -34,9 +37,10 @@ def backend_of_engine(engine: Engine, options: Options) -> Backend:
     dialect = getattr(engine, "dialect", None)
     expected = urls.DRIVERS.get(getattr(dialect, "name", ""))
     if expected is not None and dialect is not None and (dialect.driver != expected or dialect.is_async):
+        ways = urls.ways_beside(dialect.name, ASYNC_DRIVERS[dialect.name])
         raise NotSupported(
             f"engine= must use the driver {expected!r}, not {dialect.driver!r} or what is asynchronous: give one of"
-            " create_engine(), to AsyncStateStore too"
+            f" create_engine(), to AsyncStateStore too, or a URL; {ways}"
         )
     opener = _opener(dialect.name) if dialect is not None else None
     if opener is None or not isinstance(engine, Engine):
@@ -102,6 +106,7 @@ def _options(settings: Settings, *, glance: bool = False) -> Options:
         queue_timeout=settings.queue_timeout,
         pool_timeout=settings.pool_timeout,
         slow_statement=settings.slow_statement,
+        named_by=settings.named_by(),
     )
 
 
@@ -128,7 +133,8 @@ def _refuse_more_than_a_path(url: URL) -> None:
 
 def _open_postgres(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:
     if urls.driver(url) != "psycopg":
-        raise InvalidValue("url", f"driver {urls.driver(url)!r}: only psycopg is supported")
+        ways = urls.ways_beside("postgresql", ASYNC_DRIVERS["postgresql"])
+        raise InvalidValue("url", f"driver {urls.driver(url)!r}: only psycopg is supported; {ways}")
     try:
         module = import_module("lastlight_state.backends.postgres")
     except ModuleNotFoundError as error:

@@ -14,7 +14,7 @@ from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
 from lastlight_state.migrations.state import UNRELEASED
-from lastlight_state.migrations.verification import LOG_LOST, remedy
+from lastlight_state.migrations.verification import LOG_LOST
 from lastlight_state.store import StateStore
 
 #: Seconds between two looks of ``--wait``.
@@ -82,7 +82,7 @@ def _examined(store: StateStore, quick: bool) -> tuple[Plan, str, bool, str | No
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or bool(plan.differences or plan.state.lacking)
-    mending = remedy(backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
+    mending = backend.command(*(("stamp", "--to", plan.actual) if plan.actual else ("migrate",)))
     return plan, mending, backend.lost_log(lacks_tables=lacking), backend.server()
 
 
