@@ -36,7 +36,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster lint types bench docs site record build clean
+.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster lint types bench docs site record build clean interpreters
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -102,6 +102,10 @@ cluster: $(VENV)/cluster/.made
 	LASTLIGHT_TEST_PATRONI=$(CURDIR)/$(VENV)/cluster unshare --net \
 		$(BIN)/python -m pytest -o lastlight_postgres_at_start=false tests/cluster $(ARGS)
 	$(BIN)/python $(pytest) $(addprefix tests/backends/postgres/test_,failover.py replicas.py silent_servers.py pgbouncer.py)
+
+# CPython 3.14 and 3.15, of Debian's next version in a folder below .venv: as root on a Debian that has debootstrap.
+# `.ci/sid python3.15 …` runs one of them.
+interpreters: $(VENV)/sid/.made
 
 # The pages of the inspector in a real browser: tests that are skipped where there is none.
 browser: $(VENV)/.browser
@@ -173,6 +177,11 @@ $(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requir
 
 $(VENV)/cluster/.made: $(VENV)/.test tests/cluster/requirements.txt
 	$(pip_install) --upgrade --target $(VENV)/cluster --requirement tests/cluster/requirements.txt
+	@touch $@
+
+$(VENV)/sid/.made:
+	mkdir -p $(VENV)
+	.ci/sid
 	@touch $@
 
 $(VENV)/.browser: $(VENV)/.test

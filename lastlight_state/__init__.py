@@ -11,9 +11,13 @@ Postgres as an option::
 Importing the package loads nothing: each name below loads its module when it is first used.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
-from lastlight_state.lazy import load
+if os.name == "nt":
+    raise ImportError("lastlight_state runs on Linux and macOS, not on Windows: use it in WSL there")
+
+from lastlight_state.lazy import load  # noqa: E402 - it needs what Windows lacks
 
 if TYPE_CHECKING:
     from lastlight_state import errors

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import logging
 import os
+import shlex
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
@@ -20,6 +21,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -146,6 +148,9 @@ class Settings(BaseSettings):
     mailbox_timezone: str = "UTC"
     line_sync: Literal["os", "end", "record"] = "end"
 
+    #: The URL that a file held, and the file.
+    _read: tuple[str, Path] | None = PrivateAttr(None)
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -207,6 +212,22 @@ class Settings(BaseSettings):
             name: value.absolute() for name in type(self).model_fields if isinstance(value := getattr(self, name), Path)
         }
         return self.model_copy(update=paths)
+
+    def held_in(self, file: Path, url: str) -> Self:
+        """Return the same settings with a URL that was read from a file."""
+        found = self.model_copy(update={"url": url, "url_file": None})
+        found._read = (url, file.absolute())
+        return found
+
+    def named_by(self) -> str:
+        """Return the words that give a command of the shell this URL without showing it; none if it was an argument.
+
+        They name the file that held it, or its variable: a command whose variable is not set is refused.
+        """
+        if self._read is not None and self._read[0] == self.url:
+            return f"--url-file {shlex.quote(str(self._read[1]))}"
+        held = (name for name, text in os.environ.items() if name.upper() == PREFIX + "URL" and text == self.url)
+        return next((f'--url "${name}"' for name in held), "")
 
     @property
     def agent_sessions(self) -> Path:
@@ -277,4 +298,4 @@ def _with_url(settings: Settings) -> Settings:
     """Return the same settings, in which the URL stands that their file holds."""
     if settings.url_file is None:
         return settings
-    return settings.model_copy(update={"url": url_in(settings.url_file, "url_file"), "url_file": None})
+    return settings.held_in(settings.url_file, url_in(settings.url_file, "url_file"))

@@ -21,6 +21,9 @@ from lastlight_state.settings import DATABASE_FILE, Settings, stated_for_all
 
 GROUP = "lastlight_state.backends"
 
+#: The asynchronous drivers of a caller whose connections can be joined.
+ASYNC_DRIVERS = {"sqlite": "aiosqlite", "postgresql": "psycopg"}
+
 Opener = Callable[..., Backend]
 
 
@@ -33,11 +36,12 @@ def open_backend(url: str | Path, options: Options) -> Backend:
 def backend_of_engine(engine: Engine, options: Options) -> Backend:
     """Return the backend over a caller's engine, which stays the caller's. Raises `NotSupported`, `InvalidValue`."""
     dialect = getattr(engine, "dialect", None)
-    expected = {"sqlite": "pysqlite", "postgresql": "psycopg"}.get(getattr(dialect, "name", ""))
+    expected = urls.DRIVERS.get(getattr(dialect, "name", ""))
     if expected is not None and dialect is not None and (dialect.driver != expected or dialect.is_async):
+        ways = urls.ways_beside(dialect.name, ASYNC_DRIVERS[dialect.name])
         raise NotSupported(
             f"engine= must use the driver {expected!r}, not {dialect.driver!r} or what is asynchronous: give one of"
-            " create_engine(), to AsyncStateStore too"
+            f" create_engine(), to AsyncStateStore too, or a URL; {ways}"
         )
     opener = _opener(dialect.name) if dialect is not None else None
     if opener is None or not isinstance(engine, Engine):
@@ -62,7 +66,7 @@ def replica_url(settings: Settings, primary: Backend) -> URL | None:
     if given is None or (primary.name == "sqlite" and stated_for_all("REPLICA", given)):
         return None
     url = urls.parse(given)
-    if primary.name != "postgresql" or url.get_driver_name() != "psycopg":
+    if primary.name != "postgresql" or urls.driver(url) != "psycopg":
         raise InvalidValue("replica", "must be the URL of a Postgres server that follows the store's own")
     return url
 
@@ -104,6 +108,7 @@ def _options(settings: Settings, *, glance: bool = False) -> Options:
         queue_timeout=settings.queue_timeout,
         pool_timeout=settings.pool_timeout,
         slow_statement=settings.slow_statement,
+        named_by=settings.named_by(),
     )
 
 
@@ -124,13 +129,14 @@ def _refuse_more_than_a_path(url: URL) -> None:
         raise InvalidValue("url", "a SQLite URL has three slashes before its path, four before an absolute one")
     if url.query:
         raise InvalidValue("url", f"a SQLite URL takes no options here: {', '.join(sorted(url.query))}")
-    if url.get_driver_name() != "pysqlite":
-        raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only pysqlite is supported")
+    if urls.driver(url) != "pysqlite":
+        raise InvalidValue("url", f"driver {urls.driver(url)!r}: only pysqlite is supported")
 
 
 def _open_postgres(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:
-    if url.get_driver_name() != "psycopg":
-        raise InvalidValue("url", f"driver {url.get_driver_name()!r}: only psycopg is supported")
+    if urls.driver(url) != "psycopg":
+        ways = urls.ways_beside("postgresql", ASYNC_DRIVERS["postgresql"])
+        raise InvalidValue("url", f"driver {urls.driver(url)!r}: only psycopg is supported; {ways}")
     try:
         module = load("lastlight_state.backends.postgres")
     except ModuleNotFoundError as error:

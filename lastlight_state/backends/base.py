@@ -18,6 +18,7 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
+from lastlight_state.backends import urls
 from lastlight_state.backends.facts import Catalogue, Measures, Original, Upkeep, logged
 from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.backends.waiting import NamedLocks
@@ -133,6 +134,8 @@ class Options:
     queue_timeout: float = 60.0
     pool_timeout: float = 30.0
     slow_statement: float | None = None
+    #: How a command of the shell is given a URL that has a password: `Settings.named_by`.
+    named_by: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -176,6 +179,10 @@ class Backend(NamedLocks, Upkeep, ABC):
     def schema(self) -> str | None:
         """Return the schema of all tables, None for the default one."""
         return self.options.schema
+
+    def command(self, *words: str) -> str:
+        """Return this command of ours for this very database, to be pasted into a shell as it stands."""
+        return urls.command(("lastlight-state", *words), self.location, self.options.named_by, self.schema)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -252,7 +259,8 @@ class Backend(NamedLocks, Upkeep, ABC):
         """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""
         theirs, ours = connection.dialect, self.dialect
         if theirs.name != ours.name or theirs.driver not in (ours.driver, self.async_driver):
-            raise MisuseError(f"connection= is of {theirs.name}+{theirs.driver}, not {ours.name}+{ours.driver}")
+            ways = urls.ways_beside(ours.name, self.async_driver or ours.driver)
+            raise MisuseError(f"connection= is of {theirs.name}+{theirs.driver}, not {ours.name}+{ours.driver}: {ways}")
         if not connection.in_transaction():
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from lastlight_state.errors import InvalidValue
 
+#: True where SQLAlchemy itself decodes the name of a database in a URL: from 2.1 on.
+_DECODES = make_url("sqlite:///%41").database == "A"
+#: The driver of each database product that is built in.
+DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 #: A path that begins as a URL does: ``postgresql//``, ``sqlite:file``, ``file:/path``, ``mysql:/``, ``url=pg://``.
 _MISTYPED = re.compile(
@@ -61,7 +68,7 @@ def parse(text: str | Path) -> URL:
         raise InvalidValue(
             "url", "expected sqlite:///path or postgresql://host/database: this is not a database URL"
         ) from None
-    url = url.set(drivername=_spelled(url.drivername))
+    url = _decoded(url).set(drivername=_spelled(url.drivername))
     if scheme(url) != "sqlite" and text.count("@") > 1:
         raise InvalidValue("url", "more than one '@': percent-encode those of user name and password")
     return url
@@ -79,6 +86,16 @@ def _with_hosts(scheme: str, login: str, hosts: str, rest: str) -> URL:
     return url.update_query_dict(named | ({"port": ports} if ports.strip(",") else {}))
 
 
+def _decoded(url: URL) -> URL:
+    return url if _DECODES or not url.database else url.set(database=unquote(url.database))
+
+
+def _written(url: URL) -> str:
+    """Return the URL as text, which `parse` reads as the same URL, without its password."""
+    encoded = url if _DECODES or not url.database else url.set(database=quote(url.database, safe=" +/"))
+    return encoded.render_as_string(hide_password=True)
+
+
 def _spelled(drivername: str) -> str:
     """Return the scheme as SQLAlchemy spells it: small letters, and ``postgresql`` for ``postgres``."""
     name, plus, driver = drivername.lower().partition("+")
@@ -88,6 +105,19 @@ def _spelled(drivername: str) -> str:
 def scheme(url: URL) -> str:
     """Return the name of the database product in a URL, without the driver."""
     return url.drivername.partition("+")[0]
+
+
+def driver(url: URL) -> str:
+    """Return the driver that a URL names, or else ours: SQLAlchemy 2.0 has another one for Postgres than 2.1."""
+    return url.drivername.partition("+")[2] or DRIVERS.get(scheme(url), "")
+
+
+def ways_beside(name: str, driver: str) -> str:
+    """Return the two ways to use a store beside an asynchronous engine of the caller, for an error."""
+    return (
+        f"make your own engine with {name}+{driver} and join it by transaction(connection=), "
+        "or give a function to store.run(), which has a transaction of its own"
+    )
 
 
 def file_of(text: str) -> Path | None:
@@ -120,4 +150,19 @@ def passwords(text: str | None) -> list[str]:
 def shown(url: URL) -> str:
     """Return the URL as text, with every password replaced by asterisks."""
     hidden = {name: "***" for name in _SECRETS if name in url.query}
-    return (url.update_query_dict(hidden) if hidden else url).render_as_string(hide_password=True)
+    return _written(url.update_query_dict(hidden) if hidden else url)
+
+
+def command(words: Sequence[str], location: str, named_by: str, schema: str | None) -> str:
+    """Return a command of ours on the database at ``location``, to be pasted into a shell as it stands.
+
+    No password is told. Where the URL has one, ``named_by`` gives it to the command, from a file or a variable. Without
+    that the command has the URL without its password, which libpq then takes from ``PGPASSWORD`` or its own file.
+    """
+    url = parse(location)
+    hidden = [name for name in _SECRETS if name in url.query]
+    bare = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, url.query)
+    plain = _written(bare.difference_update_query(hidden))
+    secret = url.password is not None or hidden
+    given = named_by if named_by and secret else f"--url {shlex.quote(plain if secret else location)}"
+    return " ".join((shlex.join(words), given, *(("--schema", shlex.quote(schema)) if schema else ())))

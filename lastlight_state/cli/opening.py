@@ -153,6 +153,8 @@ def settings_of(call: Call, **more: Any) -> Settings:
     flags = call.flags
     given = {"url": _url(flags), "schema_name": flags.schema, "state_dir": flags.state_dir}
     settings = load_settings(None, **{**given, **more})
+    if flags.url_file is not None:
+        settings = settings.held_in(flags.url_file, str(settings.url))
     for password in urls.passwords(settings.url):
         call.secrets.learn(password)
     return settings
@@ -184,7 +186,7 @@ def existing(backend: Backend) -> Backend:
     """Return the backend of these settings. Raises `BackendUnavailable` if its file does not exist."""
     if not backend.exists:
         raise BackendUnavailable(
-            f"no database at {backend.location}; `lastlight-state migrate` makes one", reason="missing"
+            f"no database at {backend.location}; to make one, run: {backend.command('migrate')}", reason="missing"
         )
     return backend
 

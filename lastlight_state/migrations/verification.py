@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from lastlight_state.backends.base import Backend
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 else:  # they need Alembic, and a current database is opened without
     adoption = Module("lastlight_state.migrations.adoption")
     survey = Module("lastlight_state.migrations.adoption.survey")
-
-#: Stands in a location for its password.
-HIDDEN = ":***@"
 
 #: What is wrong with a file without the log in which its tables stand.
 LOG_LOST = (
@@ -40,7 +36,7 @@ def verify(backend: Backend) -> SchemaState:
     if state.state == "unversioned":
         refuse_foreign(backend)
     if state.state in ("empty", "behind", "unversioned"):
-        raise NotMigrated(found=state.revision, head=state.head, command=remedy(backend))
+        raise NotMigrated(found=state.revision, head=state.head, command=backend.command("migrate"))
     return state
 
 
@@ -55,7 +51,7 @@ def refuse(backend: Backend, state: SchemaState) -> None:
         hint = f"the schema is that of revision {found}" if found else "if the tables are ours, a stamp corrects it"
         raise SchemaMismatch(
             f"the version table holds {state.revision!r}, which is not a revision of lastlight-state; {hint}; "
-            f"run: {remedy(backend, 'stamp', '--to', found or 'REVISION')}"
+            f"run: {backend.command('stamp', '--to', found or 'REVISION')}"
         )
     if state.unfinished_copy:
         problem = "unfinished copy: a copy into this database was begun and has not ended"
@@ -84,7 +80,7 @@ def refuse_wrong(backend: Backend, state: SchemaState) -> None:
     if found is not None:
         raise SchemaMismatch(
             f"the version is {state.revision}, but the schema is that of revision {found}; "
-            f"run: {remedy(backend, 'stamp', '--to', found)}"
+            f"run: {backend.command('stamp', '--to', found)}"
         )
 
 
@@ -102,7 +98,7 @@ def _refuse_damaged(backend: Backend, state: SchemaState) -> None:
     refuse_wrong(backend, state)
     raise SchemaMismatch(
         f"the schema lacks parts of revision {state.revision}, which it says it has; put them back, or restore a "
-        f"backup; to see every difference, run: {remedy(backend, 'check')}",
+        f"backup; to see every difference, run: {backend.command('check')}",
         code="damaged",
         differences=state.lacking,
     )
@@ -116,20 +112,6 @@ def lost(backend: Backend) -> SchemaMismatch | None:
         if found is None
         else SchemaMismatch(
             f"the version table is lost, and the schema is that of revision {found}; "
-            f"run: {remedy(backend, 'stamp', '--to', found)}"
+            f"run: {backend.command('stamp', '--to', found)}"
         )
     )
-
-
-def remedy(backend: Backend, *command: str) -> str:
-    """Return the command that mends the database, by default ``migrate``, to be pasted as it stands.
-
-    A URL with a password is left out: the command takes it from ``LASTLIGHT_STATE_URL``, or from the file that
-    ``LASTLIGHT_STATE_URL_FILE`` or ``--url-file`` names.
-    """
-    words = ["lastlight-state", *(command or ("migrate",))]
-    if HIDDEN not in backend.location:
-        words += ["--url", backend.location]
-    if backend.schema:
-        words += ["--schema", backend.schema]
-    return shlex.join(words)

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, false, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from lastlight_state.db.schema.base import Base, roomy
+from lastlight_state.db.schema.base import Base
 from lastlight_state.db.schema.declarations import KIB, Setting, described, json_column, text_column, word_column
 from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, NODE_STATES, RUN_STATUSES, stored_cost
 
@@ -28,7 +28,7 @@ class WorkflowRunModel(Base):
         pruned_as=("runs",),
         erased="with_run",
         newest=("started_at", "updated_at"),
-        postgresql_with=roomy(80),
+        storage="fillfactor = 80",
     )
 
     id: Mapped[str] = text_column(256, primary_key=True, personal=False)
@@ -107,7 +107,7 @@ class RunLeaseModel(Base):
     __table_args__ = described(
         "running runs: who holds them until when, kept by triggers",
         kept="one row for each running run; a trigger removes it when the run stops running",
-        postgresql_with={**roomy(40), "autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 1000},
+        storage="fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000",
     )
 
     run_id: Mapped[str] = text_column(256, primary_key=True, personal=False)

@@ -82,7 +82,7 @@ def test_doctor_names_the_command_that_raises_counters(database: Database) -> No
     """maintenance OP-15, OP-67: and has nothing to say of them afterwards."""
     store = database.open()
     findings = [one for one in store.maintenance.doctor.examine(only=["DOC-12"]).findings if one.remedy]
-    assert {one.remedy for one in findings} == {"lastlight-state repair --counters"}
+    assert {one.remedy for one in findings} == {store.backend.command("repair", "--counters")}
     assert len(findings) == len(ONE_EACH)
     store.maintenance.counters.run()
     assert [one for one in store.maintenance.doctor.examine(only=["DOC-12"]).findings if one.remedy] == []

@@ -251,7 +251,10 @@ def test_a_file_that_is_not_there(words: tuple[str, ...], tmp_path: Path) -> Non
     """migrations MG-27, maintenance OP-72: only migrating makes it."""
     said = lastlight_state(*words, "--url", tmp_path / "below" / "new.db", "--quiet")
     assert said.code == 6
-    assert f"no database at sqlite:///{tmp_path}/below/new.db; `lastlight-state migrate` makes one" in one_line(said)
+    assert (
+        f"no database at sqlite:///{tmp_path}/below/new.db; to make one, run: lastlight-state migrate --url "
+        in one_line(said)
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,7 +16,6 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import ColumnElement, DateTime, Integer, Text, cast, func
 from sqlalchemy.dialects.postgresql import array
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.pool import StaticPool
 
@@ -36,7 +35,7 @@ from lastlight_state.backends.postgres.connections import (
     of_caller,
     reads_only,
 )
-from lastlight_state.backends.postgres.driver import UNDEFINED, fetched, standby_met, translate
+from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, standby_met, translate
 from lastlight_state.backends.postgres.examining import (
     BEGIN_WRITE,
     PostgresLocks,
@@ -69,7 +68,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"
-    dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+    dialect = Dialect()  # type: ignore[no-untyped-call]
     driver_errors = (psycopg.Error,)
     migrates_on_open = False
     writes_definitions = True

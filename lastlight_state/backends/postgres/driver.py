@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from lastlight_state.backends.base import LOST
 from lastlight_state.backends.facts import Unreadable
@@ -19,6 +20,17 @@ from lastlight_state.errors import (
     ReadOnlyTransaction,
     StateError,
 )
+
+
+class Dialect(PGDialect_psycopg):
+    """Writes our statements, before anybody has connected.
+
+    SQLAlchemy 2.0 doubles backslashes in literals until then, as servers before 9.1 want them.
+    """
+
+    supports_statement_cache = True
+    _backslash_escapes = False
+
 
 # Rows of a cursor, past values that the driver cannot load, such as the time ``infinity``.
 #

@@ -18,7 +18,7 @@ from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
 from lastlight_state.migrations.state import UNRELEASED
-from lastlight_state.migrations.verification import LOG_LOST, remedy
+from lastlight_state.migrations.verification import LOG_LOST
 from lastlight_state.store import StateStore
 
 _Examined: TypeAlias = "tuple[Plan, str, bool, str | None, list[str]]"
@@ -88,7 +88,7 @@ def _examined(store: StateStore, quick: bool) -> _Examined:
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or bool(plan.differences or plan.state.lacking)
-    mending = remedy(backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
+    mending = backend.command(*(("stamp", "--to", plan.actual) if plan.actual else ("migrate",)))
     faults = [f"{version}: {fault.sentence}" for version, fault in backend.known_faults()]
     return plan, mending, backend.lost_log(lacks_tables=lacking), backend.server(), faults
 

@@ -82,7 +82,8 @@ def _done(call: Call, work: Callable[[StateStore], Receipt], plan: PrunePlan | N
     data = {"dry_run": False, **(plan.model_dump() if plan else {}), "counts": receipt.counts, "receipt": receipt}
     failure = None
     if receipt.state != "done":
-        text = f"stopped at the time limit; to go on: lastlight-state prune --resume {receipt.id}"
+        again = store.backend.command("prune", "--resume", receipt.id)
+        text = f"stopped at the time limit; to go on: {again}"
         failure = Failure(STOPPED, "time_limit", text, {"receipt_id": receipt.id})
     return Answer(data, lambda screen: _removed(receipt, screen), failure)
 

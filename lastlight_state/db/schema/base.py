@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, MetaData, Table, case, inspect
 from sqlalchemy.orm import DeclarativeBase
 
 from lastlight_state.db.schema import columns
-from lastlight_state.db.schema.declarations import confirm, is_personal
+from lastlight_state.db.schema.declarations import confirm, facts_of, is_personal
 
 # Columns that a later revision adds, in a companion table: at most one row for a row of its parent, with its key.
 #
@@ -109,6 +109,7 @@ class Base(DeclarativeBase):
         super().__init_subclass__(**options)
         if "__table__" in vars(cls):  # an abstract model has none
             confirm(table_of(cls))
+            _set_storage_when_created(table_of(cls))
 
     def __repr__(self) -> str:
         """Name the row by its key, its status and its name. Nothing personal is shown, and nothing is read."""
@@ -128,9 +129,14 @@ def _told(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return keys, tuple(name for name in telling if name not in keys)
 
 
-def roomy(fillfactor: int) -> dict[str, int]:
-    """Return how full an insert may make a page on Postgres, in per cent. The room is for heap-only updates."""
-    return {"fillfactor": fillfactor}
+def _set_storage_when_created(table: Table) -> None:
+    """Have Postgres get a table's storage parameters by a statement after CREATE TABLE, as the revision sets them.
+
+    SQLAlchemy 2.0 cannot write them into CREATE TABLE.
+    """
+    if storage := facts_of(table).storage:
+        statement = sa.DDL(f"ALTER TABLE %(fullname)s SET ({storage})")
+        sa.event.listen(table, "after_create", statement.execute_if(dialect="postgresql"))
 
 
 def table_of(model: type[Base]) -> Table:

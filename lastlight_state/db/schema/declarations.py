@@ -57,7 +57,8 @@ class TableFacts:
 
     ``pruned_as`` are the kinds of prune that remove rows; ``kept`` says why rows stay where there is none. ``erased``
     is what `erase` does with the rows of a person; ``stays`` says why personal columns keep their values where it does
-    nothing. ``newest`` names times that have passed when a row is written.
+    nothing. ``newest`` names times that have passed when a row is written. ``storage`` are storage parameters for
+    Postgres, such as a fillfactor that leaves room for heap-only updates.
     """
 
     pruned_as: tuple[str, ...] = ()
@@ -65,6 +66,7 @@ class TableFacts:
     erased: Erased | None = None
     stays: str = ""
     newest: tuple[str, ...] = ()
+    storage: str = ""
 
 
 def described(
@@ -75,10 +77,11 @@ def described(
     erased: Erased | None = None,
     stays: str = "",
     newest: Collection[str] = (),
+    storage: str = "",
     **options: Any,
 ) -> dict[str, Any]:
     """Return the ``__table_args__`` of a table: a comment for readers on Postgres, and its `TableFacts`."""
-    facts = TableFacts(tuple(pruned_as), kept, erased, stays, tuple(newest))
+    facts = TableFacts(tuple(pruned_as), kept, erased, stays, tuple(newest), storage)
     return {"comment": f"{COMMENT_PREFIX}{holds}", "info": {_FACTS: facts}, **options}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -67,7 +68,7 @@ class Doctor(Repository):
             else:
                 skipped.append(SkippedCheck(check=check.id, reason=reason))
         kept = {check.id for check in asked}
-        shown = [finding for finding in findings if finding.check in kept]
+        shown = [_with_whole_remedy(finding, look) for finding in findings if finding.check in kept]
         ordered = sorted(shown, key=lambda finding: (_ORDER[finding.severity], finding.check))
         return Report(findings=tuple(ordered), checks_run=tuple(ran), checks_skipped=tuple(skipped))
 
@@ -86,6 +87,18 @@ class Doctor(Repository):
                 findings.append(found(check.id, "error", "database", str(error), [type(error).__name__]))
             return f"{type(error).__name__}: {error}"
         return None
+
+
+def _with_whole_remedy(finding: Finding, look: CheckContext) -> Finding:
+    """Return the finding with a command of ours that names the database that was looked at.
+
+    A repair of files has no database, and a backup is one of the original of this database.
+    """
+    program, *words = shlex.split(finding.remedy or "-")
+    named = "--url" in words or "--url-file" in words or words[:1] == ["backup"]
+    if program != "lastlight-state" or named or (words[0] == "repair" and words[1] != "--counters"):
+        return finding
+    return finding.model_copy(update={"remedy": look.backend.command(*words)})
 
 
 def _asked(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:

@@ -16,7 +16,7 @@ from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_nam
 from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Finding, Snapshot, found
 from lastlight_state.migrations import check as plan_of, read_state
 from lastlight_state.migrations.state import UNRELEASED
-from lastlight_state.migrations.verification import LOG_LOST, remedy
+from lastlight_state.migrations.verification import LOG_LOST
 
 # DOC-01 and DOC-02: whether the database can be reached, and whether its schema is what its revision makes.
 
@@ -37,7 +37,7 @@ _MEANING = {
 def _reach(look: CheckContext) -> Iterator[Finding]:
     """Reach the server. Raises what stands in the way, of which the caller makes a finding."""
     if not look.backend.exists:
-        message = "there is no database: `lastlight-state migrate` makes one"
+        message = "there is no database; the command makes one"
         yield found(REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate")
     elif look.backend.lost_log(lacks_tables=False):
         yield found(REACH, "error", look.backend.location, LOG_LOST, [look.backend.location], _BACKUP)
@@ -52,7 +52,7 @@ def _schema(look: CheckContext) -> Iterator[Finding]:
     if lost:
         yield found(SCHEMA, "error", "database", LOG_LOST, [look.backend.location], _BACKUP)
     if state != "current":
-        mending = remedy(look.backend, *(("stamp", "--to", plan.actual) if plan.actual else ()))
+        mending = look.backend.command(*(("stamp", "--to", plan.actual) if plan.actual else ("migrate",)))
         severity = "warning" if state == "ahead" else "error"
         helps = mending if not lost and (plan.actual or state in ("empty", "behind")) else None
         yield found(SCHEMA, severity, "schema", _MEANING[state], [plan.state.revision or "-"], helps)

@@ -93,7 +93,7 @@ class Prune(Repository):
         most, in_time = receipt.policy["batch_rows"], _timer(time_limit)
         archiver = self._archiver(receipt)
         going_on = True
-        with jobs.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+        with jobs.interruptible(self._receipts, lambda: receipt, again=self._again(receipt)):
             receipt = self._settled(receipt)
             while going_on:
                 if not in_time():
@@ -118,7 +118,7 @@ class Prune(Repository):
     def _swept(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
         place: sweeping.Place | None = sweeping.Place.of(receipt)
         quiet = 0
-        with jobs.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+        with jobs.interruptible(self._receipts, lambda: receipt, again=self._again(receipt)):
             while place is not None:
                 if not in_time():
                     return self._receipts.finish(receipt, "interrupted", error=_OUT_OF_TIME)
@@ -141,7 +141,7 @@ class Prune(Repository):
     def _filed(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
         """Name the logs that go next in the receipt, remove them, and count them with the next ones."""
         tree, cutoff = sweeping.tree_of(self._settings, receipt.policy), parse_time(receipt.policy["cutoff"])
-        with jobs.interruptible(self._receipts, lambda: receipt, again=_again(receipt)):
+        with jobs.interruptible(self._receipts, lambda: receipt, again=self._again(receipt)):
             receipt = self._filed_on(receipt, tree, cutoff)
             for keys in sweeping.chunks(tree, tree.seen(cutoff), receipt.policy):
                 if not in_time():
@@ -158,6 +158,10 @@ class Prune(Repository):
         gone = sweeping.removed(tree, going, kept, cutoff)
         return self._writing(lambda unit: sweeping.counted(unit, receipt, tree, gone, self._now()))
 
+    def _again(self, receipt: Receipt) -> str:
+        """Return the command that goes on with a prune."""
+        return self._backend.command("prune", "--resume", receipt.id)
+
     def _archiver(self, receipt: Receipt) -> Archiver | None:
         folder = receipt.policy.get("archive")
         if folder is None:
@@ -168,11 +172,6 @@ class Prune(Repository):
 
 
 _OUT_OF_TIME = "the time limit was reached"
-
-
-def _again(receipt: Receipt) -> str:
-    """Return the command that goes on with a prune."""
-    return f"lastlight-state prune --resume {receipt.id}"
 
 
 def _timer(seconds: float | None) -> Callable[[], bool]:

@@ -7,7 +7,6 @@ lock each looks again, and table, columns and registry row are committed togethe
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -149,9 +148,7 @@ class Catalog(Repository):
             missing += [f"column {steps.wish.table_name}.{name}" for name in steps.add]
             if not steps.create and not steps.add and steps.sql:
                 missing.append(f"registry row of {steps.wish.key}")
-        words_of = ["lastlight-state", "outputs", "apply", "--url", self._backend.location]
-        words_of += ["--schema", self._backend.schema] if self._backend.schema else []
-        command = f"{shlex.join(words_of)} package.module:NAME"
+        command = self._backend.command("outputs", "apply", "package.module:NAME")
         raise NotMigrated(found=None, head="the definitions of this process", command=command, missing=missing)
 
     def _refuse_transaction(self) -> None:

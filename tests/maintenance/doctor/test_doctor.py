@@ -429,7 +429,7 @@ def test_settings_of_the_file_and_its_growth_are_told(tmp_path: Path) -> None:
             file.truncate(65 * 1024 * 1024)
         found = {finding.check: finding for finding in findings(store)}
     assert set(found) == {"DOC-03", "DOC-06"}
-    assert (found["DOC-03"].severity, found["DOC-06"].remedy) == ("info", "lastlight-state checkpoint")
+    assert (found["DOC-03"].severity, found["DOC-06"].remedy) == ("info", store.backend.command("checkpoint"))
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_silent_sessions_are_ended_by_the_command_that_doctor_names(
         provenance = Provenance(artifacts_path="/out")
         store.conversations.sessions.create(NewSession(name, status="running", times=times, provenance=provenance))
     [found] = findings(store, only=["DOC-15"])
-    assert found.remedy == remedy
+    assert str(found.remedy).partition(" --url ")[0] == remedy
 
 
 def test_an_empty_log_beside_a_file_that_has_none_is_no_error(tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ def test_free_pages_worth_a_vacuum_are_told(state_store: StateStore) -> None:
     with StateStore.open(raw_url) as store, store.transaction() as tx:
         tx.connection.exec_driver_sql("DROP TABLE filler")
     found = findings(state_store, only=["DOC-06"])
-    assert ("info", "lastlight-state vacuum") in [(finding.severity, finding.remedy) for finding in found]
+    assert ("info", store.backend.command("vacuum")) in [(finding.severity, finding.remedy) for finding in found]
 
 
 def test_too_little_space_and_a_journal_left_beside_the_file_are_told(

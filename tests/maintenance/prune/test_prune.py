@@ -331,7 +331,9 @@ def test_an_exception_in_mid_prune_leaves_whole_batches_and_a_receipt_that_says_
             store.maintenance.prune.run(PrunePolicy("runs", keep_n=0, batch_rows=1))
     [receipt] = store.receipts.list(state="interrupted")
     assert (receipt.counts, runs(database)) == ({"workflow_runs": 1}, {*"bc"})
-    assert raised.value.__notes__ == [f"interrupted; to go on: lastlight-state prune --resume {receipt.id}"]
+    assert raised.value.__notes__ == [
+        f"interrupted; to go on: {store.backend.command('prune', '--resume', receipt.id)}"
+    ]
     assert store.maintenance.prune.resume(receipt.id).counts == {"workflow_runs": 3}
 
 
