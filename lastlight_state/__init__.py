@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if os.name == "nt":
     raise ImportError("lastlight_state runs on Linux and macOS, not on Windows: use it in WSL there")
 
-from lastlight_state.lazy import load  # noqa: E402 - it needs what Windows lacks
+from lastlight_state.lazy import load
 
 if TYPE_CHECKING:
     from lastlight_state import errors
