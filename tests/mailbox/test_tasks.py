@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.mailbox.files import PLACE, inbound, send, sql
+from support.mailbox.files import PLACE, ids, inbound, send, sql
 
+from lastlight_state import cron
 from lastlight_state.errors import InvalidValue, LostRace, NotFound
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, Origin, When, WhenChange
 from lastlight_state.settings import Settings
@@ -287,3 +288,15 @@ def test_the_prompt_of_a_task_in_plain_text_is_that_text(host: HostMailbox) -> N
     sql(inbound(host), "UPDATE messages_in SET content = 'print it'")
     assert host.tasks.get("report").prompt == "print it"
     assert host.tasks.update("report", script="run").prompt == "print it"
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_a_recurring_task_first_runs_at_a_moment_of_its_pattern(
+    host: HostMailbox, agent: AgentMailbox, frozen_clock: FrozenClock, zone: str | None
+) -> None:
+    """mailbox MB-38: in its zone; one that is to run at once says so."""
+    now = frozen_clock.now()
+    host.tasks.create("later", prompt="p", when=When(recurrence="0 9 * * *", timezone=zone))
+    host.tasks.create("now", prompt="p", when=When(recurrence="0 9 * * *", timezone=zone, process_after=now))
+    assert host.tasks.get("later").process_after == cron.next_after("0 9 * * *", zone or "UTC", now)
+    assert ids(agent.inbox.take()) == ["now"]

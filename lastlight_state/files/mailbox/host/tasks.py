@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from lastlight_state import codec, cron
@@ -42,12 +43,21 @@ class HostTasks(MailboxPart):
         when: When,
         routing: Routing | None = None,
     ) -> Task:
-        """Store a task. Raises `AlreadyExists`, and `InvalidValue` for a pattern that never matches."""
+        """Store a task.
+
+        A recurring one without ``when.process_after`` first runs at the next moment of its pattern; with a time that
+        has come it runs at once, and then by its pattern. Raises `AlreadyExists`, and `InvalidValue` for a pattern that
+        never matches.
+        """
         content: dict[str, Any] = {"prompt": valid.content("prompt", prompt, self._settings.limits.message_content)}
         if script is not None:
             content["script"] = valid.content("script", script, self._settings.limits.message_content)
         made = HostInbox(self._pair).send(
-            f"task-{new_id()}" if task_id is None else task_id, kind="task", content=content, routing=routing, when=when
+            f"task-{new_id()}" if task_id is None else task_id,
+            kind="task",
+            content=content,
+            routing=routing,
+            when=self._first(when),
         )
         return self.get(made.id)
 
@@ -106,6 +116,13 @@ class HostTasks(MailboxPart):
         """Return a page of the tasks that are pending or paused: one entry for each series, the next due first."""
         given = {"status": None if status is None else valid.word("status", status, models.LIVE)}
         return self._page(sql.LIST_TASKS, TaskSummary.of, given, limit, page_token)
+
+    def _first(self, when: When) -> When:
+        given = valid.group("when", when, When)
+        if given.recurrence is None or given.process_after is not None:
+            return given
+        zone = self._settings.mailbox_timezone if given.timezone is None else given.timezone
+        return replace(given, process_after=cron.next_after(given.recurrence, zone, self._now()))
 
     def _changed_to(self, task_id: str, **values: Any) -> Task:
         asked = valid.sought("id", task_id)
