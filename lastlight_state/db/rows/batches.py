@@ -61,7 +61,7 @@ def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
 
 
 def damage(
-    cells: Sequence[Cell], rows: Sequence[Sequence[Any]], unreadable: tuple[type[Exception], ...], statement: Any
+    cells: Sequence[Cell], rows: Sequence[Sequence[Any]], unreadable: tuple[type[Exception], ...], of_table: str
 ) -> CorruptData:
     """Return the error that names the first value of these rows that cannot be read."""
     for row in rows:
@@ -70,9 +70,9 @@ def damage(
                 if value is not None:
                     at.read(value)
             except unreadable:
-                table = _table(statement) if at.column is None else at.column.table.name
+                table = of_table if at.column is None else at.column.table.name
                 return CorruptData(table, _key(cells, row, table), at.name if at.column is None else at.column.name)
-    return CorruptData(_table(statement), None, "row")
+    return CorruptData(of_table, None, "row")
 
 
 def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
@@ -85,7 +85,7 @@ def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
                 yield base
 
 
-def _table(statement: Any) -> str:
+def table_of(statement: Any) -> str:
     """Return the first table that a statement names."""
     return next((found.name for found in iterate(statement) if isinstance(found, sa.Table)), "row")
 
