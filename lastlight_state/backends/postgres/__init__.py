@@ -34,9 +34,9 @@ from lastlight_state.backends.postgres.connections import (
     maker,
     misfit,
     of_caller,
-    reads_only,
+    refusal_of,
 )
-from lastlight_state.backends.postgres.driver import UNDEFINED, fetched, standby_met, translate
+from lastlight_state.backends.postgres.driver import UNDEFINED, fetched, translate
 from lastlight_state.backends.postgres.examining import (
     BEGIN_WRITE,
     PostgresLocks,
@@ -156,9 +156,11 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         return translate(error)
 
     def failed(self, checkout: Checkout, error: Exception) -> StateError:
-        if getattr(error, "sqlstate", None) == "25006" and checkout.mode.writes and reads_only(checkout.driver):
-            checkout.broken = True
-            return standby_met()
+        if getattr(error, "sqlstate", None) == "25006" and checkout.mode.writes:
+            refusal = refusal_of(checkout.driver, writes=True)
+            if refusal is not None:
+                checkout.broken = True
+                return refusal
         return translate(error)
 
     def insert_rows(
@@ -295,10 +297,12 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
             checkout.driver.autocommit = True
         if not self._server_checked:
             self._check_server(checkout)
-        elif not self.options.read_only and reads_only(checkout.driver):
-            checkout.broken = True
-            self.release(checkout)
-            raise standby_met()
+        if not self.options.read_only:
+            refusal = refusal_of(checkout.driver, writes=checkout.mode.writes)
+            if refusal is not None:
+                checkout.broken = True
+                self.release(checkout)
+                raise refusal
 
     def _check_server(self, checkout: Checkout) -> None:
         refusal = misfit(checkout.driver.info, self.options, ours=self._pool is not None)
