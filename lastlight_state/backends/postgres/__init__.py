@@ -61,6 +61,10 @@ from lastlight_state.unwinding import block
 #: A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon.
 DDL_WAIT_SECONDS = 5.0
 
+_PLACE = (
+    "SELECT format('%s of the server that started at %s', current_database(),"
+    " extract(epoch FROM pg_postmaster_start_time()))"
+)
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _POLL_SECONDS = 0.02
 
@@ -184,7 +188,16 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
                 "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
             )
         borrow(checkout, connection)
+        self.refuse_elsewhere(connection, checkout)
         return checkout
+
+    def places(self, checkout: Checkout) -> tuple[str, str]:
+        """Return the database and its server, which is known by the moment of its start; all of its engine are ours."""
+        theirs = _place(checkout)
+        if self._pool is None and checkout.owner is not None and checkout.owner._pool is self._engine.pool:
+            return theirs, theirs
+        with Checkout(Mode.READ, self) as own:
+            return theirs, _place(own)
 
     def leave(self, checkout: Checkout) -> None:
         give_back(checkout)
@@ -361,3 +374,8 @@ def _as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 def _short_waits(seconds: float) -> str:
     return f"SET LOCAL lock_timeout = {int(seconds * 1000)}; SET LOCAL statement_timeout = 0"
+
+
+def _place(checkout: Checkout) -> str:
+    found = checkout.driver.execute(_PLACE).fetchone()
+    return str(found[0])

@@ -7,6 +7,7 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -207,7 +208,15 @@ class SqliteBackend(Moving, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        return host_connections.joined(connection, self)
+        checkout = host_connections.joined(connection, self)
+        self.refuse_elsewhere(connection, checkout)
+        return checkout
+
+    def places(self, checkout: Checkout) -> tuple[str, str]:
+        """Return the real paths of the files; a database in memory is only the store's if its engine is."""
+        [(theirs,)] = checkout.driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchall()
+        ours = str(self.files[0]) if self.files else theirs
+        return os.path.realpath(theirs) if theirs else "memory", os.path.realpath(ours) if ours else "memory"
 
     def leave(self, checkout: Checkout) -> None:
         host_connections.leave(checkout)
