@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any, Self
-from weakref import WeakSet
 
 from sqlalchemy import ColumnElement
-from sqlalchemy.engine import Connection, Dialect, Engine
+from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.facts import Catalogue, Measures, Original, Upkeep, logged
 from lastlight_state.backends.fair_lock import Turn
@@ -255,29 +254,9 @@ class Backend(NamedLocks, Upkeep, ABC):
         if not connection.in_transaction():
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 
-    def refuse_elsewhere(self, connection: Connection, checkout: Checkout) -> None:
-        """Leave a joined checkout of another database than this one, and raise `MisuseError`. Asks once per engine."""
-        engine = connection.engine
-        if engine in self._known_engines:
-            return
-        theirs = ours = None
-        try:
-            theirs, ours = self.places(checkout)
-        finally:
-            if theirs is None or theirs != ours:
-                self.leave(checkout)
-        if theirs != ours:
-            raise MisuseError(f"connection= is to another database than the store: {theirs}, not {ours}")
-        self._known_engines.add(engine)
-
     def places(self, checkout: Checkout) -> tuple[str, str]:
         """Return what tells the database of a caller's checkout from others, and the same of this backend."""
         return self.name, self.name
-
-    @cached_property
-    def _known_engines(self) -> WeakSet[Engine]:
-        """The engines whose connections lead to this database."""
-        return WeakSet()
 
     def leave(self, checkout: Checkout) -> None:
         """End what `join` began: the connection is as it was, and its transaction stays open."""

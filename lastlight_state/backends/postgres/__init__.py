@@ -24,6 +24,7 @@ from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.host_connections import lock_number
+from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.postgres import examining
 from lastlight_state.backends.postgres.bulk import Moving, copy_rows
 from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalogue_of, shape_of
@@ -31,9 +32,10 @@ from lastlight_state.backends.postgres.connections import (
     borrow,
     checked_out,
     give_back,
+    joined,
     maker,
     misfit,
-    of_caller,
+    places,
     refusal_of,
 )
 from lastlight_state.backends.postgres.driver import UNDEFINED, fetched, translate
@@ -52,7 +54,6 @@ from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
     InvalidValue,
-    MisuseError,
     ReadOnlyTransaction,
     StateError,
 )
@@ -61,10 +62,6 @@ from lastlight_state.unwinding import block
 #: A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon.
 DDL_WAIT_SECONDS = 5.0
 
-_PLACE = (
-    "SELECT format('%s of the server that started at %s', current_database(),"
-    " extract(epoch FROM pg_postmaster_start_time()))"
-)
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _POLL_SECONDS = 0.02
 
@@ -160,11 +157,10 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         return translate(error)
 
     def failed(self, checkout: Checkout, error: Exception) -> StateError:
-        if getattr(error, "sqlstate", None) == "25006" and checkout.mode.writes:
-            refusal = refusal_of(checkout.driver, writes=True)
-            if refusal is not None:
-                checkout.broken = True
-                return refusal
+        met = getattr(error, "sqlstate", None) == "25006" and checkout.mode.writes
+        if met and (refusal := refusal_of(checkout.driver, writes=True)):
+            checkout.broken = True
+            return refusal
         return translate(error)
 
     def insert_rows(
@@ -182,22 +178,12 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        checkout = of_caller(connection, self)
-        if checkout.driver.autocommit and not self.alive(checkout):
-            raise MisuseError(
-                "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
-            )
-        borrow(checkout, connection)
-        self.refuse_elsewhere(connection, checkout)
+        checkout = joined(connection, self)
+        refuse_elsewhere(self, connection, checkout)
         return checkout
 
     def places(self, checkout: Checkout) -> tuple[str, str]:
-        """Return the database and its server, which is known by the moment of its start; all of its engine are ours."""
-        theirs = _place(checkout)
-        if self._pool is None and checkout.owner is not None and checkout.owner._pool is self._engine.pool:
-            return theirs, theirs
-        with Checkout(Mode.READ, self) as own:
-            return theirs, _place(own)
+        return places(checkout, self, None if self._pool else self._engine)
 
     def leave(self, checkout: Checkout) -> None:
         give_back(checkout)
@@ -310,12 +296,10 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
             checkout.driver.autocommit = True
         if not self._server_checked:
             self._check_server(checkout)
-        if not self.options.read_only:
-            refusal = refusal_of(checkout.driver, writes=checkout.mode.writes)
-            if refusal is not None:
-                checkout.broken = True
-                self.release(checkout)
-                raise refusal
+        if not self.options.read_only and (refusal := refusal_of(checkout.driver, writes=checkout.mode.writes)):
+            checkout.broken = True
+            self.release(checkout)
+            raise refusal
 
     def _check_server(self, checkout: Checkout) -> None:
         refusal = misfit(checkout.driver.info, self.options, ours=self._pool is not None)
@@ -374,8 +358,3 @@ def _as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 def _short_waits(seconds: float) -> str:
     return f"SET LOCAL lock_timeout = {int(seconds * 1000)}; SET LOCAL statement_timeout = 0"
-
-
-def _place(checkout: Checkout) -> str:
-    found = checkout.driver.execute(_PLACE).fetchone()
-    return str(found[0])

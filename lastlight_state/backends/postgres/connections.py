@@ -24,7 +24,14 @@ from lastlight_state.backends.facts import logged
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.postgres.driver import pooler_forgotten, set_to_read_met, standby_met, translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
-from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
+from lastlight_state.errors import (
+    BackendUnavailable,
+    InvalidValue,
+    MisuseError,
+    NotSupported,
+    ReadOnlyTransaction,
+    StateError,
+)
 
 # A caller's asynchronous connection of psycopg, used as the synchronous one is.
 #
@@ -32,6 +39,33 @@ from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupporte
 # there what has to be awaited, by ``run_async``.
 
 Run = Callable[[Callable[[Any], Awaitable[Any]]], Any]
+
+
+_PLACE = (
+    "SELECT format('%s of the server that started at %s', current_database(),"
+    " extract(epoch FROM pg_postmaster_start_time()))"
+)
+
+
+def joined(connection: Connection, backend: Backend) -> Checkout:
+    """Return a checkout on a caller's connection, with our settings. Raises `MisuseError` for one in AUTOCOMMIT."""
+    checkout = of_caller(connection, backend)
+    if checkout.driver.autocommit and not backend.alive(checkout):
+        raise MisuseError("connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT")
+    borrow(checkout, connection)
+    return checkout
+
+
+def places(checkout: Checkout, backend: Backend, engine: Engine | None) -> tuple[str, str]:
+    """Return the database of a caller's checkout and the backend's; connections of ``engine`` are the backend's own.
+
+    A server is known by the moment of its start, which every role may read.
+    """
+    theirs = str(checkout.driver.execute(_PLACE).fetchone()[0])
+    if engine is not None and checkout.owner is not None and checkout.owner._pool is engine.pool:
+        return theirs, theirs
+    with Checkout(Mode.READ, backend) as own:
+        return theirs, str(own.driver.execute(_PLACE).fetchone()[0])
 
 
 def of_caller(connection: Connection, backend: Backend) -> Checkout:

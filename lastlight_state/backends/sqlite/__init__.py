@@ -24,6 +24,7 @@ from lastlight_state import metrics
 from lastlight_state.backends import urls, waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
+from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.sqlite import examining, files, group_commit, host_connections, originals, untrusted
 from lastlight_state.backends.sqlite.bulk import Moving, insert_rows
 from lastlight_state.backends.sqlite.catalogue import catalogue_of, shape_of
@@ -209,7 +210,7 @@ class SqliteBackend(Moving, Backend):
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
         checkout = host_connections.joined(connection, self)
-        self.refuse_elsewhere(connection, checkout)
+        refuse_elsewhere(self, connection, checkout)
         return checkout
 
     def places(self, checkout: Checkout) -> tuple[str, str]:
