@@ -9,6 +9,7 @@ import difflib
 import logging
 import os
 import shlex
+import stat
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
@@ -37,6 +38,9 @@ from pydantic_settings import (
 
 from lastlight_state.errors import InvalidValue
 
+#: What is read of a file with a URL or token.
+_MOST_BYTES = 64 * 1024
+
 # Reads the URL of a database from a file, where neither a process list nor an environment shows its password.
 
 
@@ -45,14 +49,26 @@ def url_in(file: Path, where: str) -> str:
 
     ``where`` is what named the file. Raises `InvalidValue` naming both, and never what the file holds.
     """
-    try:
-        url = file.read_text(encoding="utf-8-sig").strip()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InvalidValue(where, f"{file}: {reason}") from None
+    url = secret_in(file, where)
     if len(url.splitlines()) != 1:
         raise InvalidValue(where, f"{file}: expected one line with a URL, got {len(url.splitlines()) or 'none'}")
     return url
+
+
+def secret_in(file: Path, where: str) -> str:
+    """Return the text that a regular file holds, without the white space around it.
+
+    ``where`` is what named the file. Raises `InvalidValue` naming both, for a FIFO too, which might never be written.
+    """
+    try:
+        with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise InvalidValue(where, f"{file}: expected a regular file")
+            return opened.read(_MOST_BYTES).decode("utf-8-sig").strip()
+    except OSError as error:
+        raise InvalidValue(where, f"{file}: {error.strerror}") from None
+    except ValueError:
+        raise InvalidValue(where, f"{file}: not UTF-8 text") from None
 
 
 PREFIX = "LASTLIGHT_STATE_"

@@ -1,3 +1,4 @@
+import os
 import pickle
 from contextlib import suppress
 from datetime import timedelta
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.files.agent_log import Slug
-from lastlight_state.settings import PREFIX, Limits, Settings, load_settings
+from lastlight_state.settings import PREFIX, Limits, Settings, load_settings, secret_in
 from lastlight_state.store import StateStore
 
 
@@ -334,3 +335,17 @@ def test_a_variable_that_is_no_setting_is_named_once(
     load_settings(base)
     told = "the environment variable LASTLIGHT_STATE_UURL is no setting, and nothing reads it"
     assert caplog.messages == [f"{told}: did you mean LASTLIGHT_STATE_URL?"]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
+def test_a_file_with_a_secret_is_a_regular_file(tmp_path: Path, kind: str) -> None:
+    """backends B-181: a FIFO that nobody writes would be read for ever."""
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "secret"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    with pytest.raises(InvalidValue, match=r"expected a regular file|Is a directory"):
+        StateStore.open(url_file=path)
+    with pytest.raises(InvalidValue, match="--token-file"):
+        secret_in(path, "--token-file")

@@ -264,6 +264,10 @@ class Backend(NamedLocks, Upkeep, ABC):
         if not connection.in_transaction():
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 
+    def places(self, checkout: Checkout) -> tuple[str, str]:
+        """Return what tells the database of a caller's checkout from others, and the same of this backend."""
+        return self.name, self.name
+
     def leave(self, checkout: Checkout) -> None:
         """End what `join` began: the connection is as it was, and its transaction stays open."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +14,7 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET, Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Statement, among, bind, prepared
+from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.runs import of_known_run
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import unindexed
@@ -53,7 +53,7 @@ OF_RUN = Listing(
 _FILLS = {"shipped": "shipped_at", **dict.fromkeys(models.SANDBOX_ENDS, "completed_at")}
 
 
-@cache
+@shaped
 def put(given: frozenset[str], fills: str | None) -> Statement[SandboxRow]:
     """Insert a sandbox with these columns, or change them; nothing where a final status would change.
 

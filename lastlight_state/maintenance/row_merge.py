@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +21,7 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.rows.statements import Statement, bind, prepared
-from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.rows.writes import as_list, listed, shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.maintenance.copy.contents import canonical, shown
@@ -171,7 +170,7 @@ def _listed(key: Key) -> dict[str, Any]:
     return {f"key_{i}": value for i, value in enumerate(key)}
 
 
-@lru_cache(maxsize=256)
+@shaped
 def _looked(table: sa.Table) -> Statement:
     """Read the stored rows of these keys."""
     keys = listed("keys")
@@ -184,6 +183,6 @@ def _given(keys: Any, place: int, column: sa.Column[Any]) -> sa.ColumnElement[An
     return sa.cast(found, column.type) if isinstance(column.type, sa.Integer) else found
 
 
-@lru_cache(maxsize=256)
+@shaped
 def _inserted(table: sa.Table, names: tuple[str, ...]) -> Statement:
     return prepared(sa.insert(table).values({name: bind(name, table.c[name]) for name in names}))

@@ -19,9 +19,11 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from lastlight_state import codec
+from lastlight_state.backends.base import Backend
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.rows.parameters import UNREADABLE
-from lastlight_state.db.rows.statements import Row, Statement, number, prepared
+from lastlight_state.db.rows.shapes import SHAPES
+from lastlight_state.db.rows.statements import Compiled, Row, Shaped, Statement, number
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.unit import Unit
@@ -44,14 +46,13 @@ _TIMES = ("created_at", "updated_at")
 
 
 class RegistrySnapshot:
-    """The registry as this store has last seen it, and the statements that were made for it, by the keys asked for."""
+    """The registry as this store has last seen it."""
 
     def __init__(self, stamps: tuple[Any, ...] = ()) -> None:
         self.stamps = stamps
         self.registered = tuple(map(_registered, stamps))
         #: Of every column that the registry knows, whatever this process has defined.
         self.handles = tuple(found.handle() for found in self.registered)
-        self.statements: dict[frozenset[str] | None, Statement[PackRow]] = {}
 
 
 class RegistryCache:
@@ -127,13 +128,38 @@ def sizes_of(packs: Sequence[PackRow], seen: RegistrySnapshot) -> dict[str, int]
     return dict(sizes)
 
 
+def _statement(seen: RegistrySnapshot, wanted: frozenset[str] | None) -> Statement[PackRow]:
+    """Return the statement that brings the registry, the input, and the rows of the tables that are asked for."""
+    shape = seen, wanted
+    found: Statement[PackRow] = SHAPES.get(shape) or SHAPES.put(
+        shape, Shaped(shape, partial(_compiled, seen, wanted), row=PackRow)
+    )
+    return found
+
+
+def _compiled(seen: RegistrySnapshot, wanted: frozenset[str] | None, backend: Backend) -> Compiled:
+    current = inputs.CURRENT.element.subquery()  # type: ignore[attr-defined]
+    parts = [
+        _packed(backend, REGISTRY_ROWS, [REGISTRY.c[name] for name in STAMP]),
+        _packed(backend, INPUT_ROWS, list(current.c)),
+    ]
+    for i, table in enumerate(seen.handles):
+        if wanted is None or table.key in wanted:
+            parts.append(_packed(backend, i, list(statements_of(table).of_run.subquery().c)))
+    return Compiled(within_the_limit(sa.union_all(*parts).cte("packs")), backend)
+
+
+def _packed(backend: Backend, source: int, columns: Sequence[Any]) -> sa.Select[Any]:
+    packed = backend.packed(columns)
+    assert packed is not None  # noqa: S101 - asked before
+    of = sa.literal_column(str(source), sa.Integer).label("source")
+    return sa.select(of, packed.label("data"), backend.packed_size(packed).label("size"))
+
+
 T = TypeVar("T")
 
 #: How often the statement is made anew because tables were registered meanwhile.
 _ATTEMPTS = 5
-
-#: Statements for some targets alone that are kept for one state of the registry.
-_MOST_STATEMENTS = 32
 
 Found = dict[str, tuple[Output[Any], ...]]
 
@@ -181,7 +207,7 @@ class Snapshot(Targeted):
         known = self._remember(RegistryCache)
         for _ in range(_ATTEMPTS):
             seen = known.latest
-            statement = seen.statements.get(wanted) or self._statement(seen, wanted)
+            statement = _statement(seen, wanted)
             packs = self._meeting_gone(partial(self._packs, statement, run_id, limit), seen.handles)
             stamps = tuple(tuple(pack["data"]) for pack in packs if pack["source"] == REGISTRY_ROWS)
             if stamps == seen.stamps:
@@ -191,27 +217,6 @@ class Snapshot(Targeted):
 
     def _packs(self, statement: Statement[PackRow], run_id: str, limit: int) -> list[PackRow]:
         return self._reading(lambda unit: unit.rows(statement, {"run_id": run_id, "max_bytes": limit}))
-
-    def _statement(self, seen: RegistrySnapshot, wanted: frozenset[str] | None) -> Statement[PackRow]:
-        current = inputs.CURRENT.element.subquery()  # type: ignore[attr-defined]
-        parts = [
-            self._packed(REGISTRY_ROWS, [REGISTRY.c[name] for name in STAMP]),
-            self._packed(INPUT_ROWS, list(current.c)),
-        ]
-        for i, table in enumerate(seen.handles):
-            if wanted is None or table.key in wanted:
-                parts.append(self._packed(i, list(statements_of(table).of_run.subquery().c)))
-        packs = sa.union_all(*parts).cte("packs")
-        if len(seen.statements) >= _MOST_STATEMENTS:
-            seen.statements.clear()
-        made = seen.statements[wanted] = prepared(within_the_limit(packs), PackRow)
-        return made
-
-    def _packed(self, source: int, columns: Sequence[Any]) -> sa.Select[Any]:
-        packed = self._backend.packed(columns)
-        assert packed is not None  # noqa: S101 - asked before
-        of = sa.literal_column(str(source), sa.Integer).label("source")
-        return sa.select(of, packed.label("data"), self._backend.packed_size(packed).label("size"))
 
     def _unpacked(
         self, packs: Sequence[PackRow], seen: RegistrySnapshot, wanted: frozenset[str] | None, limit: int

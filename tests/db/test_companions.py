@@ -50,7 +50,7 @@ class Asked:
     def statement(self, store: StateStore, *more: sa.ColumnElement[Any]) -> tuple[str, Any]:
         """The statement of the page, with these columns as well, and its parameters as the driver takes them."""
         listing = copy.copy(self.listing)
-        listing._shown, listing._made = (*listing._shown, *more), {}
+        listing._shown = (*listing._shown, *more)
         statement, values = listing._statement(self.chosen, None, 11)
         compiled = statement.on(store.backend)
         return compiled.sql, compiled.parameters({**values, **self.also})

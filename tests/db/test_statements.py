@@ -11,7 +11,7 @@ from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import StateStore, codec
 from lastlight_state.db.lists import filters
-from lastlight_state.db.rows import parameters
+from lastlight_state.db.rows import parameters, shapes
 from lastlight_state.db.rows.statements import AnyOf, Compiled, Family, Statement, among, constant, number, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.errors import CorruptData
@@ -140,7 +140,7 @@ def test_a_family_compares_with_any_number_of_values(scratch: StateStore, size: 
     statement, values = IN.of(wanted)
     found = scratch._scope.reading(lambda unit: [row["id"] for row in unit.rows(statement, values)])
     assert found == wanted[:2][:size]
-    assert len(IN._made) <= 9
+    assert len(IN._names) <= 9
 
 
 def test_a_list_of_parameters_takes_up_to_as_many_values_as_it_has(scratch: StateStore) -> None:
@@ -248,7 +248,7 @@ def test_threads_may_compile_the_same_statement_at_once(scratch: StateStore) -> 
 
 def test_what_is_kept_of_statements_and_their_parameters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-61: what was kept before is made again."""
-    monkeypatch.setattr(filters, "MOST_FILTERED", 2)
+    monkeypatch.setattr(shapes.SHAPES, "_most", 2 * 1_600)
     monkeypatch.setattr(parameters, "_MOST_KINDS", 2)
     statements = filters.Filtered(lambda conditions, word: sa.select(c.id).where(c.kind == word, *conditions))
     gate = parameters.Gate({"any": None})
@@ -257,4 +257,4 @@ def test_what_is_kept_of_statements_and_their_parameters_is_bounded(monkeypatch:
         gate.judge([value], (type(value),))
         assert statements.of({}, word)[0] is first
         assert (type(value),) in gate.known
-        assert max(len(statements._made), len(gate.known)) <= 2
+        assert max(len(shapes.SHAPES), len(gate.known)) <= 2

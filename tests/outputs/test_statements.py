@@ -28,7 +28,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(Unit, name, watching)
 
-    watch("change", lambda statement, *_: str(statement.element))
+    watch("change", lambda statement, *_: str(statement))
     watch("_fetch", lambda compiled, _: compiled.sql)
     watch("plain", lambda sql: sql)
     return seen

@@ -23,6 +23,7 @@ from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.host_connections import lock_number
+from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.postgres import examining
 from lastlight_state.backends.postgres.bulk import Moving, copy_rows
 from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalogue_of, shape_of
@@ -30,12 +31,13 @@ from lastlight_state.backends.postgres.connections import (
     borrow,
     checked_out,
     give_back,
+    joined,
     maker,
     misfit,
-    of_caller,
-    reads_only,
+    places,
+    refusal_of,
 )
-from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, standby_met, translate
+from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, translate
 from lastlight_state.backends.postgres.examining import (
     BEGIN_WRITE,
     PostgresLocks,
@@ -51,7 +53,6 @@ from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
     InvalidValue,
-    MisuseError,
     ReadOnlyTransaction,
     StateError,
 )
@@ -155,9 +156,10 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         return translate(error)
 
     def failed(self, checkout: Checkout, error: Exception) -> StateError:
-        if getattr(error, "sqlstate", None) == "25006" and checkout.mode.writes and reads_only(checkout.driver):
+        met = getattr(error, "sqlstate", None) == "25006" and checkout.mode.writes
+        if met and (refusal := refusal_of(checkout.driver, writes=True)):
             checkout.broken = True
-            return standby_met()
+            return refusal
         return translate(error)
 
     def insert_rows(
@@ -175,13 +177,12 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        checkout = of_caller(connection, self)
-        if checkout.driver.autocommit and not self.alive(checkout):
-            raise MisuseError(
-                "connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT"
-            )
-        borrow(checkout, connection)
+        checkout = joined(connection, self)
+        refuse_elsewhere(self, connection, checkout)
         return checkout
+
+    def places(self, checkout: Checkout) -> tuple[str, str]:
+        return places(checkout, self, None if self._pool else self._engine)
 
     def leave(self, checkout: Checkout) -> None:
         give_back(checkout)
@@ -294,10 +295,10 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
             checkout.driver.autocommit = True
         if not self._server_checked:
             self._check_server(checkout)
-        elif not self.options.read_only and reads_only(checkout.driver):
+        if not self.options.read_only and (refusal := refusal_of(checkout.driver, writes=checkout.mode.writes)):
             checkout.broken = True
             self.release(checkout)
-            raise standby_met()
+            raise refusal
 
     def _check_server(self, checkout: Checkout) -> None:
         refusal = misfit(checkout.driver.info, self.options, ours=self._pool is not None)

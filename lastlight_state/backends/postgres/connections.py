@@ -22,9 +22,16 @@ from lastlight_state import codec, metrics
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import logged
 from lastlight_state.backends.host_connections import hear
-from lastlight_state.backends.postgres.driver import pooler_forgotten, translate
+from lastlight_state.backends.postgres.driver import pooler_forgotten, set_to_read_met, standby_met, translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
-from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
+from lastlight_state.errors import (
+    BackendUnavailable,
+    InvalidValue,
+    MisuseError,
+    NotSupported,
+    ReadOnlyTransaction,
+    StateError,
+)
 
 # A caller's asynchronous connection of psycopg, used as the synchronous one is.
 #
@@ -32,6 +39,33 @@ from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupporte
 # there what has to be awaited, by ``run_async``.
 
 Run = Callable[[Callable[[Any], Awaitable[Any]]], Any]
+
+
+_PLACE = (
+    "SELECT format('%s of the server that started at %s', current_database(),"
+    " extract(epoch FROM pg_postmaster_start_time()))"
+)
+
+
+def joined(connection: Connection, backend: Backend) -> Checkout:
+    """Return a checkout on a caller's connection, with our settings. Raises `MisuseError` for one in AUTOCOMMIT."""
+    checkout = of_caller(connection, backend)
+    if checkout.driver.autocommit and not backend.alive(checkout):
+        raise MisuseError("connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT")
+    borrow(checkout, connection)
+    return checkout
+
+
+def places(checkout: Checkout, backend: Backend, engine: Engine | None) -> tuple[str, str]:
+    """Return the database of a caller's checkout and the backend's; connections of ``engine`` are the backend's own.
+
+    A server is known by the moment of its start, which every role may read.
+    """
+    theirs = str(checkout.driver.execute(_PLACE).fetchone()[0])
+    if engine is not None and checkout.owner is not None and checkout.owner._pool is engine.pool:
+        return theirs, theirs
+    with Checkout(Mode.READ, backend) as own:
+        return theirs, str(own.driver.execute(_PLACE).fetchone()[0])
 
 
 def of_caller(connection: Connection, backend: Backend) -> Checkout:
@@ -105,7 +139,6 @@ class _Copy:
 
 OLDEST = 140_000
 _READS = "default_transaction_read_only"
-_READS_ONLY = (b"in_hot_standby", _READS.encode())
 #: What Postgres itself says of its version, and what builds of it add: ``18.1``, ``17beta2``, ``15.18 (Debian 15…)``.
 _POSTGRES = re.compile(r"\d+(\.\d+)*(devel|beta\d+|rc\d+)?( \(.*\))?")
 #: Servers that speak the protocol and lack what this library needs.
@@ -187,10 +220,15 @@ def checked_out(engine: Engine) -> Any:
         owner.invalidate()
 
 
-def reads_only(driver: Any) -> bool:
-    """Return whether the server takes no writes, as it said last: it tells each change by itself."""
+def refusal_of(driver: Any, *, writes: bool) -> StateError | None:
+    """Return why the server is not used for a read or a write, by what it said last; None if it can be.
+
+    It tells each change by itself. A primary that was set to read only serves reads.
+    """
     said = driver.pgconn.parameter_status
-    return any(said(name) == b"on" for name in _READS_ONLY)
+    if said(b"in_hot_standby") == b"on":
+        return standby_met()
+    return set_to_read_met() if writes and said(_READS.encode()) == b"on" else None
 
 
 def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
@@ -206,10 +244,9 @@ def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
         return NotSupported(f"the server is {name}, which {lacks}; any_server=True uses it all the same")
     if info.server_version < OLDEST:
         return NotSupported(f"the server is {name}, older than PostgreSQL 14")
-    if not options.read_only and "on" in (info.parameter_status("in_hot_standby"), info.parameter_status(_READS)):
+    if not options.read_only and info.parameter_status("in_hot_standby") == "on":
         return ReadOnlyTransaction(
-            f"the server only reads, because it is a standby or has {_READS}: open with read_only=True, or connect to"
-            " the primary"
+            "the server only reads, because it is a standby: open with read_only=True, or connect to the primary"
         )
     zones = ("UTC", None, os.environ.get("PGTZ"))  # libpq sends that one, too, and it wins
     if ours and options.pooler is None and info.parameter_status("TimeZone") not in zones:

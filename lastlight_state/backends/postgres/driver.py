@@ -107,6 +107,19 @@ def standby_met() -> BackendUnavailable:
     )
 
 
+def set_to_read_met() -> BackendUnavailable:
+    """Return the error for a write on a primary that was set to read only.
+
+    Nothing was stored, so the unit may be tried again: another connection may lead to another server, or find that
+    there is room again.
+    """
+    return BackendUnavailable(
+        "the server was set to read only (default_transaction_read_only), perhaps because its disk is full",
+        repeats=1,
+        reason="set_to_read_only",
+    )
+
+
 def pooler_forgotten(seen: str) -> InvalidValue:
     """Return the error for a pooler of transactions, such as PgBouncer, of which the settings know nothing."""
     return InvalidValue("pooler", f"{seen}, as behind PgBouncer: set pooler='transaction'", permitted=("transaction",))

@@ -29,7 +29,13 @@ _TABLES = """
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND n.nspname = coalesce(%s, current_schema()) AND c.relname = ANY (%s)
 """
-_SETTINGS = ("default_transaction_isolation", "synchronous_commit", "TimeZone", "max_connections")
+_SETTINGS = (
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "synchronous_commit",
+    "TimeZone",
+    "max_connections",
+)
 _USED = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
 
 

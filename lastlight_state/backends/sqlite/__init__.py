@@ -8,6 +8,7 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from lastlight_state import metrics
 from lastlight_state.backends import urls, waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
+from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.known_faults import WAL_RESET, Fault
 from lastlight_state.backends.sqlite import (
     checkpoints,
@@ -228,7 +230,15 @@ class SqliteBackend(Moving, Backend):
 
     def join(self, connection: Connection) -> Checkout:
         self.refuse_foreign(connection)
-        return host_connections.joined(connection, self)
+        checkout = host_connections.joined(connection, self)
+        refuse_elsewhere(self, connection, checkout)
+        return checkout
+
+    def places(self, checkout: Checkout) -> tuple[str, str]:
+        """Return the real paths of the files; a database in memory is only the store's if its engine is."""
+        [(theirs,)] = checkout.driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchall()
+        ours = str(self.files[0]) if self.files else theirs
+        return os.path.realpath(theirs) if theirs else "memory", os.path.realpath(ours) if ours else "memory"
 
     def leave(self, checkout: Checkout) -> None:
         host_connections.leave(checkout)

@@ -13,6 +13,7 @@ from lastlight_state.cli.opening import open_readonly, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.lazy import load
+from lastlight_state.settings import secret_in
 from lastlight_state.store import StateStore
 
 #: The least length of a token that guards an address which others reach.
@@ -86,10 +87,7 @@ def _token(file: Path | None) -> str | None:
     """Return the token of the file. Raises `InvalidValue` for one that cannot be read or is short."""
     if file is None:
         return None
-    try:
-        token = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue("--token-file", f"cannot be read: {error}") from None
+    token = secret_in(file, "--token-file")
     if len(token) < LEAST_TOKEN:
         raise InvalidValue("--token-file", f"the token must have at least {LEAST_TOKEN} characters")
     return token

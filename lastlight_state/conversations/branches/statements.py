@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
@@ -24,6 +23,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
+from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
@@ -92,7 +92,7 @@ LIST = Listing(
 )
 
 
-@lru_cache(maxsize=64)
+@shaped
 def update(names: frozenset[str]) -> Statement:
     """Return the statement that sets these columns."""
     values: Row = {name: bind(name, _b[name]) for name in sorted(names)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
@@ -15,7 +14,7 @@ from lastlight_state.conversations.records import Message, MessageHit
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import Statement, bind, prepared
-from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.rows.writes import as_list, shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 
@@ -99,7 +98,7 @@ def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:
     return [branching.Segment("", row["id"], row["start_ord"], row["next_ord"])]
 
 
-@lru_cache(maxsize=8)
+@shaped
 def scan(names: frozenset[str], *, linked: bool) -> Statement[Scanned]:
     """Return what a search reads of each message, with these filters: of all, or of those that an order links."""
     key: Any = _l.ord if linked else _m.id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
@@ -27,7 +26,7 @@ from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, bind, number, prepared
-from lastlight_state.db.rows.writes import Chain
+from lastlight_state.db.rows.writes import Chain, shaped
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -78,7 +77,7 @@ TOUCH = prepared(
 )
 
 
-@lru_cache(maxsize=256)
+@shaped
 def update(names: frozenset[str], *, versioned: bool) -> Chain:
     """Return the chain that sets these columns and says so in the feed. With a version, only if the row has it."""
     conditions = [_THIS, _c.version == bind("expected", _c.version)] if versioned else [_THIS]

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypedDict, overload
+from functools import partial
+from typing import Any, Generic, TypedDict, overload
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import NO_VALUES, Family, Row, RowT, Statement, Values, size_for
+from lastlight_state.backends.base import Backend
+from lastlight_state.db.lists.ranges import Leader
+from lastlight_state.db.rows.shapes import SHAPES
+from lastlight_state.db.rows.statements import (
+    NO_VALUES,
+    Compiled,
+    Family,
+    Row,
+    RowT,
+    Shaped,
+    Statement,
+    Values,
+    size_for,
+)
 from lastlight_state.db.units.unit import Unit
 
 # Filters of lists by several values, each of which is compared with more than one column.
-
-#: Conditions of which a row meets one, and the condition that it meets any.
-Alternatives: TypeAlias = tuple[Sequence[sa.ColumnElement[bool]], sa.ColumnElement[bool]]
 
 
 @dataclass(frozen=True)
@@ -35,11 +46,15 @@ class CompoundFilter:
         given = enumerate([*values, *padding])
         return {f"{name}_{i}": value.get(name) for i, value in given for name in self.parameters}
 
-    def alternatives(self, size: int) -> Alternatives:
-        """Return the conditions of that many values."""
-        each = [condition for i in range(size) for condition in self.conditions(f"_{i}")]
-        any_of_them = sa.or_(*each)
-        return (each if self.ranges else [any_of_them]), any_of_them
+    def leader(self, name: str, size: int) -> Leader:
+        """Return the filter as the one whose values are ranges."""
+        if self.ranges:
+            return Leader(name, self.conditions("_0"), self.parameters)
+        return Leader(name, [self.any_of(size)])
+
+    def any_of(self, size: int) -> sa.ColumnElement[bool]:
+        """Return the condition that a row meets one of those of that many values."""
+        return sa.or_(*(condition for i in range(size) for condition in self.conditions(f"_{i}")))
 
 
 # Statements about many keys: some hundred at a time, each of which finds its rows by an index.
@@ -92,10 +107,6 @@ def rows(unit: Unit, family: Family[RowT], keys: Iterable[str], values: Values =
         yield from unit.rows(statement, {**values, **named})
 
 
-#: The most statements that one `Filtered` keeps compiled.
-MOST_FILTERED = 256
-
-
 class Filtered(Generic[RowT]):
     """Statements with filters of several values each, of which none, some or all are given.
 
@@ -117,7 +128,6 @@ class Filtered(Generic[RowT]):
         self._beside = beside
         self.row = row
         self._filters = filters
-        self._made: dict[tuple[Any, ...], Statement[RowT]] = {}
 
     def of(self, given: Mapping[str, Sequence[Any] | None], *also: Any) -> tuple[Statement[RowT], Row]:
         """Return the statement and its parameters for these values: up to 500 of each filter. None filters nothing."""
@@ -127,15 +137,16 @@ class Filtered(Generic[RowT]):
             for name, size in sizes.items()
             for i, value in enumerate([*given[name], *[given[name][-1]] * (size - len(given[name]))])  # type: ignore[index,misc,arg-type]
         }
-        shape = (*sizes.items(), also)
-        statement = self._made.get(shape)
+        shape = (self, *sizes.items(), also)
+        statement = SHAPES.get(shape)
         if statement is None:
-            if len(self._made) >= MOST_FILTERED:
-                self._made.clear()
-            conditions = [self._condition(name, size) for name, size in sizes.items()]
-            beside = self._beside and self._beside(conditions, *also)
-            statement = self._made[shape] = Statement(self._make(conditions, *also), beside, row=self.row)
+            statement = SHAPES.put(shape, Shaped(shape, partial(self._compiled, sizes, also), row=self.row))
         return statement, values
+
+    def _compiled(self, sizes: Mapping[str, int], also: tuple[Any, ...], backend: Backend) -> Compiled:
+        conditions = [self._condition(name, size) for name, size in sizes.items()]
+        make = self._beside if self._beside and backend.large_values_in_rows else self._make
+        return Compiled(make(conditions, *also), backend)
 
     def _condition(self, name: str, size: int) -> Any:
         return self._filters[name]([sa.bindparam(f"{name}_{i}") for i in range(size)])

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.sql import operators
 
+from lastlight_state.backends.base import Backend
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.covering import Covering, SelfJoin
-from lastlight_state.db.lists.filters import Alternatives, CompoundFilter
+from lastlight_state.db.lists.filters import CompoundFilter
 from lastlight_state.db.lists.pages import KeyedRows, keyed_rows, split_damaged, window
+from lastlight_state.db.lists.ranges import Form, Leader, limit_mark, words_of
 from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.shapes import SHAPES
 from lastlight_state.db.rows.statements import (
     NO_VALUES,
     AnyOf,
+    Compiled,
     Row,
     RowT,
+    Shaped,
     Statement,
     Values,
-    among,
-    constant,
-    number,
+    bind,
     padded,
     size_for,
 )
@@ -43,8 +47,6 @@ _Sizes: TypeAlias = int | tuple[str, ...]
 
 #: The most values that one filter takes.
 MOST_VALUES = 50
-#: The most statements that one list keeps compiled.
-MOST_SHAPES = 512
 
 
 class Listing(Generic[RowT]):
@@ -116,7 +118,6 @@ class Listing(Generic[RowT]):
         self._leading = leading
         self._walked = frozenset(walked)
         self._most = most
-        self._made: dict[tuple[Any, ...], Statement[RowT]] = {}
 
     def page(
         self,
@@ -209,82 +210,98 @@ class Listing(Generic[RowT]):
             size = size_for(len(unique))
             several.append((name, size))
             values |= padded(name, unique, size)
-        shape = (frozenset(chosen), tuple(several), key is not None, limit)
-        statement = self._made.get(shape)
+        shape = (self, frozenset(chosen), tuple(several), key is not None, limit)
+        statement = SHAPES.get(shape)
         if statement is None:
-            if len(self._made) >= MOST_SHAPES:
-                self._made.clear()
-            statement = self._made[shape] = self._built(chosen, dict(several), paged=key is not None, limit=limit)
+            page = partial(self._filled, tuple(chosen), dict(several), key is not None, limit)
+            statement = SHAPES.put(shape, Shaped(shape, page, row=self.row))
         return statement, values
 
-    def _built(
-        self, chosen: Mapping[str, Any], spread: Mapping[str, _Sizes], *, paged: bool, limit: int
-    ) -> Statement[RowT]:
-        plain = self._build(chosen, spread, paged=paged, limit=limit)
-        if self._covering is None or (narrow := self._covering.narrow(chosen)) is None:
-            return Statement(plain, row=self.row)
-        finding = SelfJoin(self._covering, narrow, self._order)
-        return Statement(plain, self._build(chosen, spread, paged=paged, limit=limit, finding=finding), row=self.row)
+    def _filled(
+        self, names: Sequence[str], several: Mapping[str, Any], paged: bool, limit: int, backend: Backend
+    ) -> Compiled:
+        """Return the page of this shape. What pages of other words and limits have as well is compiled once."""
+        sizes = {name: size for name, size in several.items() if isinstance(size, int)}
+        words = {name: size for name, size in several.items() if not isinstance(size, int)}
+        leader = self._leader(names, several) if limit else None
+        values = sizes.pop(leader.name) if leader and leader.parameters else 1
+        fixed = frozenset(sizes.items())
+        shape = (self, frozenset(names), fixed, paged, limit > 0, backend.key)
+        form: Form | None = SHAPES.get(shape)
+        if form is None:
+            ranges = self._ranges(names, several, leader, paged=paged, counted=not limit, backend=backend)
+            form = Form(ranges, leader, self._key, backend, descending=self._descending)
+            SHAPES.put(shape, form, form.size)
+        return form.filled(words, values, limit)
 
-    def _build(
+    def _leader(self, names: Sequence[str], several: Mapping[str, Any]) -> Leader | None:
+        """Return the filter whose values are ranges of their own."""
+        for name in self._ranged(several):
+            if name in self._groups:
+                return self._groups[name].leader(name, several[name])
+            column = self._spread[name]
+            if name in self._worded:
+                same = Leading if name == self._leading else operators.eq
+                return Leader(name, [same(column, words_of(name))], worded=True)
+            return Leader(name, [column == bind(f"{name}_0", column)], (name,))
+        return next((Leader(name, self._either[name]) for name in names if name in self._either), None)
+
+    def _ranged(self, several: Mapping[str, Any]) -> list[str]:
+        return sorted(several.keys() - self._walked, key=lambda name: (name in self._groups, name))
+
+    def _ranges(
         self,
-        chosen: Mapping[str, Any],
-        spread: Mapping[str, _Sizes],
+        names: Sequence[str],
+        several: Mapping[str, Any],
+        leader: Leader | None,
         *,
         paged: bool,
-        limit: int,
-        finding: SelfJoin | None = None,
-    ) -> Any:
-        conditions = [*self._always, *(self._filters[name] for name in chosen if name in self._filters)]
+        counted: bool,
+        backend: Backend,
+    ) -> list[sa.Select[Any]]:
+        """Return the statements of the first value of the leader, with marks (of a count: the statement)."""
+        finding = None
+        if self._covering and backend.large_values_in_rows and (narrow := self._covering.narrow(names)):
+            finding = SelfJoin(self._covering, narrow, self._order)
+        conditions = [*self._always, *(self._filters[name] for name in names if name in self._filters)]
         if paged:
             order = self._order if finding else self._sorting
             conditions.append(pages.after(order, descending=self._descending))
-        conditions += [self._alternatives(name, spread[name])[1] for name in sorted(self._walked & spread.keys())]
-        ranged = sorted(spread.keys() - self._walked, key=lambda name: (name in self._groups, name))
-        several = [self._alternatives(name, spread[name]) for name in ranged]
-        several += [(self._either[name], sa.or_(*self._either[name])) for name in chosen if name in self._either]
-        if not limit:
-            return self._counting([*conditions, *(any_of_them for _, any_of_them in several)])
-        if not several:
-            return self._range(conditions, limit, finding)
-        (leading, _), *others = several
-        conditions += [any_of_them for _, any_of_them in others]
-        ranges = [self._range([*conditions, one], limit, finding) for one in leading]
-        return ranges[0] if len(ranges) == 1 else self._merged([sa.select(one.subquery()) for one in ranges], limit)
+        others = [*sorted(self._walked & several.keys()), *self._ranged(several)]
+        others += [name for name in names if name in self._either]
+        conditions += [self._any_of(name, several.get(name)) for name in others if not leader or name != leader.name]
+        if counted:
+            return [self._counting(conditions)]
+        leading = leader.conditions if leader else [sa.true()]
+        return [self._range([*conditions, *([one] if leader else [])], finding) for one in leading]
 
     def _counting(self, conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
         source = self._source if self._source is not None else self._order[0].table
         return sa.select(sa.func.count()).select_from(source).where(*conditions)
 
-    def _alternatives(self, name: str, values: _Sizes) -> Alternatives:
-        if not isinstance(values, int):
-            column = self._spread[name]
-            same = Leading if name == self._leading else operators.eq
-            return [same(column, constant(word)) for word in values], among(column, values)
+    def _any_of(self, name: str, size: Any) -> sa.ColumnElement[bool]:
+        """Return the condition that a row passes a filter of several values."""
+        if name in self._either:
+            return sa.or_(*self._either[name])
         if name in self._groups:
-            return self._groups[name].alternatives(values)
+            return self._groups[name].any_of(size)
         column = self._spread[name]
-        given = AnyOf(name, column, values)
-        return [column == value for value in given.parameters], given.condition
+        if name in self._worded:
+            found: sa.ColumnElement[bool] = column.in_([words_of(name)])
+            return found
+        return AnyOf(name, column, size).condition
 
-    def _range(
-        self, conditions: Sequence[sa.ColumnElement[bool]], limit: int, finding: SelfJoin | None
-    ) -> sa.Select[Any]:
+    def _range(self, conditions: Sequence[sa.ColumnElement[bool]], finding: SelfJoin | None) -> sa.Select[Any]:
         led = [condition.left for condition in conditions if isinstance(condition, Leading)]
         if finding is not None:
             found = finding.select(self._shown, conditions)
-            return found.order_by(*map(finding.found, self._directions([*led, *self._order]))).limit(number(limit))
+            return found.order_by(*map(finding.found, self._directions([*led, *self._order]))).limit(limit_mark())
         shown = sa.select(*self._shown).where(*conditions)
         if self._source is not None:
             shown = shown.select_from(self._source)
         if self._through:
             shown = through(shown, self._order[0].table, self._through)
-        return shown.order_by(*self._directions([*led, *self._sorting])).limit(number(limit))
-
-    def _merged(self, ranges: Sequence[sa.Select[Any]], limit: int) -> sa.Select[Any]:
-        merged = sa.union_all(*ranges).subquery()
-        order = [merged.c[name] for name in self._key]
-        return sa.select(merged).order_by(*self._directions(order)).limit(number(limit))
+        return shown.order_by(*self._directions([*led, *self._sorting])).limit(limit_mark())
 
     def _directions(self, order: Sequence[sa.ColumnElement[Any]]) -> list[sa.ColumnElement[Any]]:
         return [column.desc() if self._descending else column.asc() for column in order]

@@ -85,7 +85,7 @@ def _places(cells: Sequence[Cell], sealed: Cell) -> tuple[int, ...]:
 
 
 def damage(
-    cells: Sequence[Cell], rows: Sequence[Sequence[Any]], unreadable: tuple[type[Exception], ...], statement: Any
+    cells: Sequence[Cell], rows: Sequence[Sequence[Any]], unreadable: tuple[type[Exception], ...], of_table: str
 ) -> CorruptData:
     """Return the error that names the first value of these rows that cannot be read."""
     for row in rows:
@@ -94,10 +94,10 @@ def damage(
                 if value is not None:
                     at.read(value, row)
             except unreadable as error:
-                table = _table(statement) if at.column is None else at.column.table.name
+                table = of_table if at.column is None else at.column.table.name
                 key, name = _key(cells, row, table), at.name if at.column is None else at.column.name
                 return error.of(table, key, name) if isinstance(error, SealedValue) else CorruptData(table, key, name)
-    return CorruptData(_table(statement), None, "row")
+    return CorruptData(of_table, None, "row")
 
 
 def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
@@ -110,7 +110,7 @@ def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
                 yield base
 
 
-def _table(statement: Any) -> str:
+def table_of(statement: Any) -> str:
     """Return the first table that a statement names."""
     return next((found.name for found in iterate(statement) if isinstance(found, sa.Table)), "row")
 

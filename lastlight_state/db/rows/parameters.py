@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.types import NullType, TypeEngine
@@ -128,6 +128,21 @@ def converter(convert: Convert | Keyed) -> Callable[..., Any]:
 
 def _beside(convert: Convert | Keyed) -> str:
     return f", ({_joined(f'values[{name!r}]' for name in convert.keys)})" if isinstance(convert, Keyed) else ""
+
+
+class Bound(NamedTuple):
+    """The parameters of a statement: what `gatherer` asks for, and how one is written in its text."""
+
+    order: tuple[str, ...]
+    types: Mapping[str, TypeEngine[Any]]
+    converters: Mapping[str, Convert | Keyed]
+    constants: Mapping[str, Any]
+    by_position: bool
+    template: str
+
+    def gather(self) -> Gather:
+        """Return the function that makes the driver's parameters of values by name."""
+        return gatherer(self.order, self.types, self.converters, self.constants, by_position=self.by_position)
 
 
 def _joined(parts: Iterable[str]) -> str:

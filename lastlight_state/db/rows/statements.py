@@ -9,7 +9,9 @@ the driver. Two rules follow: every parameter has a name, and **the value for a 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import sqlalchemy as sa
@@ -20,7 +22,8 @@ from sqlalchemy.types import TypeEngine
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.rows import batches
 from lastlight_state.db.rows.batches import Batches
-from lastlight_state.db.rows.parameters import UNREADABLE, BuildOne, Convert, Gather, KnownTypes, builders, gatherer
+from lastlight_state.db.rows.parameters import UNREADABLE, Bound, BuildOne, Convert, Gather, KnownTypes, builders
+from lastlight_state.db.rows.shapes import SHAPES
 from lastlight_state.db.schema import columns, sealing
 from lastlight_state.errors import CorruptData
 
@@ -39,14 +42,17 @@ NO_VALUES: Values = {}
 #: How many values a list of parameters can hold. Few sizes, so that few statements are ever compiled.
 SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
 
+#: What a compiled statement takes in bytes beside its text: itself, each parameter, each column of its rows.
+_SMALLEST, _PARAMETER, _COLUMN = 8_000, 450, 900
+
 
 class Compiled:
     """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
 
-    __slots__ = ("_batches", "_build", "_cells", "_element", "_gathered", "parameters", "row", "sql")
+    __slots__ = ("_batches", "_build", "_cells", "_table", "bound", "parameters", "row", "size", "sql")
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
-        self._element = element
+        self._table = batches.table_of(element)
         dialect = backend.dialect
         schema = (
             {"schema_translate_map": {None: backend.schema}, "render_schema_translate": True} if backend.schema else {}
@@ -58,29 +64,42 @@ class Compiled:
         order = tuple(compiled.positiontup or compiled.bind_names.values())
         converters = _bind_converters(compiled, dialect, backend.sealing)
         types = {name: bind.type for bind, name in compiled.bind_names.items()}
-        self._gathered = order, types, converters
         self._batches: Batches | None = None
-        #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
-        self.parameters: Gather = gatherer(
-            order, types, converters, _constants(compiled), by_position=bool(compiled.positional)
+        self.bound = Bound(
+            order, types, converters, _constants(compiled), bool(compiled.positional), compiled.bindtemplate
         )
+        #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
+        self.parameters: Gather = self.bound.gather()
         cells = [batches.cell(entry, dialect, backend.sealing) for entry in compiled._result_columns]
         self._cells = batches.placed(cells)
         #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
         self.row: BuildOne
         self.row, self._build = builders(
-            [cell.name for cell in self._cells],
+            self.names,
             {cell.name: cell.convert for cell in self._cells if cell.convert is not None},
             KnownTypes([cell.types for cell in self._cells]),
             self._damage,
             {cell.name: cell.places for cell in self._cells if cell.places},
         )
+        #: An estimate of the bytes that this takes, without the statement that it was compiled from.
+        self.size = _SMALLEST + 2 * len(self.sql) + _PARAMETER * len(order) + _COLUMN * len(self._cells)
+
+    def rewritten(self, sql: str, parameters: Gather) -> Compiled:
+        """Return a statement with another text and other parameters, and rows that are read alike."""
+        other = copy(self)
+        other.sql, other.parameters, other.size = sql, parameters, len(sql)
+        return other
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns of a row."""
+        return [cell.name for cell in self._cells]
 
     @property
     def batches(self) -> Batches:
         """Return the driver's parameters of many rows. Few statements are asked for that, so it is made when one is."""
         if self._batches is None:
-            self._batches = Batches(*self._gathered)
+            self._batches = Batches(self.bound.order, self.bound.types, self.bound.converters)
         return self._batches
 
     def rows(self, found: Sequence[Sequence[Any]]) -> list[Row]:
@@ -112,7 +131,7 @@ class Compiled:
             return damage
 
     def _damage(self, found: Sequence[Sequence[Any]]) -> CorruptData:
-        return batches.damage(self._cells, found, UNREADABLE, self._element)
+        return batches.damage(self._cells, found, UNREADABLE, self._table)
 
 
 def has_damage(rows: Iterable[Any]) -> bool:
@@ -144,6 +163,28 @@ class Statement(Generic[RowT]):
         if found is None:
             element = self._beside if backend.large_values_in_rows else self.element
             found = self.compiled[backend.key] = Compiled(element, backend)
+        return found
+
+
+class Shaped(Statement[RowT]):
+    """A statement for one shape of arguments. What it compiles to is counted; it has no ``element``."""
+
+    __slots__ = ("_compile", "_shape")
+
+    def __init__(
+        self, shape: Hashable, compile_on: Callable[[Backend], Compiled], *, row: type[RowT] | None = None
+    ) -> None:
+        self.row = row
+        self.compiled = {}
+        self._shape = shape
+        self._compile = compile_on
+
+    def on(self, backend: Backend) -> Compiled:
+        """Return the statement as this backend runs it."""
+        found = self.compiled.get(backend.key)
+        if found is None:
+            found = self.compiled[backend.key] = self._compile(backend)
+            SHAPES.grow(self._shape, found.size)
         return found
 
 
@@ -180,9 +221,14 @@ def number(value: int) -> sa.ColumnElement[int]:
 
 def constant(word: str) -> sa.ColumnElement[str]:
     """Return a word written into the SQL, so that a partial index on that word can serve the statement."""
+    return sa.literal_column(quoted(word), columns.Text)
+
+
+def quoted(word: str) -> str:
+    """Return a word as SQL has it. Raises ValueError for anything but letters and underscores."""
     if not word.replace("_", "").isalpha():
         raise ValueError(word)
-    return sa.literal_column(f"'{word}'", columns.Text)
+    return f"'{word}'"
 
 
 def among(column: Any, words: Iterable[str]) -> sa.ColumnElement[bool]:
@@ -235,20 +281,21 @@ class Family(Generic[RowT]):
         self.row = row
         self._name = name
         self._make = make
-        self._made: dict[int, tuple[Statement[RowT], tuple[str, ...]]] = {}
+        self._names: dict[int, tuple[str, ...]] = {}
 
     def of(self, values: Sequence[Any]) -> tuple[Statement[RowT], Row]:
         """Return the statement for that many values (1 to 500), and its parameters."""
         size = size_for(len(values))
-        statement, names = self._made.get(size) or self._make_for(size)
+        names = self._names.get(size)
+        if names is None:
+            names = self._names[size] = tuple(f"{self._name}_{i}" for i in range(size))
+        shape = self, size
+        statement = SHAPES.get(shape) or SHAPES.put(shape, Shaped(shape, partial(self._compiled, size), row=self.row))
         return statement, dict(zip(names, [*values, *[values[-1]] * (size - len(values))], strict=True))
 
-    def _make_for(self, size: int) -> tuple[Statement[RowT], tuple[str, ...]]:
-        names = tuple(f"{self._name}_{i}" for i in range(size))
-        statement = self._make([sa.bindparam(name) for name in names])
-        made = statement if isinstance(statement, Statement) else Statement(statement, row=self.row), names
-        self._made[size] = made
-        return made
+    def _compiled(self, size: int, backend: Backend) -> Compiled:
+        made = self._make([sa.bindparam(name) for name in self._names[size]])
+        return made.on(backend) if isinstance(made, Statement) else Compiled(made, backend)
 
 
 def _bind_converters(

@@ -6,16 +6,19 @@ run one after the other in a writing unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, Generic, ParamSpec, overload
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningInsert
 
 from lastlight_state import codec
+from lastlight_state.backends.base import Backend
 from lastlight_state.backends.sql.json import elements_of
-from lastlight_state.db.rows.statements import Row, RowT, Statement
+from lastlight_state.db.rows.shapes import SHAPES
+from lastlight_state.db.rows.statements import Compiled, Row, RowT, Shaped, Statement
 from lastlight_state.db.schema import columns
 
 # Insert or replace in one statement.
@@ -75,29 +78,26 @@ class Chain(Generic[RowT]):
         returning: tuple[sa.Column[Any], ...] = (),
         row: type[RowT] | None = None,
     ) -> None:
-        self._head = head
-        self._into = into
-        self._values = dict(values)
         self.returning = returning
-        self.head = Statement(head)
-        self.tail = Statement(self._separate_tail())
-        self.whole = Statement(self._single_statement(), row=row)
+        self.head: Statement[Any] = Statement(head)
+        self.tail: Statement[Any] = Statement(self._separate_tail(into, values))
+        self.whole: Statement[RowT] = Statement(self._single_statement(head, into, values), row=row)
 
-    def _separate_tail(self) -> Any:
+    def _separate_tail(self, into: sa.Table, given: Mapping[str, sa.ColumnElement[Any]]) -> Any:
         values = {
-            name: sa.bindparam(_head_name(value), type_=self._into.c[name].type) if _head_name(value) else value
-            for name, value in self._values.items()
+            name: sa.bindparam(_head_name(value), type_=into.c[name].type) if _head_name(value) else value
+            for name, value in given.items()
         }
-        insert = sa.insert(self._into).values(values)
+        insert = sa.insert(into).values(values)
         return insert.returning(*self.returning) if self.returning else insert
 
-    def _single_statement(self) -> Any:
-        head = self._head.cte("head")
-        columns = [head.c[_head_name(value)] if _head_name(value) else value for name, value in self._values.items()]
-        insert = sa.insert(self._into).from_select(
-            list(self._values), sa.select(*columns).select_from(head), include_defaults=False
+    def _single_statement(self, changed: Any, into: sa.Table, values: Mapping[str, sa.ColumnElement[Any]]) -> Any:
+        head = changed.cte("head")
+        columns = [head.c[_head_name(value)] if _head_name(value) else value for value in values.values()]
+        insert = sa.insert(into).from_select(
+            list(values), sa.select(*columns).select_from(head), include_defaults=False
         )
-        tail = insert.returning(*(self.returning or self._into.primary_key.columns)).cte("tail")
+        tail = insert.returning(*(self.returning or into.primary_key.columns)).cte("tail")
         new = [tail.c[column.name].label(NEW + column.name) for column in self.returning]
         return sa.select(*head.c, *new).select_from(head).join(tail, sa.true())
 
@@ -115,3 +115,41 @@ def from_head(column: str) -> sa.ColumnElement[Any]:
 def _head_name(value: Any) -> str | None:
     key = str(getattr(value, "key", ""))
     return key.removeprefix("_head_") if key.startswith("_head_") else None
+
+
+# Statements and chains that functions make.
+
+P = ParamSpec("P")
+
+
+@overload
+def shaped(make: Callable[P, Chain[RowT]]) -> Callable[P, Chain[RowT]]: ...
+
+
+@overload
+def shaped(make: Callable[P, Statement[RowT]]) -> Callable[P, Statement[RowT]]: ...
+
+
+def shaped(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep what the statements or chains of this function compile to, by its arguments, within the bound of bytes."""
+
+    @wraps(make)
+    def of(*args: Any, **kwargs: Any) -> Any:
+        shape = (make, args, tuple(kwargs.items()))
+        return SHAPES.get(shape) or SHAPES.put(shape, _without_trees(shape, partial(make, *args, **kwargs)))
+
+    return of
+
+
+def _without_trees(shape: Hashable, make: Callable[[], Any]) -> Any:
+    made = make()
+    if isinstance(made, Statement):
+        return Shaped(shape, lambda backend: make().on(backend))
+    for name in ("head", "tail", "whole"):
+        setattr(made, name, Shaped(shape, partial(_part, make, name)))
+    return made
+
+
+def _part(make: Callable[[], Any], name: str, backend: Backend) -> Compiled:
+    compiled: Compiled = getattr(make(), name).on(backend)
+    return compiled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from math import sqrt
 from typing import Any
 
@@ -12,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import AnyOf, Statement, bind, number, padded, prepared, size_for
+from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal.models import GROUPS, SCORED_RUNS, SCORES
 from lastlight_state.journal.projections import FiguresRow, ScoreSummaryRow
@@ -90,7 +90,7 @@ def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[
     return [_figures(row) for row in unit.rows(statement, {**chosen, **padded("run_ids", run_ids or (), size)})]
 
 
-@lru_cache(maxsize=256)
+@shaped
 def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) -> Statement[FiguresRow]:
     """Return the statement for these filters, and for ``runs`` run ids (0 for all runs)."""
     conditions = [_c.superseded_at.is_(None), *(FILTERS[name] for name in sorted(filters))]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import SIGNALS
@@ -63,13 +62,13 @@ def _listing(*, descending: bool) -> Listing[RunSignalRow]:
 LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(descending=True)}
 
 
-@cache
+@shaped
 def oldest(given: frozenset[str]) -> Statement:
     """Return the number of the oldest signal that nobody took and that passes these filters."""
     return prepared(_oldest(given))
 
 
-@cache
+@shaped
 def take(given: frozenset[str]) -> Statement[RunSignalRow]:
     """Mark that signal as taken by ``:consumer``."""
     return prepared(

@@ -189,6 +189,11 @@ _EXPECTED = {
     "wal_autocheckpoint": (1000, "info", "another number of pages is configured than the usual one"),
     "foreign_keys": (True, "error", "foreign keys are not enforced"),
     "default_transaction_isolation": ("read committed", "info", "another isolation is the default; ours is stated"),
+    "default_transaction_read_only": (
+        "off",
+        "error",
+        "writes are refused, perhaps because the server's disk is full: see `set_to_read_only` in troubleshooting",
+    ),
     "synchronous_commit": ("on", "warning", "a crash of the server may lose commits"),
 }
 

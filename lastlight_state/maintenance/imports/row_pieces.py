@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.db.rows.statements import Statement, bind, exactly, prepared
+from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import row_merge
@@ -130,7 +130,7 @@ def _parameter(column: sa.Column[Any], value: Any) -> Any:
     return codec.encode_bytes(column.name, value).decode() if is_json(column) and value is not None else value
 
 
-@lru_cache(maxsize=256)
+@shaped
 def _changed(table: sa.Table, names: tuple[str, ...], seen: tuple[str, ...]) -> Statement:
     """Set these columns of a row, if the columns ``seen`` are as they were read."""
     same = [column == bind(f"key_{column.name}", column) for column in table.primary_key]

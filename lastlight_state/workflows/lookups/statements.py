@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal, TypeAlias, TypedDict
 
@@ -17,7 +16,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.covering import NarrowIndex, SelfJoin
 from lastlight_state.db.lists.listing import MOST_VALUES, Listing
 from lastlight_state.db.rows.statements import AnyOf, Row, Statement, bind, number, padded, prepared, size_for
-from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.rows.writes import listed, shaped
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew, through
 from lastlight_state.errors import InvalidValue
@@ -156,7 +155,7 @@ def _beside(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
     return _TRIGGERED.select(shown, conditions(shape))
 
 
-@lru_cache(maxsize=64)
+@shaped
 def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement[RunSummaryRow]:
     """Return the first run of a trigger in this order."""
     plain, beside = (
@@ -165,7 +164,7 @@ def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> State
     return Statement(plain, beside, row=RunSummaryRow)
 
 
-@lru_cache(maxsize=64)
+@shaped
 def latest_by_workflow(shape: FilterShape) -> Statement[RunSummaryRow]:
     """Return the newest run of a trigger in each of its workflows."""
     plain, beside = (_newest_of_each(runs, shape) for runs in (_of_trigger, _beside))
@@ -178,7 +177,7 @@ def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> 
     return sa.select(*(placed.c[column.name] for column in RUN_SUMMARY)).where(placed.c.place == number(1))
 
 
-@lru_cache(maxsize=256)
+@shaped
 def counting(shape: FilterShape) -> Statement[CountRow]:
     """Return how many runs there are, up to ``:most``."""
     counted = sa.select(number(1).label("one")).select_from(RUNS).where(*conditions(shape))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
@@ -13,7 +12,7 @@ import sqlalchemy as sa
 from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
-from lastlight_state.db.rows.writes import Chain
+from lastlight_state.db.rows.writes import Chain, shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
 from lastlight_state.keys import composed
@@ -41,7 +40,7 @@ _parent_takes_children = sa.and_(
 )
 
 
-@lru_cache(maxsize=256)
+@shaped
 def create(names: frozenset[str]) -> Chain[RunRow]:
     """Return the statement that inserts a run with these columns, and its first transition.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.expressions import before, utc_bucket
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.schema.indexes import AmongFew, through
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, SumsRow, of_runs
@@ -98,7 +98,7 @@ def skills_of(workflow: str) -> dict[str, str]:
     return {"first_skill": f"{workflow}:", "behind_skills": f"{workflow}{_AFTER_COLON}"}
 
 
-@lru_cache(maxsize=128)
+@shaped
 def buckets(letters: int, filters: frozenset[str]) -> Statement[BucketRow]:
     """Return sums by bucket and outcome. A bucket is the first letters of a time: ten for days, thirteen for hours."""
     bucket = utc_bucket(_c.started_at, number(letters))

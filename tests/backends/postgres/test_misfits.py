@@ -40,7 +40,6 @@ SAID = {"server_version": "17.0", "TimeZone": "UTC"}
         ({**SAID, "server_version": "16.4-Elsewhere"}, "", NotSupported, "is 16.4-Elsewhere, which nobody has tried"),
         ({**SAID, "server_version": "13.14"}, "", NotSupported, "is PostgreSQL 13.14, older than"),
         ({**SAID, "in_hot_standby": "on"}, "", ReadOnlyTransaction, "read_only=True, or connect to the primary"),
-        ({**SAID, "default_transaction_read_only": "on"}, "", ReadOnlyTransaction, "read_only=True"),
     ],
 )
 def test_opening_names_the_setting_that_a_server_needs(
@@ -91,16 +90,6 @@ def test_check_of_a_file_tells_of_no_server(sqlite_database: Database) -> None:
 def _info(said: Mapping[str, str], number: int = 170_000) -> SimpleNamespace:
     known = {"server_version": "17.0", "TimeZone": "UTC", **said}
     return SimpleNamespace(server_version=number, parameter_status=known.get)
-
-
-def test_a_server_that_only_reads_is_opened_for_reading(postgres_database: Database) -> None:
-    """backends B-95."""
-    reads_only = make_url(postgres_database.url).update_query_dict({"options": "-c default_transaction_read_only=on"})
-    url = reads_only.render_as_string(hide_password=False)
-    with pytest.raises(ReadOnlyTransaction, match="open with read_only=True"):
-        StateStore.open(url)
-    with StateStore.open(url, read_only=True) as store:
-        assert len(store.workflows.runs.list()) == 0
 
 
 def test_a_database_that_does_not_exist_is_said_as_such(postgres_server: ThrowawayPostgres) -> None:

@@ -69,7 +69,7 @@ def check(database: Database, store: StateStore) -> None:
         **{f"statuses_{i}": "running" for i in range(4)}, **{f"workflow_names_{i}": "w1" for i in range(4)},
     }  # fmt: skip
     for statement, on_sqlite, on_postgres in CHECKED:
-        given = {**values, "after_0": 5} if "run_transitions" in str(statement.element) else values
+        given = {**values, "after_0": 5} if "run_transitions" in statement.on(store.backend).sql else values
         sorted_here = "ix_workflow_runs_trigger_started" in on_sqlite  # the runs of one trigger, which are few
         plan = plan_of(database, store, statement, given, in_order=not sorted_here)
         assert (on_sqlite if database.name == "sqlite" else on_postgres) in plan.text, plan
