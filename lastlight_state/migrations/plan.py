@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import collisions, drift, scripts
 from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Rewrite, SchemaState
 from lastlight_state.migrations.runner import target_of
@@ -28,10 +30,23 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
     if state.state == "unversioned":
         return _of_original(backend, state, target)
     if state.state not in ("empty", "behind"):
-        return Plan(state, (), backend.migration_lock, differences=lacks)
+        mending = () if quick else _mending(backend, state)
+        return Plan(state, (), backend.migration_lock, differences=lacks, mending=mending)
     in_the_way = collisions.lines(collisions.colliding_tables(backend, state, target))
     pending = () if in_the_way else _planned(backend, state.revision or "", target)
     return Plan(state, pending, backend.migration_lock, differences=in_the_way)
+
+
+def _mending(backend: Backend, state: SchemaState) -> tuple[str, ...]:
+    """Return the statements by which `migrate` puts back what is lost. None where it refuses to."""
+    if not state.absent:
+        return ()
+    from lastlight_state.migrations import mending  # noqa: PLC0415
+
+    with suppress(SchemaMismatch):
+        mending.refuse_lost(state.absent)
+        return tuple(mending.statements(backend.dialect, state.absent))
+    return ()
 
 
 def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
