@@ -107,6 +107,8 @@ def _tell(config: Config, backend: Backend, done: Sequence[str]) -> None:
 
 def _stamp(backend: Backend, run: Callable[[Connection], None]) -> None:
     """Write the version that Alembic was told, if the schema is that of the revision."""
+    if not backend.exists:
+        raise CommandError(f"no database at {backend.location}; `lastlight-state migrate` makes one")
     shapes = dict(zip(scripts.revisions(), fit.blueprints(backend, *scripts.revisions()), strict=True))
     with backend.migration(LOCK_SECONDS) as connection:
         run(connection)
