@@ -23,6 +23,7 @@ from lastlight_state.db.schema.guards import (
     declared_guards,
     declared_reactions,
     keep_spelling,
+    keep_words,
 )
 from lastlight_state.db.schema.indexes import ONLY
 from lastlight_state.journal import guards as journal_guards, models as journal_models
@@ -71,6 +72,7 @@ DECLARED_BY = (
 METADATA = Base.metadata
 
 keep_spelling(METADATA)
+keep_words(METADATA)
 
 #: Every trigger of the central schema that refuses something.
 GUARDS = declared_guards()
