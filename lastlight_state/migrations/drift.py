@@ -37,7 +37,7 @@ class SchemaEntry(NamedTuple):
 
 def differences(backend: Backend) -> tuple[str, ...]:
     """Return one line for each thing of the newest revision that is missing, different or switched off."""
-    return tuple(_compared(_shape(backend), promised(backend.name)))
+    return tuple(compared(_shape(backend), promised(backend.name)))
 
 
 def recognised(backend: Backend) -> str | None:
@@ -108,7 +108,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _compared(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterator[str]:
+def compared(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterator[str]:
+    """Yield the lines of `differences` for a schema of this shape."""
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     for entry, made in sorted(expected.items()):
         kind, table, _ = entry

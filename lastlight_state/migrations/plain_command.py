@@ -124,7 +124,7 @@ def _look(backend: Backend, command: str, config: Config, run: Callable[[Connect
     writes = command != _SHOWS and read_state(backend).revision is None  # Alembic makes its version table, to look
     with backend.scratch() if writes or not backend.exists else _snapshot(backend) as connection:
         if expected is not None and apply.version(connection) == scripts.head():
-            _refuse_different(backend, connection, expected)
+            _refuse_different(backend, backend.shape(connection), expected)
         with warnings.catch_warnings():  # about indexes that are compared here
             warnings.filterwarnings("ignore", ".*expression-based index")
             run(connection)
@@ -144,10 +144,14 @@ def _snapshot(backend: Backend) -> Iterator[Connection]:
             backend.rollback(checkout)
 
 
-def _refuse_different(backend: Backend, connection: Connection, expected: Catalogue) -> None:
+def differing(shape: Catalogue, expected: Catalogue) -> list[str]:
+    """Return one line for each thing of the expected shape that is missing or different. Others may be there."""
+    return fit.misfits({entry: text for entry, text in shape.items() if entry in expected}, expected)
+
+
+def _refuse_different(backend: Backend, shape: Catalogue, expected: Catalogue) -> None:
     """Raise `CommandError` for a database that is not what its revision makes: nothing can be compared with it."""
-    shape = fit.without_version(backend.shape(connection))
-    lines = fit.misfits({entry: text for entry, text in shape.items() if entry in expected}, expected)
+    lines = differing(shape, expected)
     if lines:
         listed = "".join(f"\n- {line}" for line in lines)
         raise CommandError(

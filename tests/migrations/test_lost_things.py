@@ -12,7 +12,19 @@ from support.migrations.workers import Workers
 from lastlight_state import StateStore
 from lastlight_state.backends.base import Backend
 from lastlight_state.errors import SchemaMismatch
-from lastlight_state.migrations import check, drift, mending, migrate, read_state, script, upgrade, verify
+from lastlight_state.migrations import (
+    check,
+    drift,
+    mending,
+    migrate,
+    plain_command,
+    read_state,
+    script,
+    scripts,
+    upgrade,
+    verify,
+)
+from lastlight_state.migrations.adoption.fit import blueprints
 from lastlight_state.migrations.verification import remedy
 
 pytestmark = pytest.mark.recorded
@@ -45,12 +57,17 @@ def place(request: pytest.FixtureRequest, product: str) -> Place:
 
 @pytest.mark.parametrize(("product", "kind"), [(product, kind) for product, kind in ALL if kind != "column"])
 def test_whatever_is_lost_is_named_by_opening_and_put_back_by_migrating(place: Place, kind: str) -> None:
-    """migrations MG-59, MG-73: each thing of the newest revision, one at a time."""
+    """migrations MG-59, MG-73: each thing of the newest revision, one at a time; both checks name it, too."""
     backend = place.at()
     raw = place.raw()
+    [expected] = blueprints(backend, scripts.head())
     for loss in losses(backend.name, kind):
         raw.execute(loss.lose)
         lost(loss, backend)
+        with backend.migration(1) as connection:
+            shape = backend.shape(connection)
+        assert f"{loss.place} is missing" in drift.compared(shape, drift.promised(backend.name)), loss
+        assert any("is missing" in line for line in plain_command.differing(shape, expected)), loss
         assert loss.place in migrate(backend).mended, loss
         assert read_state(backend).absent == (), loss
     assert drift.differences(backend) == ()
