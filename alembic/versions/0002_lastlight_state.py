@@ -8,7 +8,6 @@ Until 0.1.0 is released this file is rewritten in place; docs/contributing.md sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -310,8 +309,10 @@ def _on_sqlite(guard: Guard) -> str:
 
 def _on_postgres(guard: Guard) -> Iterator[str]:
     # One constant instead of many: the server reads a condition anew for each statement that fires its trigger.
-    few = re.compile(r"NOT IN \('(.+?)'\)")
-    condition = few.sub(lambda found: "<> ALL ('{" + found[1].replace("', '", ",") + "}'::text[])", guard.when)
+    before, few, rest = guard.when.partition("NOT IN ('")
+    words, _, after = rest.partition("')")
+    listed = words.replace("', '", ",")
+    condition = f"{before}<> ALL ('{{{listed}}}'::text[]){after}" if few else guard.when
     when = f" WHEN ({condition})" if condition else ""
     refuses = (
         f"lastlight_refuse_unless_permitted('{guard.message}', '{guard.permit}')"
