@@ -25,8 +25,15 @@ OPERATIONS = (RefuseRows,)  # importing them makes them known to `op`
 
 
 def run(connection: Connection) -> None:
-    context.configure(connection=connection, target_metadata=METADATA, **options(connection.dialect))
-    skip_existing(context.get_context(), context.config.attributes.get("present", ()))
+    given = context.config.attributes
+    propose = given.get("propose")
+    context.configure(
+        connection=connection,
+        target_metadata=METADATA,
+        process_revision_directives=propose,
+        **options(connection.dialect),
+    )
+    skip_existing(context.get_context(), given.get("present", ()))
     with context.begin_transaction():
         context.run_migrations()
 
@@ -55,7 +62,7 @@ def run_from_command_line() -> None:
     with closing(named_backend()) as backend:
         command = plain_command.command_of(backend.dialect.name)
         if context.is_offline_mode():
-            write(backend.dialect)
+            plain_command.act_in_frame(backend, context.config, write)
         else:
             plain_command.act(backend, command, context.config, run)
 

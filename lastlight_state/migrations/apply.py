@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.facts import Entry
 from lastlight_state.backends.sql.expressions import carried
@@ -88,6 +89,28 @@ def write_version(connection: Connection, revision: str) -> None:
     configured.attributes["connection"] = connection
     with environment_kept():
         command.stamp(configured, revision, purge=True)
+
+
+def statements(dialect: Dialect, found: str | None, target: str) -> list[str]:
+    """Return what the revisions after ``found`` up to ``target`` execute, in its order, with comments between."""
+    configured, written = config(), _Statements()
+    configured.output_buffer = written
+    configured.attributes["dialect"] = dialect
+    with environment_kept():
+        command.upgrade(configured, f"{found or 'base'}:{target}", sql=True)
+    return written.kept
+
+
+class _Statements(io.StringIO):
+    """A file to which Alembic writes a script, each statement by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.kept += [written] if (written := text.strip()) else []
+        return len(text)
 
 
 def config() -> Config:

@@ -1,8 +1,9 @@
 """Compares a database with what the revisions make. Never writes, needs no Alembic.
 
 The revisions' folder holds, for each product, one line for each thing that the newest revision has: its kind, table,
-name, a digest of its definition, and the first revision that has it. On Postgres the definitions of indexes, triggers,
-functions and constraints have no digest, because servers of different versions write them differently.
+name, a digest of its definition, and the first revision that has it. On Postgres the definitions of indexes, triggers
+and constraints have no digest, because servers of different versions write them differently. Of an index the line says
+whether it is unique.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from lastlight_state.migrations.failures import translated
 IDLE = (" DISABLED", " INVALID", " NOT VALID")
 ANY = "-"
 #: Kinds whose definition a Postgres server writes in its own way.
-_SERVERS_OWN = ("index", "trigger", "function", "constraint", "view", "enum")
+_SERVERS_OWN = ("index", "trigger", "constraint", "view", "enum")
+_UNIQUE = "unique "
 
 
 class SchemaEntry(NamedTuple):
@@ -30,11 +32,12 @@ class SchemaEntry(NamedTuple):
 
     digest: str
     since: str
+    unique: bool = False
 
 
 def differences(backend: Backend) -> tuple[str, ...]:
     """Return one line for each thing of the newest revision that is missing, different or switched off."""
-    return tuple(_compared(_shape(backend), promised(backend.name)))
+    return tuple(compared(_shape(backend), promised(backend.name)))
 
 
 def recognised(backend: Backend) -> str | None:
@@ -75,7 +78,10 @@ def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
     if revision != newest:
         return {}
     parts = [line.split("\t") for line in lines]
-    return {(kind, table, name): SchemaEntry(digest, since) for kind, table, name, digest, since in parts}
+    return {
+        (kind, table, name): SchemaEntry(digest.removeprefix(_UNIQUE), since, digest.startswith(_UNIQUE))
+        for kind, table, name, digest, since in parts
+    }
 
 
 def words_for(entry: Entry) -> str:
@@ -89,15 +95,21 @@ def lines_of(backend: Backend, shapes: Sequence[Catalogue]) -> Iterator[str]:
     yield scripts.head()
     for entry, text in sorted(shapes[-1].items()):
         digest = ANY if backend.writes_definitions and entry[0] in _SERVERS_OWN else _digest(text)
+        digest = f"{_UNIQUE}{digest}" if _is_unique(entry, text) else digest
         since = next(known for known, shape in zip(scripts.revisions(), shapes, strict=True) if entry in shape)
         yield "\t".join([*entry, digest, since])
+
+
+def _is_unique(entry: Entry, text: str) -> bool:
+    return entry[0] == "index" and text.lower().startswith("create unique ")
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _compared(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterator[str]:
+def compared(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterator[str]:
+    """Yield the lines of `differences` for a schema of this shape."""
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     for entry, made in sorted(expected.items()):
         kind, table, _ = entry
@@ -107,5 +119,5 @@ def _compared(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterat
                 yield f"{told} is missing"
         elif found[entry].endswith(IDLE):
             yield f"{told} is switched off"
-        elif made.digest not in (ANY, _digest(found[entry])):
+        elif made.digest not in (ANY, _digest(found[entry])) or made.unique != _is_unique(entry, found[entry]):
             yield f"{told} is not as revision {scripts.head()} makes it"

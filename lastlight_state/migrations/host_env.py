@@ -44,4 +44,7 @@ def _write(migration: MigrationContext, schema: str | None, target: str) -> None
     found = target_of(str(named)) if named else None
     if found is None or found < target:
         body = offline.statements_of(migration.dialect, found, target)
-        migration.impl.static_output(written_inside(migration.dialect, schema, body))
+        written = written_inside(migration.dialect, schema, body)
+        # Alembic writes no transaction around all of a script where DDL is in none, or each revision in one of its own.
+        apart = migration.opts.get("transaction_per_migration") or not migration.impl.transactional_ddl
+        migration.impl.static_output(f"BEGIN;\n\n{written}\n\nCOMMIT;" if apart else written)

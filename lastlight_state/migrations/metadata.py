@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Identity
+from sqlalchemy import Identity, Index
 from sqlalchemy.engine import Dialect
 
 from lastlight_state.checkpoints import models as checkpoints_models
@@ -16,7 +17,14 @@ from lastlight_state.conversations import (
 )
 from lastlight_state.db.schema.base import VERSION_TABLE, Base
 from lastlight_state.db.schema.declarations import COMMENT_PREFIX
-from lastlight_state.db.schema.guards import declared_derived_rows, declared_guards, declared_reactions, keep_spelling
+from lastlight_state.db.schema.guards import (
+    EVENTS,
+    declared_derived_rows,
+    declared_guards,
+    declared_reactions,
+    keep_spelling,
+    keep_words,
+)
 from lastlight_state.db.schema.indexes import ONLY
 from lastlight_state.journal import guards as journal_guards, models as journal_models
 from lastlight_state.messaging import models as messaging_guards, models as messaging_models
@@ -64,6 +72,7 @@ DECLARED_BY = (
 METADATA = Base.metadata
 
 keep_spelling(METADATA)
+keep_words(METADATA)
 
 #: Every trigger of the central schema that refuses something.
 GUARDS = declared_guards()
@@ -99,8 +108,7 @@ def options(dialect: Dialect) -> dict[str, Any]:
     """Return what our own revisions are configured with: our tables alone, and only the indexes of this product."""
 
     def include(element: Any, name: str | None, kind: str, *_: Any) -> bool:
-        only = element.info.get(ONLY) if kind == "index" else None
-        return _is_ours(element, name, kind) and only in (None, dialect.name)
+        return _is_ours(element, name, kind) and (kind != "index" or is_made_on(element, dialect.name))
 
     return {
         "version_table": VERSION_TABLE,
@@ -108,6 +116,22 @@ def options(dialect: Dialect) -> dict[str, Any]:
         "compare_type": True,
         "compare_server_default": True if dialect.supports_identity_columns else _compare_without_identity,
     }
+
+
+def is_made_on(index: Index, product: str) -> bool:
+    """True for an index that the product has."""
+    return index.info.get(ONLY) in (None, product)
+
+
+def declared_triggers(product: str) -> Iterator[tuple[str, str]]:
+    """Yield table and name of each trigger that the product has."""
+    for guard in GUARDS:
+        if guard.only in (None, product) and (guard.event != "truncate" or product == "postgresql"):
+            yield guard.table, guard.name
+    for reaction in REACTIONS:
+        yield from ((reaction.table, f"{reaction.name}_{event}") for event in EVENTS)
+    for derived in DERIVED_ROWS:
+        yield from ((derived.table, name) for name, *_ in derived.triggers())
 
 
 def _compare_without_identity(*given: Any) -> bool | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 
-from alembic import command
 from sqlalchemy.engine import Dialect
 
 from lastlight_state.backends.base import Backend
@@ -13,7 +11,6 @@ from lastlight_state.db import valid
 from lastlight_state.db.schema.base import VERSION_TABLE, Base
 from lastlight_state.db.schema.guards import Guard
 from lastlight_state.migrations import apply
-from lastlight_state.migrations.apply import environment_kept
 from lastlight_state.migrations.metadata import GUARDS, METADATA
 from lastlight_state.migrations.state import qualified
 from lastlight_state.migrations.verification import verify
@@ -84,10 +81,4 @@ def statements(backend: Backend, found: str | None, target: str, lock_timeout: f
 
 def statements_of(dialect: Dialect, found: str | None, target: str) -> str:
     """Return the statements alone, without the transaction and the lock, for a script that has its own."""
-    config = apply.config()
-    written = io.StringIO()
-    config.output_buffer = written
-    config.attributes["dialect"] = dialect
-    with environment_kept():
-        command.upgrade(config, f"{found or 'base'}:{target}", sql=True)
-    return written.getvalue().strip()
+    return "\n\n".join(apply.statements(dialect, found, target))

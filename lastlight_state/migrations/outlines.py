@@ -1,41 +1,69 @@
-"""Looks at every opening whether a current schema has its tables, columns and guards. Needs no statement of its own.
+"""Looks at every opening whether a current schema has what its revision made. Needs no statement of its own.
 
 What the SELECT for the version can read beside it is looked at, and no more: `drift` compares definitions, too.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from lastlight_state.backends.facts import Entry
 from lastlight_state.backends.sql import expressions
+from lastlight_state.backends.sql.expressions import OFF
 from lastlight_state.migrations import drift, scripts
+from lastlight_state.migrations.records import Absent
 
-KINDS = ("column", "trigger")
-_OR = {"table": "", "column": "", "trigger": " or switched off"}
+#: The kinds of which an outline tells on each product. The constraints of SQLite stand in the texts of tables.
+KINDS = {
+    "sqlite": ("column", "trigger", "index", "view"),
+    "postgresql": ("column", "trigger", "index", "constraint", "key", "function", "view"),
+}
+#: Kinds without which calls are slow, or a person's query finds nothing, and on which no invariant stands. Statements
+#: for SQLite name their indexes, and fail without them.
+_DISPENSABLE = {"sqlite": ("view",), "postgresql": ("index", "view")}
+UNIQUE = "unique"
 
 
 class Outline(NamedTuple):
-    """The tables of the newest revision, and their columns and guards."""
+    """The tables of the newest revision, the functions and views beside them, and what there is of each."""
 
     tables: frozenset[str]
+    others: frozenset[str]
     entries: frozenset[Entry]
 
 
 def outline_expression(product: str, version: str) -> str:
     """Return the outline of our tables as an expression, in a SELECT from the version table named ``version``."""
-    return expressions.outline(product, _promised(product).tables, version)
-
-
-def missing_entries(product: str, found: str | None) -> tuple[str, ...]:
-    """Return one line for each table, column and guard of the newest revision that is not in the outline found."""
     promised = _promised(product)
-    absent = promised.entries - expressions.entries(found)
+    return expressions.outline(product, promised.tables, promised.others, version)
+
+
+def absent_entries(product: str, found: str | None) -> tuple[Absent, ...]:
+    """Return what the newest revision has and the outline found has not. Of a lost table nothing else is named."""
+    return _absent(_promised(product), product, expressions.entries(found))
+
+
+@lru_cache(maxsize=4)
+def _absent(promised: Outline, product: str, found: frozenset[Entry]) -> tuple[Absent, ...]:
+    absent = promised.entries - found
+    if not absent:
+        return ()
     tables = promised.tables - {table for kind, table, _ in promised.entries - absent if kind == "column"}
     lost = {("table", table, "") for table in tables} | {entry for entry in absent if entry[1] not in tables}
-    return tuple(f"{drift.words_for(entry)} is missing{_OR[entry[0]]}" for entry in sorted(lost))
+    return tuple(sorted(_absent_of(entry, found, product) for entry in lost))
+
+
+def _absent_of(entry: Entry, outline: frozenset[Entry], product: str) -> Absent:
+    kind, table, name = entry
+    plain = "index" if kind == UNIQUE else kind
+    found: Literal["off", "other"] | None = None
+    if (f"{plain}{OFF}", table, name) in outline:
+        found = "off"
+    elif plain == "index" and outline & {("index", table, name), (UNIQUE, table, name)}:
+        found = "other"
+    return Absent(plain, table, name, found, is_unique=kind == UNIQUE, is_needed=kind not in _DISPENSABLE[product])
 
 
 def _promised(product: str) -> Outline:
@@ -45,5 +73,10 @@ def _promised(product: str) -> Outline:
 @cache
 def _outline_of(product: str, _folder: Path, _newest: str) -> Outline:
     promised = drift.promised(product)
+    entries = frozenset(
+        (UNIQUE, *entry[1:]) if made.unique else entry
+        for entry, made in promised.items()
+        if entry[0] in KINDS.get(product, ())
+    )
     tables = frozenset(table for kind, table, _ in promised if kind == "table")
-    return Outline(tables, frozenset(entry for entry in promised if entry[0] in KINDS))
+    return Outline(tables, frozenset(name for kind, name, _ in promised if kind in ("function", "view")), entries)

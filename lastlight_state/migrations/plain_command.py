@@ -1,23 +1,44 @@
-"""The plain ``alembic`` command on a database of ours: it says what it did, and knows no way down."""
+"""The plain ``alembic`` command on a database of ours: it says what it did, and knows no way down.
+
+Commands that look create nothing. ``stamp`` compares the schema with the revision first, ``check`` and ``revision
+--autogenerate`` with what the revisions make: Alembic itself does not look at triggers, functions and parts of indexes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from alembic import context
 from alembic.config import Config
+from alembic.operations.ops import CreateIndexOp, ExecuteSQLOp, MigrateOperation
 from alembic.util import CommandError
-from sqlalchemy.engine import Connection
+from sqlalchemy import Column
+from sqlalchemy.engine import Connection, Dialect
 
-from lastlight_state.backends.base import Backend
+from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.backends.facts import Catalogue
 from lastlight_state.errors import StateError
-from lastlight_state.migrations import apply, scripts
+from lastlight_state.migrations import apply, mending, scripts
+from lastlight_state.migrations.adoption import fit
+from lastlight_state.migrations.failures import translated
+from lastlight_state.migrations.metadata import METADATA, declared_triggers, is_made_on
+from lastlight_state.migrations.state import read_state
 
 LOCK_SECONDS = 60.0
 NO_WAY_DOWN = (
     "there is no way down: revisions only add, and an older version of the library works on the newer schema; "
     "what must be undone is restored from a backup"
 )
+#: The functions that Alembic runs for the commands that change a database. All others look.
+_UPGRADES, _STAMPS, _MAKES_VERSION_TABLE = "upgrade", "do_stamp", "do_ensure_version"
+#: Those of ``check`` and of ``revision --autogenerate``, and of ``current``.
+_COMPARES, _SHOWS = "retrieve_migrations", "display_version"
 
 
 def command_of(dialect: str) -> str:
@@ -29,13 +50,36 @@ def command_of(dialect: str) -> str:
     return name
 
 
-def act(backend: Backend, command: str, config: Config, run: Callable[[Connection], None]) -> None:
-    """Run Alembic's command in one locked transaction, and say after ``upgrade`` what was done."""
+def act_in_frame(backend: Backend, config: Config, write: Callable[[Dialect], None]) -> None:
+    """Write a script that does what `act` would do: in one transaction with the lock and the schema.
+
+    The database is asked where its schema is. Raises `CommandError` where it cannot be reached.
+    """
+    printed, config.output_buffer = config.output_buffer, (written := io.StringIO())
     try:
-        with backend.migration(LOCK_SECONDS) as connection:
-            done = _upgraded(connection, run) if command == "upgrade" else None
-            if done is None:
+        write(backend.dialect)
+        script = backend.as_script(written.getvalue().strip(), LOCK_SECONDS)
+    except StateError as error:
+        raise CommandError(str(error)) from error
+    finally:
+        config.output_buffer = printed
+    (printed or sys.stdout).write(script)
+
+
+def act(backend: Backend, command: str, config: Config, run: Callable[[Connection], None]) -> None:
+    """Run Alembic's command in one transaction, which is locked where it changes something, and say what was done."""
+    done: Sequence[str] | None = None
+    try:
+        if command == _UPGRADES:
+            with backend.migration(LOCK_SECONDS) as connection:
+                done = _upgraded(connection, run)
+        elif command == _STAMPS:
+            _stamp(backend, run)
+        elif command == _MAKES_VERSION_TABLE:
+            with backend.migration(LOCK_SECONDS) as connection:
                 run(connection)
+        else:
+            _look(backend, command, config, run)
     except StateError as error:
         raise CommandError(str(error)) from error
     if done is not None:
@@ -43,16 +87,93 @@ def act(backend: Backend, command: str, config: Config, run: Callable[[Connectio
 
 
 def _upgraded(connection: Connection, run: Callable[[Connection], None]) -> tuple[str, ...]:
-    """Return the revisions that were applied."""
+    """Return a line for each revision that was applied, and for each thing that was put back."""
     found = apply.version(connection)
     if found is None:
         apply.refuse_foreign(connection)
     run(connection)
-    return apply.finish(connection, found, apply.version(connection) or "")
+    reached = apply.version(connection) or ""
+    applied = apply.finish(connection, found, reached)
+    made = [f"{known.revision}  {known.summary}" for known in scripts.history() if known.revision in applied]
+    return (*made, *(f"put back {thing}" for thing in mending.put_back(connection, reached)))
 
 
-def _tell(config: Config, backend: Backend, done: tuple[str, ...]) -> None:
-    for known in scripts.history():
-        if known.revision in done:
-            config.print_stdout(f"{known.revision}  {known.summary}")
+def _tell(config: Config, backend: Backend, done: Sequence[str]) -> None:
+    for line in done:
+        config.print_stdout(line)
     config.print_stdout(f"{'upgraded' if done else 'nothing to do'}: {backend.location}")
+
+
+def _stamp(backend: Backend, run: Callable[[Connection], None]) -> None:
+    """Write the version that Alembic was told, if the schema is that of the revision."""
+    if not backend.exists:
+        raise CommandError(f"no database at {backend.location}; `lastlight-state migrate` makes one")
+    shapes = dict(zip(scripts.revisions(), fit.blueprints(backend, *scripts.revisions()), strict=True))
+    with backend.migration(LOCK_SECONDS) as connection:
+        run(connection)
+        reached = apply.version(connection)
+        if reached is not None:
+            fit.compare(backend, connection, reached, fit.Blueprint(shapes[reached], shapes[scripts.head()]))
+
+
+def _look(backend: Backend, command: str, config: Config, run: Callable[[Connection], None]) -> None:
+    expected = fit.blueprints(backend, scripts.head())[0] if command == _COMPARES else None
+    if expected is not None:
+        config.attributes["propose"] = partial(_propose, backend.name, expected)
+    writes = command != _SHOWS and read_state(backend).revision is None  # Alembic makes its version table, to look
+    with backend.scratch() if writes or not backend.exists else _snapshot(backend) as connection:
+        if expected is not None and apply.version(connection) == scripts.head():
+            _refuse_different(backend, backend.shape(connection), expected)
+        with warnings.catch_warnings():  # about indexes that are compared here
+            warnings.filterwarnings("ignore", ".*expression-based index")
+            run(connection)
+
+
+@contextmanager
+def _snapshot(backend: Backend) -> Iterator[Connection]:
+    """Lend a connection to the database that can only read."""
+    with Checkout(Mode.SNAPSHOT, backend) as checkout:
+        try:
+            with translated(backend):
+                backend.enter(checkout)
+                connection = backend.connection(checkout)
+                connection.begin()
+                yield connection
+        finally:
+            backend.rollback(checkout)
+
+
+def differing(shape: Catalogue, expected: Catalogue) -> list[str]:
+    """Return one line for each thing of the expected shape that is missing or different. Others may be there."""
+    return fit.misfits({entry: text for entry, text in shape.items() if entry in expected}, expected)
+
+
+def _refuse_different(backend: Backend, shape: Catalogue, expected: Catalogue) -> None:
+    """Raise `CommandError` for a database that is not what its revision makes: nothing can be compared with it."""
+    lines = differing(shape, expected)
+    if lines:
+        listed = "".join(f"\n- {line}" for line in lines)
+        raise CommandError(
+            f"the schema is not as revision {scripts.head()} makes it; to put back what is lost, run: "
+            f"{backend.command('migrate')}{listed}"
+        )
+
+
+# What the models declare and no revision makes, of the things that Alembic does not compare: triggers, and on SQLite
+# indexes over expressions.
+
+
+def _propose(product: str, made: Catalogue, _context: Any, _revision: Any, directives: Sequence[Any]) -> None:
+    """Add what no revision makes yet to the operations that Alembic has found."""
+    directives[0].upgrade_ops.ops.extend(_unmade(product, made))
+
+
+def _unmade(product: str, made: Catalogue) -> Iterator[MigrateOperation]:
+    for table in METADATA.sorted_tables if product == "sqlite" else ():
+        for index in table.indexes:
+            plain = all(isinstance(part, Column) for part in index.expressions)
+            if not plain and is_made_on(index, product) and ("index", table.name, str(index.name)) not in made:
+                yield CreateIndexOp.from_index(index)
+    for table_name, name in declared_triggers(product):
+        if ("trigger", table_name, name) not in made:
+            yield ExecuteSQLOp(f"CREATE TRIGGER {name} ON {table_name}: write it as its guard declares it")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.errors import SchemaMismatch
 from lastlight_state.lazy import Module
 from lastlight_state.migrations import collisions, drift, scripts
 from lastlight_state.migrations.records import DataStep, Plan, PlannedRevision, Rewrite, SchemaState
@@ -14,10 +16,11 @@ from lastlight_state.migrations.state import qualified, read_state
 from lastlight_state.migrations.verification import actual_revision
 
 if TYPE_CHECKING:
-    from lastlight_state.migrations import apply
+    from lastlight_state.migrations import apply, mending
     from lastlight_state.migrations.adoption import survey
 else:  # they need Alembic, and most plans are of databases that are current
     apply = Module("lastlight_state.migrations.apply")
+    mending = Module("lastlight_state.migrations.mending")
     survey = Module("lastlight_state.migrations.adoption.survey")
 
 
@@ -37,10 +40,21 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
     if state.state == "unversioned":
         return _of_original(backend, state, target)
     if state.state not in ("empty", "behind"):
-        return Plan(state, (), backend.migration_lock, differences=lacks)
+        puts_back = () if quick else _mending(backend, state)
+        return Plan(state, (), backend.migration_lock, differences=lacks, mending=puts_back)
     in_the_way = collisions.lines(collisions.colliding_tables(backend, state, target))
     pending = () if in_the_way else _planned(backend, state.revision or "", target)
     return Plan(state, pending, backend.migration_lock, differences=in_the_way)
+
+
+def _mending(backend: Backend, state: SchemaState) -> tuple[str, ...]:
+    """Return the statements by which `migrate` puts back what is lost. None where it refuses to."""
+    if not state.absent:
+        return ()
+    with suppress(SchemaMismatch):
+        mending.refuse_lost(state.absent)
+        return tuple(mending.statements(backend.dialect, state.absent))
+    return ()
 
 
 def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:

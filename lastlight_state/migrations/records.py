@@ -8,6 +8,37 @@ from typing import Literal
 State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompatible", "unreleased", "foreign"]
 
 
+#: Kinds of things that hold values. No statement brings back what was in a lost one.
+HOLDING = ("table", "column")
+
+
+@dataclass(frozen=True, order=True)
+class Absent:
+    """One thing that a current schema lacks, or has without effect.
+
+    ``found`` is None where it is missing, ``off`` where it is switched off, ``other`` for an index that is unique and
+    must not be, or the other way round. ``is_needed``: an invariant stands on it, or statements fail without it.
+    """
+
+    kind: str
+    table: str
+    name: str
+    found: Literal["off", "other"] | None
+    is_unique: bool
+    is_needed: bool
+
+    @property
+    def place(self) -> str:
+        """Return its kind and its name."""
+        return f"{self.kind} {'.'.join(part for part in (self.table, self.name) if part)}"
+
+    @property
+    def line(self) -> str:
+        """Return what is wrong with it."""
+        told = {"off": "switched off", "other": "not unique" if self.is_unique else "unique", None: "missing"}
+        return f"{self.place} is {told[self.found]}"
+
+
 @dataclass(frozen=True)
 class SchemaState:
     """The state of a database's schema.
@@ -15,8 +46,7 @@ class SchemaState:
     ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
     ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``unreleased`` (of a
     version from before the first release), ``foreign`` (a version of another program). ``revision`` is the stored one,
-    or None. ``min_reader`` is read only when ahead. ``lacking`` names the tables, columns and guards that a current
-    schema should have and has not.
+    or None. ``min_reader`` is read only when ahead. ``absent`` is what a current schema should have and has not.
     """
 
     state: State
@@ -24,7 +54,15 @@ class SchemaState:
     head: str
     min_reader: str | None = None
     unfinished_copy: bool = False
-    lacking: tuple[str, ...] = ()
+    absent: tuple[Absent, ...] = ()
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Return one line for each thing without which no store opens: tables, columns, guards, keys, unique indexes.
+
+        On SQLite other indexes, too: statements name them there, and fail without them.
+        """
+        return tuple(one.line for one in self.absent if one.is_needed)
 
 
 @dataclass(frozen=True)
@@ -52,7 +90,8 @@ class MigrationResult:
     """The result of a migration. ``revisions`` are those that this call applied; none when another process was faster.
 
     ``state`` is what the schema is now: ``current``, ``behind`` (an older revision was asked for), or ``ahead``.
-    ``adopted``: this call took over a database of the original program.
+    ``adopted``: this call took over a database of the original program. ``mended`` names what this call put back into a
+    schema that had lost it.
     """
 
     state: State
@@ -60,6 +99,7 @@ class MigrationResult:
     to_revision: str
     revisions: tuple[str, ...]
     adopted: bool = False
+    mended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +144,8 @@ class Plan:
     A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over. Those
     of a current database are what it lacks of its revision, or has otherwise; those of an empty one, or of one that is
     behind, are tables of another program that have the names of ours. ``actual`` is the revision that the
-    schema is at where its version says another one, or nothing: a stamp corrects it.
+    schema is at where its version says another one, or nothing: a stamp corrects it. ``mending`` are the statements by
+    which `migrate` puts back what a current schema has lost.
     """
 
     state: SchemaState
@@ -113,3 +154,4 @@ class Plan:
     adoption: Adoption | None = None
     differences: tuple[str, ...] = ()
     actual: str | None = None
+    mending: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ one migrates, and the rest find it done. A process that dies leaves the schema a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
@@ -16,16 +17,17 @@ from lastlight_state.errors import InvalidValue, NotSupported
 from lastlight_state.lazy import Module
 from lastlight_state.migrations import collisions, scripts
 from lastlight_state.migrations.failures import translated
-from lastlight_state.migrations.records import MigrationResult
+from lastlight_state.migrations.records import MigrationResult, SchemaState
 from lastlight_state.migrations.state import read_state, word_for
 from lastlight_state.migrations.verification import lost, refuse, refuse_foreign, refuse_wrong
 
 if TYPE_CHECKING:
-    from lastlight_state.migrations import adoption, apply, offline
+    from lastlight_state.migrations import adoption, apply, mending, offline
     from lastlight_state.migrations.adoption import fit as stamping, survey
 else:  # they need Alembic, whose import takes longer than opening a current database
     adoption = Module("lastlight_state.migrations.adoption")
     apply = Module("lastlight_state.migrations.apply")
+    mending = Module("lastlight_state.migrations.mending")
     offline = Module("lastlight_state.migrations.offline")
     stamping = Module("lastlight_state.migrations.adoption.fit")
     survey = Module("lastlight_state.migrations.adoption.survey")
@@ -34,7 +36,10 @@ LOCK_SECONDS = 60.0
 
 
 def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
-    """Bring the database up to ``to``, a revision or ``"head"``. Does nothing at or past it: there is no way down.
+    """Bring the database up to ``to``, a revision or ``"head"``. Applies nothing at or past it: there is no way down.
+
+    What a current schema lost is put back: indexes, guards, functions, and on Postgres keys and references. Raises
+    `SchemaMismatch` ``damaged`` for lost tables and columns, and with the rows that a unique index does not permit.
 
     A database of the original program is taken over first. Raises what `verify` raises for a schema that an upgrade
     cannot mend, and `BackendBusy` when another migration, or the traffic on a table, held its lock for longer than
@@ -44,7 +49,11 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
     state = read_state(backend)
     refuse(backend, state)
     if state.revision is not None and state.revision >= target:
-        return MigrationResult(word_for(state.revision), state.revision, state.revision, ())
+        if not state.absent:
+            return MigrationResult(word_for(state.revision), state.revision, state.revision, ())
+        refuse_wrong(backend, state)
+        with translated(backend), backend.migration(lock_timeout) as connection:
+            return _apply(connection, target)
     if state.state == "unversioned":
         return _adopt(backend, target, lock_timeout)
     if state.revision is not None:
@@ -68,10 +77,12 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
     if state.state == "unversioned":
         refuse_foreign(backend)
         raise NotSupported("a database that is to be taken over must be looked at: run migrate without --sql")
-    if state.revision is not None and state.revision >= target:
+    if state.revision is not None and state.revision >= target and not state.absent:
         return None
     if state.revision is not None:
         refuse_wrong(backend, state)
+    if state.absent:
+        return _mending(backend, state, lock_timeout)
     in_the_way = collisions.colliding_tables(backend, state, target)
     if in_the_way:
         raise collisions.refusal(collisions.lines(in_the_way))
@@ -122,7 +133,16 @@ def target_of(to: str) -> str:
 
 
 def _apply(connection: Connection, target: str) -> MigrationResult:
-    return apply.apply_revisions(connection, target)
+    """Apply the missing revisions; if there are none, put back what a current schema lost."""
+    result = apply.apply_revisions(connection, target)
+    return result if result.revisions else replace(result, mended=mending.put_back(connection, result.to_revision))
+
+
+def _mending(backend: Backend, state: SchemaState, lock_timeout: float) -> str:
+    mending.refuse_lost(state.absent)
+    return backend.as_script(
+        "\n\n".join(f"{one};" for one in mending.statements(backend.dialect, state.absent)), lock_timeout
+    )
 
 
 def _adopt(backend: Backend, target: str, lock_timeout: float) -> MigrationResult:

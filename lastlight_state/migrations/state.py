@@ -1,7 +1,7 @@
 """Reads which revision a database is at, and judges whether this library can work on it. Never writes.
 
-For a current database that is one SELECT, because every open runs it. The same SELECT reads which columns and guards
-there are, so that opening finds a damaged schema.
+For a current database that is one SELECT, because every open runs it. The same SELECT reads which columns, guards,
+indexes and keys there are, so that opening finds a damaged schema.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
     word = word_for(revision)
     if word == "ahead":
         return _ahead(backend, revision, copying)
-    lacking = outlines.missing_entries(backend.name, rows[0][2]) if word == "current" else ()
-    return SchemaState(word, revision, head, None, copying, lacking)
+    absent = outlines.absent_entries(backend.name, rows[0][2]) if word == "current" else ()
+    return SchemaState(word, revision, head, None, copying, absent)
 
 
 def _ahead(backend: Backend, revision: str, copying: bool) -> SchemaState:

@@ -8,7 +8,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
 from lastlight_state.lazy import Module
 from lastlight_state.migrations import drift, scripts
-from lastlight_state.migrations.records import SchemaState
+from lastlight_state.migrations.records import HOLDING, SchemaState
 from lastlight_state.migrations.state import read_state, unreleased
 
 if TYPE_CHECKING:
@@ -18,9 +18,14 @@ else:  # they need Alembic, and a current database is opened without
     adoption = Module("lastlight_state.migrations.adoption")
     survey = Module("lastlight_state.migrations.adoption.survey")
 
-#: What is wrong with a file without the log in which its tables stand.
+#: What seems to be wrong with a file that has no tables, or is shorter than it says.
 LOG_LOST = (
     "this seems to be a copy of an open file, made without the log beside it in which the last commits stand: "
+    "copy the original with `lastlight-state backup DIR`"
+)
+#: What else may be wrong with a file that lacks some of its tables.
+LOG_LOST_TOO = (
+    "a copy of an open file, made without the log beside it, looks so, too: "
     "copy the original with `lastlight-state backup DIR`"
 )
 
@@ -33,6 +38,7 @@ def verify(backend: Backend) -> SchemaState:
     """
     state = read_state(backend)
     refuse(backend, state)
+    refuse_damaged(backend, state)
     if state.state == "unversioned":
         refuse_foreign(backend)
     if state.state in ("empty", "behind", "unversioned"):
@@ -41,7 +47,7 @@ def verify(backend: Backend) -> SchemaState:
 
 
 def refuse(backend: Backend, state: SchemaState) -> None:
-    """Raise for what neither opening nor an upgrade can mend."""
+    """Raise for a database on which neither opening nor an upgrade can work."""
     if state.state == "incompatible":
         raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
     if state.state == "unreleased":
@@ -56,8 +62,6 @@ def refuse(backend: Backend, state: SchemaState) -> None:
     if state.unfinished_copy:
         problem = "unfinished copy: a copy into this database was begun and has not ended"
         raise SchemaMismatch(problem, code="unfinished_copy")
-    if state.lacking:
-        _refuse_damaged(backend, state)
 
 
 def actual_revision(backend: Backend, state: SchemaState) -> str | None:
@@ -94,14 +98,24 @@ def refuse_foreign(backend: Backend) -> None:
         raise adoption.refusal(found)
 
 
-def _refuse_damaged(backend: Backend, state: SchemaState) -> None:
+def refuse_damaged(backend: Backend, state: SchemaState) -> None:
+    """Raise `SchemaMismatch` ``damaged`` for a current schema that lost what an invariant stands on."""
+    if not state.lacking:
+        return
     refuse_wrong(backend, state)
     raise SchemaMismatch(
-        f"the schema lacks parts of revision {state.revision}, which it says it has; put them back, or restore a "
-        f"backup; to see every difference, run: {backend.command('check')}",
+        f"the schema lacks parts of revision {state.revision}, which it says it has; {mending_of(backend, state)}; "
+        f"to see every difference, run: {backend.command('check')}",
         code="damaged",
         differences=state.lacking,
     )
+
+
+def mending_of(backend: Backend, state: SchemaState) -> str:
+    """Return what to do for a schema that lacks something, in words."""
+    if any(one.kind in HOLDING for one in state.absent):
+        return "tables and columns held values: restore a backup"
+    return f"to put them back, run: {backend.command('migrate')}"
 
 
 def lost(backend: Backend) -> SchemaMismatch | None:

@@ -76,8 +76,15 @@ def test_migrating_twice_does_nothing_the_second_time(tmp_path: Path) -> None:
     first = lastlight_state("migrate", "--url", url, "--json").data
     second = lastlight_state("migrate", "--url", url, "--json").data
     all_of_them, head = list(scripts.revisions()), scripts.head()
-    assert first == {"state": "current", "from": None, "to": head, "revisions": all_of_them, "adopted": False}
-    assert second == {"state": "current", "from": head, "to": head, "revisions": [], "adopted": False}
+    assert first == {
+        "state": "current",
+        "from": None,
+        "to": head,
+        "revisions": all_of_them,
+        "adopted": False,
+        "mended": [],
+    }
+    assert second == {"state": "current", "from": head, "to": head, "revisions": [], "adopted": False, "mended": []}
     assert lastlight_state("migrate", "--url", url).out == f"nothing to do\n{head}  current\n"
 
 

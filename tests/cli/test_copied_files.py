@@ -14,7 +14,7 @@ import pytest
 from support.cli.calls import lastlight_state
 
 from lastlight_state import Settings, StateStore
-from lastlight_state.migrations.verification import LOG_LOST
+from lastlight_state.migrations.verification import LOG_LOST, LOG_LOST_TOO
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_copy_without_its_log_is_told_from_a_new_file(copied: Path) -> None:
 
 
 def test_a_copy_that_lacks_tables_or_pages_is_told_too(copied: Path) -> None:
-    """maintenance OP-78, OP-15: the log held the rest of the schema, or the file grew while it was copied."""
+    """maintenance OP-78, OP-15: the file grew while it was copied; a lost table is named first, as what was seen."""
     original = copied.with_name("open.db")
     cut = copied.with_name("cut.db")
     cut.write_bytes(original.read_bytes()[:-4096])
@@ -50,8 +50,11 @@ def test_a_copy_that_lacks_tables_or_pages_is_told_too(copied: Path) -> None:
     with closing(sqlite3.connect(original)) as raw:
         raw.execute("DROP TABLE cron_fires")
     said = lastlight_state("check", "--url", original, "--json")
-    assert (said.code, said.error) == (1, "log_lost")
+    assert (said.code, said.error, said.data["differences"]) == (1, "damaged", ["table cron_fires is missing"])
+    assert said.answer["error"]["message"].endswith(LOG_LOST_TOO)
     assert "migrate" not in said.answer["error"]["message"]
+    [found] = lastlight_state("doctor", "--only", "DOC-02", "--url", original, "--json").data["findings"]
+    assert found["message"].endswith(LOG_LOST_TOO)
 
 
 @pytest.mark.parametrize("kept", ["-wal", None])

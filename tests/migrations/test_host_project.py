@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+import sqlite3
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.config import CommandLine, Config
+from alembic.util import CommandError
 from sqlalchemy import NullPool, create_engine, inspect
 from support.docs.pages import ROOT, blocks
 from support.migrations.support import Place, tables
 
 from lastlight_state.errors import InvalidValue
-from lastlight_state.migrations import current, scripts
+from lastlight_state.migrations import current, read_state, scripts
 
 [RECIPE] = [block.text for block in blocks(ROOT / "docs" / "deploying.md", "py")]
 HEAD = scripts.head()
@@ -159,6 +163,33 @@ def test_a_script_holds_our_statements_and_makes_what_the_upgrade_makes(place: P
     assert current(place.backend()) == HEAD
     assert {"orders", "bills"} <= tables(place.backend())
     host("upgrade head")
+
+
+def test_a_script_of_ours_is_a_transaction_also_where_the_hosts_is_not(place: Place, host: Host) -> None:
+    """migrations MG-54: with a transaction for each revision; on SQLite Alembic writes none at all."""
+    place.raw().execute("CREATE TABLE vectors (id TEXT)")  # the script comes to it late
+    env = RECIPE.replace("literal_binds=True", "literal_binds=True, transaction_per_migration=True")
+    assert env != RECIPE
+    written = host("upgrade head --sql", env)
+    raw = place.raw()
+    with pytest.raises((sqlite3.Error, psycopg.Error), match="already exists"):
+        (raw.executescript if place.name == "sqlite" else raw.execute)(written)
+    place.close()
+    assert ours(place) == set()
+
+
+def test_commands_of_a_host_on_a_damaged_schema_leave_it_and_an_upgrade_puts_it_back(place: Place, host: Host) -> None:
+    """migrations MG-53, MG-73."""
+    host("upgrade head")
+    place.raw().execute("DROP INDEX uq_scores_current")
+    for words in (*OTHERS, "check"):
+        with suppress(CommandError), warnings.catch_warnings():  # the host's own metadata declares none of its tables
+            warnings.filterwarnings("ignore", ".*expression-based index")
+            host(words)
+        assert read_state(place.backend()).lacking == ("index scores.uq_scores_current is missing",), words
+    host("stamp head")  # a stamp of the host's base was among them
+    host("upgrade head")
+    assert read_state(place.backend()).absent == ()
 
 
 def test_a_script_begins_where_it_is_told(place: Place, host: Host) -> None:

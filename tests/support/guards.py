@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,14 +44,16 @@ def _on_sqlite(guard: Guard) -> Iterator[str]:
 
 
 def _on_postgres(guard: Guard) -> Iterator[str]:
-    """The condition stands in WHEN, so that a write that passes calls no function."""
+    """The condition stands in WHEN, so that a write that passes calls no function; words stand in one constant."""
     if guard.only == "sqlite":
         return
     function = REFUSE_UNLESS_PERMITTED if guard.permit else REFUSE
     arguments = [guard.message] + ([guard.permit] if guard.permit else [])
     listed = ", ".join(f"'{_quoted(word)}'" for word in arguments)
     of = f" OF {', '.join(guard.of)}" if guard.of else ""
-    when = f" WHEN ({guard.when})" if guard.when else ""
+    few = re.compile(r"NOT IN \('(.+?)'\)")
+    condition = few.sub(lambda found: "<> ALL ('{" + found[1].replace("', '", ",") + "}'::text[])", guard.when or "")
+    when = f" WHEN ({condition})" if condition else ""
     each = "STATEMENT" if guard.event == "truncate" else "ROW"
     yield (
         f"CREATE TRIGGER {guard.name} BEFORE {guard.event.upper()}{of} ON {guard.table} FOR EACH {each}{when} "

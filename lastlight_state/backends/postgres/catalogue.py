@@ -104,9 +104,14 @@ _QUERIES = {
 }
 
 
-#: Constraints by their columns instead of their names, without the indexes that belong to them.
+#: Constraints by their columns instead of their names, without the indexes that belong to them. Functions without their
+#: settings, which are those of whoever made them.
 _SHAPES = {
-    **{kind: _QUERIES[kind] for kind in ("column", "trigger", "function", "view", "enum")},
+    **{kind: _QUERIES[kind] for kind in ("column", "trigger", "view", "enum")},
+    "function": f"""
+        SELECT p.proname, pg_get_function_identity_arguments(p.oid),
+            concat_ws(' ', pg_get_function_result(p.oid), l.lanname, p.prosrc)
+        FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.pronamespace = {_HERE}""",
     "table": f"SELECT c.relname, '', '' FROM pg_class c WHERE {_TABLE}",
     "key": f"""
         SELECT c.relname, '', substring(pg_get_constraintdef(n.oid) FROM '\\((.*)\\)')

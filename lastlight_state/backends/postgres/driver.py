@@ -70,7 +70,7 @@ def _loaded(loader: Any, data: bytes | None) -> Any:
         return Unreadable(bytes(data))
 
 
-UNDEFINED = frozenset({"42P01", "3F000"})
+UNDEFINED = frozenset({"42P01", "42703", "3F000"})
 
 _CONSTRAINTS = {"23505": "unique", "23503": "foreign_key", "23502": "not_null", "23514": "check"}
 _BUSY = {"40001": "serialisation failure", "40P01": "deadlock", "55P03": "lock timeout"}

@@ -117,44 +117,71 @@ def carried(product: str) -> tuple[str, ...]:
     return _STATEMENTS.get(product, ())
 
 
-# Asks for the outline of a schema, its tables, columns and guards, within a SELECT that reads something else.
+# Asks for the outline of a schema, what its tables consist of by name, within a SELECT that reads something else.
+#
+# An outline has a line for each thing, of a kind, a table and a name. Its kinds are those of a catalogue and some more:
+# an index that is unique is ``unique``, and what is there without any effect has ``off`` behind its kind.
+
+OFF = " off"
 
 #: Columns of virtual tables and of tables of others are not asked for: that would load modules and read their schemas.
+#: SQLite begins the text of an index in one way, however the statement was written.
 _SQLITE = (
     "(SELECT group_concat(entry, char(10)) FROM ("
-    "SELECT type || char(9) || tbl_name || char(9) || name AS entry FROM sqlite_master "
-    "WHERE type = 'trigger' AND tbl_name IN ({tables}) "
+    "SELECT CASE WHEN sql LIKE 'CREATE UNIQUE INDEX %' THEN 'unique' ELSE type END "
+    "|| char(9) || tbl_name || char(9) || name AS entry FROM sqlite_master "
+    "WHERE type IN ('trigger', 'index') AND tbl_name IN ({tables}) "
     "UNION ALL SELECT 'column' || char(9) || m.name || char(9) || c.name "
-    "FROM sqlite_master AS m JOIN pragma_table_xinfo(m.name) AS c WHERE m.type = 'table' AND m.name IN ({tables})))"
+    "FROM sqlite_master AS m JOIN pragma_table_xinfo(m.name) AS c WHERE m.type = 'table' AND m.name IN ({tables}) "
+    "UNION ALL SELECT 'view' || char(9) || name || char(9) FROM sqlite_master WHERE type = 'view'))"
 )
-#: A trigger that is switched off is not there; one that also fires on a replica is.
+#: A trigger that also fires on a replica is there.
 _POSTGRES = (
     "(WITH ours AS MATERIALIZED (SELECT oid, relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p') "
-    "AND relname IN ({tables}) AND relnamespace = "
-    "(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = {version}.tableoid)) "
-    "SELECT string_agg(entry, chr(10)) FROM ("
-    "SELECT 'trigger' || chr(9) || o.relname || chr(9) || t.tgname AS entry "
-    "FROM ours AS o JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = o.oid "
-    "WHERE NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') "
-    "UNION ALL SELECT 'column' || chr(9) || o.relname || chr(9) || a.attname "
+    "AND relname IN ({tables}) AND relnamespace = {namespace}) "
+    "SELECT string_agg(concat_ws(chr(9), kind, owner, name), chr(10)) FROM ("
+    "SELECT CASE WHEN t.tgenabled IN ('O', 'A') THEN 'trigger' ELSE 'trigger off' END AS kind, o.relname AS owner, "
+    "t.tgname::text AS name FROM ours AS o JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = o.oid "
+    "WHERE NOT t.tgisinternal "
+    "UNION ALL SELECT 'column', o.relname, a.attname "
     "FROM ours AS o JOIN pg_catalog.pg_attribute AS a ON a.attrelid = o.oid "
-    "WHERE a.attnum > 0 AND NOT a.attisdropped) AS entries)"
+    "WHERE a.attnum > 0 AND NOT a.attisdropped "
+    "UNION ALL SELECT CASE WHEN NOT i.indisvalid THEN 'index off' WHEN i.indisunique THEN 'unique' ELSE 'index' END, "
+    "o.relname, c.relname FROM ours AS o JOIN pg_catalog.pg_index AS i ON i.indrelid = o.oid "
+    "JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid "
+    "UNION ALL SELECT CASE WHEN n.contype = 'p' THEN 'key' WHEN n.convalidated THEN 'constraint' "
+    "ELSE 'constraint off' END, o.relname, CASE n.contype WHEN 'p' THEN '' ELSE "
+    "CASE n.contype WHEN 'u' THEN 'unique (' ELSE 'foreign key (' END || (SELECT string_agg(a.attname, ', ' "
+    "ORDER BY a.attname) FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = o.oid AND a.attnum = ANY (n.conkey)) "
+    "|| ')' END FROM ours AS o JOIN pg_catalog.pg_constraint AS n ON n.conrelid = o.oid "
+    "WHERE n.contype IN ('p', 'u', 'f') "
+    "UNION ALL SELECT 'function', proname, '' FROM pg_catalog.pg_proc "
+    "WHERE pronamespace = {namespace} AND proname IN ({others}) "
+    "UNION ALL SELECT 'view', relname, '' FROM pg_catalog.pg_class "
+    "WHERE relkind = 'v' AND relnamespace = {namespace} AND relname IN ({others})) AS entries)"
 )
+_NAMESPACE = "(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = {version}.tableoid)"
 _PRODUCTS = {"sqlite": _SQLITE, "postgresql": _POSTGRES}
 
 
-def outline(product: str, tables: Iterable[str], version: str) -> str:
+def outline(product: str, tables: Iterable[str], others: Iterable[str], version: str) -> str:
     """Return an expression for the outline of these tables, in the schema of ``version``, a table of the SELECT's FROM.
+
+    ``others`` are functions and views that belong to them.
 
     NULL for products of which nothing is known, and where none of the tables is there.
     """
-    listed = ", ".join(f"'{table}'" for table in sorted(tables))
-    return _PRODUCTS[product].format(tables=listed, version=version) if listed and product in _PRODUCTS else "NULL"
+    listed, beside = (", ".join(map(literal, sorted(names))) for names in (tables, others))
+    if not listed or product not in _PRODUCTS:
+        return "NULL"
+    return _PRODUCTS[product].format(
+        tables=listed, others=beside or "NULL", namespace=_NAMESPACE.format(version=version)
+    )
 
 
 @lru_cache(maxsize=4)
 def entries(text: str | None) -> frozenset[Entry]:
-    """Return what an outline names: columns and guards. Kept, because every opening of an equal schema asks for it."""
+    """Return what an outline names. Kept, because every opening of an equal schema asks for it."""
     parts = (line.split("\t") for line in (text or "").split("\n"))
     return frozenset((part[0], part[1], part[2]) for part in parts if len(part) == 3)
 

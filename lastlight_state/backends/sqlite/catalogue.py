@@ -32,14 +32,15 @@ _REFERENCES = (
     "FROM pragma_foreign_key_list(?) GROUP BY id"
 )
 _TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?"
+_VIEWS = "SELECT name, sql FROM sqlite_master WHERE type = 'view'"
 
 
 def shape_of(driver: Any) -> Catalogue:
-    """Return the columns, keys, constraints, indexes and triggers of the main database.
+    """Return the columns, keys, constraints, indexes, triggers and views of the main database.
 
     An index's text is its statement.
     """
-    found: dict[Entry, str] = {}
+    found = {("view", str(name), ""): normal(sql) for name, sql in driver.execute(_VIEWS).fetchall()}
     for table, sql in driver.execute(_TABLES).fetchall():
         found["table", table, ""] = " ".join(sorted(_WORDS.intersection(_tokens(sql))))
         found["key", table, ""] = ", ".join(_names(driver, _KEY, table))

@@ -17,8 +17,9 @@ from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
+from lastlight_state.migrations.records import HOLDING
 from lastlight_state.migrations.state import UNRELEASED
-from lastlight_state.migrations.verification import LOG_LOST
+from lastlight_state.migrations.verification import LOG_LOST, LOG_LOST_TOO
 from lastlight_state.store import StateStore
 
 _Examined: TypeAlias = "tuple[Plan, str, bool, str | None, list[str]]"
@@ -62,7 +63,8 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
     if wait is not None and not 0 <= wait <= 86_400:
         raise InvalidValue("--wait", "must be between 0 and 86400 seconds")
     plan, mending, lost, server, faults = _awaited(call, quick, time.monotonic() + (wait or 0))
-    failure = Failure(exits.NO, "log_lost", _lost(plan, mending)) if lost else _failure(plan, mending)
+    seems_copied = lost and plan.state.state != "current"
+    failure = Failure(exits.NO, "log_lost", _lost(plan, mending)) if seems_copied else _failure(plan, mending, lost)
     if wait is not None and plan.state.state == "ahead":
         failure = None
     data = {**data_of(plan, plan.state.head), "server": server, "known_faults": faults}
@@ -84,10 +86,10 @@ def _awaited(call: Call, quick: bool, ends: float) -> _Examined:
 
 
 def _examined(store: StateStore, quick: bool) -> _Examined:
-    """Return the plan, the command that mends it, whether the file seems a copy without its log, the server, faults."""
+    """Return the plan, the command that mends it, whether the file may lack its log, the server, known faults."""
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
-    lacking = plan.state.state in ("empty", "unversioned") or bool(plan.differences or plan.state.lacking)
+    lacking = plan.state.state in ("empty", "unversioned") or any(one.kind == "table" for one in plan.state.absent)
     mending = backend.command(*(("stamp", "--to", plan.actual) if plan.actual else ("migrate",)))
     faults = [f"{version}: {fault.sentence}" for version, fault in backend.known_faults()]
     return plan, mending, backend.lost_log(lacks_tables=lacking), backend.server(), faults
@@ -107,7 +109,7 @@ def _lost(plan: Plan, mending: str) -> str:
     return f"{LOG_LOST}; if the file is new, run: {mending}" if plan.state.state == "empty" else LOG_LOST
 
 
-def _failure(plan: Plan, mending: str) -> Failure | None:
+def _failure(plan: Plan, mending: str, lost: bool) -> Failure | None:
     state = plan.state
     if state.unfinished_copy:
         return Failure(exits.INCOMPATIBLE, "unfinished_copy", "a copy into this database was begun and has not ended")
@@ -116,7 +118,7 @@ def _failure(plan: Plan, mending: str) -> Failure | None:
         text = f"{said}, but the schema is that of revision {plan.actual}; run: {mending}"
         return Failure(exits.NO, "wrong_version", text)
     if state.state == "current" and plan.differences:
-        return Failure(exits.NO, "damaged", f"the schema is not as revision {state.revision} makes it")
+        return Failure(exits.NO, "damaged", _damaged(plan, mending, lost))
     if state.state == "current":
         return None
     if state.state in ("empty", "behind") and plan.differences:
@@ -128,3 +130,13 @@ def _failure(plan: Plan, mending: str) -> Failure | None:
     if _EXITS[state.state] == exits.BEHIND:
         text += f"; run: {mending}"
     return Failure(_EXITS[state.state], state.state, text)
+
+
+def _damaged(plan: Plan, mending: str, lost: bool) -> str:
+    """Return the line about a current schema that is not what its revision makes, and what mends it."""
+    text = f"the schema is not as revision {plan.state.revision} makes it"
+    if plan.mending:
+        text += f"; to put back what is lost, run: {mending}"
+    elif any(one.kind in HOLDING for one in plan.state.absent):
+        text += "; tables and columns held values: restore a backup"
+    return f"{text}; {LOG_LOST_TOO}" if lost else text

@@ -16,7 +16,7 @@ from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations import MigrationResult, Plan, collisions
 from lastlight_state.migrations.runner import LOCK_SECONDS, target_of
-from lastlight_state.migrations.verification import refuse, refuse_foreign, refuse_wrong
+from lastlight_state.migrations.verification import refuse, refuse_damaged, refuse_foreign, refuse_wrong
 from lastlight_state.store import StateStore
 
 
@@ -27,6 +27,8 @@ from lastlight_state.store import StateStore
 @click.option("--lock-timeout", metavar="SECONDS", default=LOCK_SECONDS, help="Wait this long for another migration.")
 def run(call: Call, to: str, sql: bool, dry_run: bool, lock_timeout: float) -> Answer:
     """Bring the schema to the newest revision, or to one before it.
+
+    What a current schema has lost is put back: indexes, guards, functions, and on Postgres keys and references.
 
     It is one transaction: it applies or it does not. Any number of processes may start it at once; one migrates, the
     others find it done. There is no way down. A database of the original program is taken over first.
@@ -50,6 +52,7 @@ def _data(result: MigrationResult) -> dict[str, Any]:
         "to": result.to_revision,
         "revisions": result.revisions,
         "adopted": result.adopted,
+        "mended": result.mended,
     }
 
 
@@ -58,7 +61,9 @@ def _lines(result: MigrationResult) -> Iterator[Any]:
         yield "took over a database of the original program as 0001"
     if result.revisions:
         yield f"applied {', '.join(result.revisions)}"
-    elif not result.adopted:
+    for thing in result.mended:
+        yield f"put back {thing}"
+    if not (result.revisions or result.adopted or result.mended):
         yield "nothing to do"
     yield f"{result.to_revision}  {result.state}"
 
@@ -66,6 +71,8 @@ def _lines(result: MigrationResult) -> Iterator[Any]:
 def _plan(store: StateStore, to: str) -> Answer:
     plan = migrations.check(store.backend, to)
     refuse(store.backend, plan.state)
+    if not plan.mending:
+        refuse_damaged(store.backend, plan.state)
     if plan.state.state == "unversioned":
         refuse_foreign(store.backend)
     if plan.actual is not None:
@@ -77,7 +84,7 @@ def _plan(store: StateStore, to: str) -> Answer:
 
 def _plan_lines(plan: Plan, screen: Screen) -> Iterator[Any]:
     yield from lines_of(plan, screen)
-    if not plan.revisions and plan.adoption is None:
+    if not plan.revisions and plan.adoption is None and not plan.mending:
         yield "nothing to do"
 
 

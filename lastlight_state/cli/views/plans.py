@@ -23,6 +23,7 @@ def data_of(plan: Plan, target: str) -> dict[str, Any]:
         "adoption": plan.adoption,
         "differences": plan.differences,
         "actual": plan.actual,
+        "mending": plan.mending,
         "lock": plan.lock,
         "unfinished_copy": plan.state.unfinished_copy,
     }
@@ -37,6 +38,10 @@ def lines_of(plan: Plan, screen: Screen, server: str | None = None) -> Iterator[
         yield ""
         yield screen.heading(_HEADINGS.get(state.state, "not as the original program makes it").format(state.revision))
         yield from plan.differences
+    if plan.mending:
+        yield ""
+        yield screen.heading("migrate would put back what is lost")
+        yield from (f"{statement};" for statement in plan.mending)
     if not plan.revisions and plan.adoption is None:
         return
     yield ""

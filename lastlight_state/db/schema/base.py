@@ -135,7 +135,7 @@ def _set_storage_when_created(table: Table) -> None:
     SQLAlchemy 2.0 cannot write them into CREATE TABLE.
     """
     if storage := facts_of(table).storage:
-        statement = sa.DDL(f"ALTER TABLE %(fullname)s SET ({storage})")
+        statement = sa.DDL(f"ALTER TABLE %(fullname)s SET ({storage})")  # type: ignore[no-untyped-call]
         sa.event.listen(table, "after_create", statement.execute_if(dialect="postgresql"))
 
 

@@ -91,7 +91,11 @@ def text_column(most: Most, *arguments: Any, personal: bool, **options: Any) -> 
 
 
 def word_column(words: Collection[str], *arguments: Any, **options: Any) -> MappedColumn[Any]:
-    """Return a column of words from a vocabulary: those that this version knows. Others may be stored."""
+    """Return a column of words from a vocabulary: those that this version knows.
+
+    Guards keep others out (`guards.keep_words`). What a later version, or somebody before the guards, has stored is
+    read all the same.
+    """
     info = {"personal": False, "most": None, "words": frozenset(words)}
     return mapped_column(columns.Text, *arguments, info=info, **options)
 
@@ -203,7 +207,7 @@ def forgotten(table: sa.Table, person: sa.ColumnElement[str]) -> dict[str, Any]:
 def vocabularies(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], Collection[str]]]:
     """Return the columns that hold words of a vocabulary, with the words that this version knows.
 
-    No constraint keeps other words out: other programs, and later versions, may store them.
+    Guards keep other words out. A later version may know more, and files of the original program may hold some.
     """
     for table in tables:
         for column in table.columns:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import MetaData, Table
+from sqlalchemy import Column, MetaData, Table
 
+from lastlight_state.backends.sql.expressions import literal
 from lastlight_state.db.schema.base import Base
 from lastlight_state.db.schema.columns import Timestamp
+from lastlight_state.db.schema.declarations import vocabularies
 
 # Reactions: triggers that change other rows after a row was written, whoever writes it. Declared beside the models.
 #
@@ -258,6 +260,27 @@ def _spelling_of(table: Table) -> Iterator[Guard]:
     if f"{table.name}_no_update" not in _declared(table.metadata):
         when = " OR ".join(changed)
         yield Guard(f"{table.name}_times_set", table.name, "update", message, when=when, of=names, only="sqlite")
+
+
+def keep_words(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
+    """Add the guards that refuse words which a column's vocabulary does not have, for every column that has one.
+
+    A later revision widens a vocabulary by making its guards anew; a CHECK would be for ever on SQLite. Call it when
+    all models are there. An update is refused only if it changes the word; a copy, which holds a permit, keeps words.
+    """
+    words = vocabularies(metadata.sorted_tables)
+    return declare(guard for column, known in words for guard in _words_of(column, known))
+
+
+def _words_of(column: Column[Any], words: Iterable[str]) -> Iterator[Guard]:
+    table, name = column.table.name, column.name
+    known = sorted(words)
+    message = f"{name} of {table} is one of: {', '.join(known)}"
+    odd = f"NEW.{name} NOT IN ({', '.join(map(literal, known))})"
+    yield Guard(f"{table}_{name}_word_new", table, "insert", message, when=odd, permit="any")
+    if f"{table}_no_update" not in _declared(column.table.metadata):
+        changed = f"NEW.{name} IS DISTINCT FROM OLD.{name} AND {odd}"
+        yield Guard(f"{table}_{name}_word_set", table, "update", message, when=changed, of=(name,), permit="any")
 
 
 def _declared(metadata: MetaData) -> dict[str, Guard]:

@@ -26,7 +26,7 @@ from lastlight_state.maintenance.backup.restoring import LINES, MAILBOXES, Manif
 from lastlight_state.maintenance.copy import Copy
 from lastlight_state.maintenance.copy.transfer import opened
 from lastlight_state.migrations import read_state
-from lastlight_state.migrations.verification import refuse
+from lastlight_state.migrations.verification import refuse, refuse_damaged
 
 DATABASE = "lastlight.db"
 
@@ -108,7 +108,9 @@ class Backup(Repository):
         beside = target.parent if target is not None and state_dir is None else state_dir
         with opened(file, None, self._settings, self._clock, read_only=True) as source:
             backend = source.scope.backend
-            refuse(backend, read_state(backend))
+            state = read_state(backend)
+            refuse(backend, state)
+            refuse_damaged(backend, state)
             with ExitStack() as stack:
                 if target is not None:
                     stack.enter_context(translated(target))

@@ -20,6 +20,7 @@ from lastlight_state.db.repository import Context
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.base import table_of
+from lastlight_state.db.units.permits import permitted
 from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, SchemaMismatch
@@ -178,7 +179,8 @@ class Transfer:
     def _put(self, subject: Subject, rows: Sequence[Row], place: Place) -> None:
         def work(unit: Unit) -> Receipt:
             convert = conversion(subject, self._source.backend, unit.backend)
-            unit.backend.load(unit.checkout, subject.name, subject.names, convert(rows))
+            with permitted(unit, self.receipt.id):  # to store words that this version does not know
+                unit.backend.load(unit.checkout, subject.name, subject.names, convert(rows))
             if place.done and subject.numbered is not None:
                 unit.backend.advance(unit.checkout, subject.name, subject.numbered, self._given[subject.name])
             unit.row(_REACH, {"receipt_id": self.receipt.id, "table_name": subject.name, **_stored(place)})

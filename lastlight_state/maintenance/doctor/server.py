@@ -16,7 +16,7 @@ from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_nam
 from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Finding, Snapshot, found
 from lastlight_state.migrations import check as plan_of, read_state
 from lastlight_state.migrations.state import UNRELEASED
-from lastlight_state.migrations.verification import LOG_LOST
+from lastlight_state.migrations.verification import LOG_LOST, LOG_LOST_TOO
 
 # DOC-01 and DOC-02: whether the database can be reached, and whether its schema is what its revision makes.
 
@@ -48,8 +48,10 @@ def _reach(look: CheckContext) -> Iterator[Finding]:
 def _schema(look: CheckContext) -> Iterator[Finding]:
     plan = plan_of(look.backend)
     state = plan.state.state
-    lost = look.backend.lost_log(lacks_tables=state in ("empty", "unversioned") or bool(plan.differences))
-    if lost:
+    absent = plan.state.absent
+    lacks_tables = state in ("empty", "unversioned") or any(one.kind == "table" for one in absent)
+    lost = look.backend.lost_log(lacks_tables=lacks_tables)
+    if lost and state != "current":
         yield found(SCHEMA, "error", "database", LOG_LOST, [look.backend.location], _BACKUP)
     if state != "current":
         mending = look.backend.command(*(("stamp", "--to", plan.actual) if plan.actual else ("migrate",)))
@@ -57,8 +59,9 @@ def _schema(look: CheckContext) -> Iterator[Finding]:
         helps = mending if not lost and (plan.actual or state in ("empty", "behind")) else None
         yield found(SCHEMA, severity, "schema", _MEANING[state], [plan.state.revision or "-"], helps)
     if plan.differences:
-        message = "the schema is not as its revision makes it"
-        yield found(SCHEMA, "error", "schema", message, map(str, plan.differences), "lastlight-state check")
+        message = "the schema is not as its revision makes it" + (f"; {LOG_LOST_TOO}" if lost else "")
+        helps = look.backend.command("migrate" if plan.mending else "check")
+        yield found(SCHEMA, "error", "schema", message, plan.differences, helps)
 
 
 REACH_CHECKS = (Check(REACH, files=_reach), Check(SCHEMA, files=_schema))

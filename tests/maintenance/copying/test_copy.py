@@ -19,6 +19,8 @@ from support.maintenance import killed_copy
 from support.maintenance.attached import attach_without_a_column
 from support.outputs.shapes import a_run
 from support.preloaded import run_program
+from support.stored_words import unguarded_words
+from support.workflows.steps import Raw
 
 from lastlight_state import AsyncStateStore, StateStore, codec
 from lastlight_state.backends import open_backend
@@ -546,3 +548,16 @@ def test_decimals_of_an_output_arrive_with_their_digits(fresh_database: Database
     with closing(sqlite3.connect(there)) as raw:
         found = raw.execute("SELECT amount FROM price ORDER BY iteration").fetchall()
     assert found == [("0.00000001",), ("1" + "0" * 30,), ("12.50",)]
+
+
+def test_a_word_of_a_later_version_is_copied_past_the_guards(direction: tuple[Database, str]) -> None:
+    """maintenance OP-50, house H-21: nothing of the source is left behind."""
+    source, target = direction
+    store = source.open()
+    run = store.workflows.runs.create("build", trigger=TRIGGER, phase="plan")
+    raw = Raw(source)
+    with unguarded_words(raw.name, raw):
+        raw("UPDATE workflow_runs SET status = 'hibernating' WHERE id = ?", run.id)
+    store.maintenance.copy.run(target)
+    with StateStore.open(target) as copied:
+        assert copied.workflows.runs.get(run.id).status == "hibernating"

@@ -17,6 +17,7 @@ from support.cli.calls import files_of
 from support.conversations.talk import begun
 from support.maintenance.rows import counts, insert, run_row
 from support.maintenance.whole_runs import Report, whole_run
+from support.stored_words import unguarded_words
 from support.workflows.steps import Raw
 
 from lastlight_state import InvalidValue, StateStore
@@ -159,6 +160,11 @@ def _sequences(scene: Scene) -> None:
 
 
 def _words(scene: Scene) -> None:
+    with unguarded_words(scene.database.name, scene.raw.execute):
+        _odd_words(scene)
+
+
+def _odd_words(scene: Scene) -> None:
     scene.run("r", "vanished")
     later = scene.database.clock.now() + timedelta(days=3)
     scene.run("later", updated_at=later)
