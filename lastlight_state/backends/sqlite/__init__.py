@@ -46,7 +46,7 @@ from lastlight_state.backends.sqlite.connections import (
     SharedConnection,
     file_of,
 )
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
 from lastlight_state.backends.sqlite.driver import fetched, translate
 from lastlight_state.backends.sqlite.examining import checkpointed, examined, measured, rebuilt
 from lastlight_state.backends.sqlite.file_connections import FileConnections
@@ -193,7 +193,7 @@ class SqliteBackend(Moving, Backend):
 
     def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
         """Wait for the file's lock in pieces, so that a wait can be given up in between."""
-        if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY_SNAPSHOT":
+        if error_name(error) == "SQLITE_BUSY_SNAPSHOT":
             checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that
         if checkout.backend is not self or not isinstance(error, sqlite3.Error):
             raise translate(error) from error
@@ -278,7 +278,7 @@ class SqliteBackend(Moving, Backend):
             try:
                 return list(self._patiently(checkout, lambda: checkout.driver.execute(sql).fetchall()))
             except BackendError as error:
-                if getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_ERROR":  # our SELECT is sound: no table
+                if error_name(error.__cause__) == "SQLITE_ERROR":  # our SELECT is sound: no table
                     return None
                 raise
 

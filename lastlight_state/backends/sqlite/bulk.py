@@ -18,7 +18,7 @@ from lastlight_state.backends.facts import Place, Upkeep
 from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.backends.sqlite import files, untrusted
 from lastlight_state.backends.sqlite.connections import Connections
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import connect, error_name, sqlite3
 from lastlight_state.backends.sqlite.driver import each, translate
 from lastlight_state.backends.sqlite.private_copies import place_of
 from lastlight_state.errors import BackendBusy, BackendUnavailable
@@ -123,11 +123,11 @@ class Moving(Upkeep):
     def snapshot(self, checkout: Any, path: Path) -> bool:
         try:
             path.touch(mode=0o600, exist_ok=False)
-            with closing(sqlite3.connect(path)) as copy:
+            with closing(connect(path)) as copy:
                 # All pages in one step, which is one moment. The driver itself waits for a lock without end.
                 checkout.driver.backup(copy, progress=_until(waiting.until(self.lock_seconds)), sleep=_PAUSE_SECONDS)
         except (sqlite3.Error, OSError) as error:
-            if getattr(error, "sqlite_errorname", None) in _NO_ROOM:
+            if error_name(error) in _NO_ROOM:
                 raise _no_room(path) from error
             raise translate(error) from error
         with path.open("rb") as file:

@@ -20,7 +20,7 @@ from typing import Any
 from lastlight_state.backends import known_faults, waiting
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.sqlite import files
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 
 #: Whether this version of SQLite needs it.
 NEEDED = known_faults.WAL_RESET.affects(sqlite3.sqlite_version)
@@ -198,7 +198,7 @@ def pragma(pages: int) -> str:
 
 def plain_connection(path: str) -> sqlite3.Connection:
     """Return a connection to a file as it is, without a setting of ours but the one for automatic checkpoints."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection = connect(path, isolation_level=None, check_same_thread=False)
     if NEEDED:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection

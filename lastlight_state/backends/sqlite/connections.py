@@ -21,7 +21,7 @@ from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.sqlite import checkpoints, dbapi, files, group_commit, host_connections
 from lastlight_state.backends.sqlite.checkpoints import WriteAheadLog
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 from lastlight_state.unwinding import block
@@ -138,9 +138,7 @@ class SharedConnection(Connections):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._connection = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=512
-        )
+        self._connection = connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=512)
         set_up(self._connection, tuple(pragmas(options, None)), options, writes=True)
 
     def recover(self, checkout: Checkout) -> None:

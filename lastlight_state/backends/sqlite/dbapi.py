@@ -39,6 +39,46 @@ else:
         raise MisuseError.missing_extra("sqlite", what=NAME) from error
 
 
+#: ``pysqlite3`` tells only the kind of an error, such as any constraint, unless SQLite is opened with this flag
+#: (SQLITE_OPEN_EXRESCODE). Then it tells the number of the error, and of these no name.
+_OPENS: dict[str, Any] = {}
+if NAME == _EXTRA and not hasattr(sqlite3, "SQLITE_CONSTRAINT_UNIQUE"):
+    _OPENS = {"flags": 0x02 | 0x04 | 0x02000000}  # to read and write, to create, and this one
+_KINDS = {5: "BUSY", 6: "LOCKED", 8: "READONLY", 10: "IOERR", 11: "CORRUPT", 14: "CANTOPEN", 19: "CONSTRAINT"}
+_NAMES = {
+    275: "CONSTRAINT_CHECK",
+    517: "BUSY_SNAPSHOT",
+    776: "READONLY_ROLLBACK",
+    778: "IOERR_WRITE",
+    787: "CONSTRAINT_FOREIGNKEY",
+    1034: "IOERR_FSYNC",
+    1299: "CONSTRAINT_NOTNULL",
+    1546: "IOERR_TRUNCATE",
+    1555: "CONSTRAINT_PRIMARYKEY",
+    1811: "CONSTRAINT_TRIGGER",
+    2067: "CONSTRAINT_UNIQUE",
+    2579: "CONSTRAINT_ROWID",
+}
+
+
+if TYPE_CHECKING:
+    connect = sqlite3.connect
+else:
+
+    def connect(database: Any, **options: Any) -> Any:
+        """Return a connection whose errors have names."""
+        return sqlite3.connect(database, **_OPENS, **options)
+
+
+def error_name(error: object) -> str | None:
+    """Return SQLite's name for an error; None for one of Python's own."""
+    name, code = getattr(error, "sqlite_errorname", None), getattr(error, "sqlite_errorcode", 0)
+    if name != "SQLITE_UNKNOWN":
+        return name
+    found = _NAMES.get(code) or _KINDS.get(code % 256)
+    return f"SQLITE_{found}" if found else name
+
+
 def refuse_another(asked: str | None) -> None:
     """Raise `MisuseError` if settings ask for another driver than the one that this process has."""
     if asked not in (None, NAME):
@@ -63,6 +103,6 @@ def set_limits(driver: Any, limits: Mapping[str, int]) -> dict[str, int]:
 
     ``pysqlite3`` cannot: with it SQLite's own limits hold, which are those of its build.
     """
-    if not hasattr(driver, "setlimit"):
+    if not hasattr(driver, "setlimit") or not hasattr(sqlite3, "SQLITE_LIMIT_LENGTH"):
         return {}
     return {name: driver.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), most) for name, most in limits.items()}

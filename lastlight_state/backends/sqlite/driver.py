@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR, Unreadable
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,
@@ -77,7 +77,7 @@ def translate(error: Exception) -> StateError:
     if isinstance(error, OSError):
         said = {"reason": NOT_REGULAR} if error.errno in (errno.ELOOP, errno.EINVAL) else {}
         return BackendUnavailable(f"the database file cannot be opened: {error.strerror}; {_CHECK_RIGHTS}", **said)
-    name = getattr(error, "sqlite_errorname", None)
+    name = error_name(error)
     if name is None:
         return (
             MisuseError(f"the driver refused the call: {error}")
@@ -93,7 +93,7 @@ def translate(error: Exception) -> StateError:
 
 def is_locked(error: Exception) -> bool:
     """True if another connection holds the lock, so that a retry may succeed."""
-    name = getattr(error, "sqlite_errorname", None) or ""
+    name = error_name(error) or ""
     return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and name != "SQLITE_BUSY_SNAPSHOT"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lastlight_state.backends.facts import Measures, TableSize
-from lastlight_state.backends.sqlite.dbapi import set_limits, sqlite3
+from lastlight_state.backends.sqlite.dbapi import error_name, set_limits, sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, ReadOnlyTransaction
 
@@ -135,7 +135,7 @@ def _permitted(action: int, first: str | None, second: str | None) -> bool:
 
 
 def _refusal(error: Exception, timeout: float) -> Exception:
-    name = getattr(error, "sqlite_errorname", None)
+    name = error_name(error)
     if name == "SQLITE_INTERRUPT":
         return BackendUnavailable(f"the query took longer than {timeout:g} s", reason="statement_timeout")
     if name in (None, "SQLITE_ERROR", "SQLITE_RANGE", "SQLITE_MISMATCH", "SQLITE_TOOBIG"):

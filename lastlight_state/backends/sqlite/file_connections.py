@@ -14,7 +14,7 @@ from urllib.parse import quote
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.sqlite import checkpoints, files, locked_reads, untrusted
 from lastlight_state.backends.sqlite.connections import Connections, undo
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 from lastlight_state.backends.sqlite.locked_reads import FileReader, Probe
 from lastlight_state.backends.sqlite.pragmas import SYNCED, pragmas, set_up
 from lastlight_state.errors import MisuseError
@@ -286,7 +286,7 @@ class FileConnections(Connections):
 
 
 def _opened(path: Path, access: str, kind: type[_C]) -> _C:
-    return sqlite3.connect(
+    return connect(
         f"file://{quote(str(path))}?{access}",
         uri=True,
         timeout=0,  # until it is set up

@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.sqlite import files, private_copies, untrusted
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
 from lastlight_state.backends.sqlite.private_copies import PrivateCopy, state_of
 from lastlight_state.errors import BackendBusy
 
@@ -195,7 +195,7 @@ class FileReader:
         return None
 
     def _needs_recovery(self, error: sqlite3.Error) -> bool:
-        name = getattr(error, "sqlite_errorname", "")
+        name = error_name(error) or ""
         if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
             return any(mark is not None for mark in private_copies.stamps_of(self._path)[1:])
         return False

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import Place
 from lastlight_state.backends.sqlite import files, untrusted
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import connect, error_name, sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
@@ -275,13 +275,13 @@ def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
             "the file's journal names another journal, which is not followed", reason="not_a_database"
         )
     try:
-        with closing(sqlite3.connect(copy, timeout=0)) as connection:  # nobody has a lock on it who would let go
+        with closing(connect(copy, timeout=0)) as connection:  # nobody has a lock on it who would let go
             connection.execute("PRAGMA synchronous = OFF")
             answer = _checked(connection, seconds) if checked else _read(connection)
     except sqlite3.Error as error:
         if is_locked(error):
             raise BackendBusy("the copy of a crashed writer's file is locked") from error
-        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+        if error_name(error) == "SQLITE_INTERRUPT":
             raise translate(error) from error
         answer = str(error)
     if answer != "ok":
