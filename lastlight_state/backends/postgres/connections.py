@@ -24,7 +24,8 @@ from lastlight_state.backends.facts import logged
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.postgres.driver import pooler_forgotten, translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
-from lastlight_state.errors import BackendUnavailable, InvalidValue, NotSupported, ReadOnlyTransaction, StateError
+from lastlight_state.backends.waiting import all_in_use
+from lastlight_state.errors import InvalidValue, NotSupported, ReadOnlyTransaction, StateError
 
 # A caller's asynchronous connection of psycopg, used as the synchronous one is.
 #
@@ -175,7 +176,7 @@ def checked_out(engine: Engine) -> Any:
         try:
             owner = engine.raw_connection() if metrics.waits is None else metrics.timed("pool", engine.raw_connection)
         except PoolTimeout as error:
-            raise BackendUnavailable("all connections of the pool stayed in use", reason="pool") from error
+            raise all_in_use() from error
         except psycopg.Error as error:
             raise translate(error) from error
         except SQLAlchemyError as error:
