@@ -256,11 +256,16 @@ P = ParamSpec("P")
 
 
 @asynccontextmanager
-async def entered(runner: Runner, block: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """Give what the block gives, on shared threads. A task that is cancelled while it enters leaves it again."""
+async def entered(
+    runner: Runner, block: AbstractContextManager[T], asked: Callable[[], object] | None = None
+) -> AsyncIterator[T]:
+    """Give what the block gives, on shared threads. A task that is cancelled while it enters leaves it again.
+
+    ``asked`` is the call that made the block, by which its arguments are judged while it waits for a thread.
+    """
     targets: list[T] = []
     try:
-        await runner.write(lambda: targets.append(block.__enter__()))
+        await runner.write(partial(_enter, block, targets, asked))
         yield targets[0]
     except BaseException as raised:
         leave = partial(_raise_in, block, raised)
@@ -290,7 +295,8 @@ class Block(Generic[P, T]):
 
         @wraps(self.method)
         def call(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
-            return entered(face._runner, getattr(face._target, self.name)(*args, **kwargs))
+            asked = partial(getattr(face._target, self.name), *args, **kwargs)
+            return entered(face._runner, asked(), asked)
 
         return call
 
@@ -298,6 +304,10 @@ class Block(Generic[P, T]):
 def block(method: Callable[Concatenate[Any, P], AbstractContextManager[T]]) -> Block[P, T]:
     """Forward a method that gives a block. A task that is cancelled in it leaves the block as an exception does."""
     return Block(method)
+
+
+def _enter(block: AbstractContextManager[T], targets: list[T], _asked: object) -> None:
+    targets.append(block.__enter__())
 
 
 def _raise_in(block: AbstractContextManager[Any], error: BaseException) -> bool | None:

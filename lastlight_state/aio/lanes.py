@@ -1,4 +1,4 @@
-"""Worker threads that carry the calls of coroutines, and the future that learns every outcome."""
+"""Worker threads that carry the calls of coroutines."""
 
 from __future__ import annotations
 
@@ -6,124 +6,23 @@ import asyncio
 import gc
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from lastlight_state.aio.outcomes import AGAIN, Call, Completions, Limit, Outcome
 from lastlight_state.backends import waiting
 from lastlight_state.backends.waiting import Patience
 from lastlight_state.errors import MisuseError, StoreClosed
 
 T = TypeVar("T")
 
-Call = Callable[[], Any]
-
-#: Seconds after which an event loop is woken again that has not handed out an outcome, and after which a lane of one
-#: block looks whether the loop is closed. A loop drops the callback in which a signal's handler raises, and one that
-#: such an exception ends may leave a task that nobody will ever resume.
-_AGAIN = 0.25
-#: Seconds after which a thread looks for calls that nobody has woken it for, because an exception cut that off.
+#: Seconds after which a thread looks for calls that nobody has woken it for, because an exception cut that off. If
+#: there are none, the thread ends, unless it is the last of its lane.
 _HEAL = 60.0
-
-
-class Outcome(asyncio.Future[Any]):
-    """The outcome of a call.
-
-    A task that is cancelled before any thread has begun its call gets its CancelledError at once, and the call is never
-    made. Later the call is told, so that it stops waiting if it waits; what it does is awaited, so that no write is
-    left in doubt, and then comes the CancelledError.
-    """
-
-    #: Told of a cancellation, so that what is waited for can come to its end.
-    on_cancel: Callable[[], object] | None = None
-    #: How long the call waits for others. None for a call that ends something, which is made even if it is cancelled.
-    patience: Patience | None = None
-
-    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self._call = [call]
-
-    def take(self) -> Call | None:
-        """Return the call to the first thread that asks, and None to all others."""
-        try:
-            return self._call.pop()
-        except IndexError:
-            return None
-
-    def cancel(self, msg: Any = None) -> bool:
-        """Cancel the call. Return whether it will never be made."""
-        if self.on_cancel is not None:
-            self.on_cancel()
-        if self.patience is None:
-            return False
-        self.patience.end()
-        return self.take() is not None and super().cancel(msg)
-
-
-class Completions:
-    """Hands outcomes to one event loop. Those that come together wake it once."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)
-        self._done: deque[tuple[Outcome, Any, BaseException | None]] = deque()
-        self._woken = False
-
-    def put(self, outcome: Outcome, result: Any, error: BaseException | None) -> None:
-        """Add an outcome, from a worker thread. Nobody is told where the loop was closed meanwhile."""
-        if isinstance(error, StopIteration):  # no future takes one
-            error = RuntimeError("the call raised StopIteration").with_traceback(error.__traceback__)
-        self._done.append((outcome, result, error))
-        if not self._woken:
-            self._woken = True
-            self.wake()
-
-    @property
-    def waiting(self) -> bool:
-        """Return whether the loop has outcomes to hand out."""
-        return bool(self._done)
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether the loop is closed: none of its tasks will go on."""
-        loop = self._loop()
-        return loop is None or loop.is_closed()
-
-    @property
-    def is_running(self) -> bool:
-        """Return whether the loop runs at this moment."""
-        loop = self._loop()
-        return loop is not None and loop.is_running()
-
-    def wake(self) -> None:
-        """Have the loop hand out what there is. Once more does no harm."""
-        loop = self._loop()
-        try:
-            if loop is not None:
-                loop.call_soon_threadsafe(self._deliver)
-        except RuntimeError:
-            self._done.clear()
-
-    def _deliver(self) -> None:
-        self._woken = False
-        done = self._done
-        try:
-            while done:
-                outcome, result, error = done[0]
-                if not outcome.done():
-                    _settle(outcome, result, error)
-                done.popleft()  # only now: a signal's exception may come in between
-        finally:
-            if done:
-                done[0][0].get_loop().call_soon(self._deliver)
-
-
-def _settle(outcome: Outcome, result: Any, error: BaseException | None) -> None:
-    if error is None:
-        outcome.set_result(result)
-    else:
-        outcome.set_exception(error)
 
 
 class WorkQueue(Generic[T]):
@@ -136,6 +35,9 @@ class WorkQueue(Generic[T]):
         self._items: deque[T] = deque()
         self._gates: list[threading.Lock] = []
         self._soon: list[None] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     def put(self, item: T) -> None:
         """Add an item, and see that a thread comes for it."""
@@ -191,10 +93,12 @@ class _Calls:
         while True:
             watches = told is not None and (told.waiting or self.abandon is not None)
             try:
-                item = self.queue.get(_AGAIN) if watches else self.queue.get()
+                item = self.queue.get(AGAIN) if watches else self.queue.get()
             except TimeoutError:
                 if told is not None:
                     self._look_after(told)
+                if not watches and self._retires():
+                    return
                 self.queue.soon()
                 continue
             if item is None:
@@ -208,6 +112,17 @@ class _Calls:
                 self._make(*item)
                 told = item[1]
             del item
+
+    def _retires(self) -> bool:
+        """Return whether this thread, which found no call, is to end: others are left, or the next call starts one."""
+        own = threading.current_thread()
+        if len(self.threads) <= 1 or own not in self.threads:
+            return False
+        self.threads.remove(own)
+        if not self.queue:
+            return True
+        self.threads.append(own)  # a call came before others could see that a thread was missing
+        return False
 
     def _look_after(self, told: Completions) -> None:
         """Tell a loop once more that it has outcomes; end the block of a task whose loop is closed."""
@@ -225,6 +140,8 @@ class _Calls:
         call = outcome.take()
         result, raised = None, None
         if call is not None:
+            if outcome.waits_since and outcome.patience is not None:
+                outcome.patience.spent = time.monotonic() - outcome.waits_since
             waiting.lend(outcome.patience)
             try:
                 result = call()
@@ -242,12 +159,21 @@ class Lane:
     """A queue of calls and the threads that run them, started when first needed. Any event loop may use it.
 
     The threads end with `close`, or when nobody holds the lane any more. They do not come along into a forked child.
-    ``abandon`` is called, on a thread of the lane, when the loop that used it last is closed.
+    ``abandon`` is called, on a thread of the lane, when the loop that used it last is closed. ``limit`` is for calls
+    that no thread is free for.
     """
 
-    def __init__(self, name: str, threads: int = 1, *, abandon: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        threads: int = 1,
+        *,
+        abandon: Callable[[], object] | None = None,
+        limit: Limit | None = None,
+    ) -> None:
         self._name = name
         self._most = threads
+        self._limit = limit
         self._calls = _Calls()
         self._calls.abandon = None if abandon is None else weakref.WeakMethod(abandon)
         self._guard = threading.Lock()
@@ -288,11 +214,13 @@ class Lane:
         loop = outcome.get_loop()
         completions = self._completions.get(loop)
         if completions is None:
-            completions = self._completions[loop] = Completions(loop)
+            completions = self._completions[loop] = Completions(loop, self._limit)
         calls = self._calls
         calls.outstanding.add(outcome)
+        if len(calls.outstanding) > self._most and completions.waiting_calls and outcome.patience is not None:
+            completions.waiting_calls.add(outcome)
         calls.queue.put((outcome, completions))
-        if len(calls.outstanding) > len(calls.threads):
+        if len(calls.threads) < self._most and len(calls.outstanding) > len(calls.threads):
             self._start()
         return outcome
 
@@ -307,7 +235,7 @@ class Lane:
 
     def join(self) -> None:
         """Wait for the calls that were queued before `close`. From another thread than the event loop's."""
-        for thread in self._calls.threads:
+        for thread in [*self._calls.threads]:
             thread.join()
 
     def _start(self) -> None:

@@ -8,18 +8,16 @@ the outcome of its write, then raises `asyncio.CancelledError`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
 
-from lastlight_state.aio.blocks import JoinedBlock, PinnedBlock, PinnedRunner, Tasks, entered, refuse_inside, sync_of
+from lastlight_state.aio.blocks import JoinedBlock, PinnedBlock, PinnedRunner, entered, sync_of
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
-from lastlight_state.db.units.scope import StoreScope
+from lastlight_state.aio.runners import FileRunner, StoreRunner
 from lastlight_state.domains import Domains, Transaction, View
-from lastlight_state.errors import NestedTransaction
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 from lastlight_state.store import StateStore
@@ -86,11 +84,6 @@ async def _opened(kind: Callable[[StateStore], A], opens: Callable[[], StateStor
 
 T = TypeVar("T")
 _Block: TypeAlias = "AbstractAsyncContextManager[AsyncTransaction]"
-
-_INSIDE = "inside a transaction's block: call its repositories, not the store's"
-
-READERS = 4
-FILE_WRITERS = 2
 
 
 class AsyncDomains:
@@ -165,72 +158,12 @@ class AsyncView(AsyncDomains):
         return await self._runner.read(partial(work, self._view))
 
 
-class _StoreRunner:
-    """Readers and writers on their lanes, unless the task is inside a transaction of the store."""
-
-    def __init__(self, scope: StoreScope, writers: int) -> None:
-        self._scope = scope
-        self.readers = Lane("reader", READERS)
-        self.writers = Lane("writer", writers)
-        self.files = Lane("files", FILE_WRITERS)
-        #: The blocks that tasks are inside of.
-        self.blocks: Tasks = WeakKeyDictionary()
-
-    def read(self, call: Callable[[], T]) -> Awaitable[T]:
-        self.refuse_closed()
-        return self.readers.run(call)
-
-    def write(self, call: Callable[[], T]) -> Awaitable[T]:
-        self.refuse_closed()
-        return self.writers.run(call)
-
-    def finish(self, call: Callable[[], T]) -> Awaitable[T]:
-        return self.writers.finish(call)
-
-    def refuse_closed(self) -> None:
-        """Refuse a call through the store inside a transaction of the same task."""
-        refuse_inside(self.blocks, _INSIDE)
-        if self._scope.blocks.has_task():
-            raise NestedTransaction(_INSIDE)
-
-    def close(self) -> None:
-        """Take no more calls."""
-        for lane in (self.readers, self.writers, self.files):
-            lane.close()
-
-    def then(self, close: Callable[[], None]) -> None:
-        """Wait for the calls that were taken, then close what they used."""
-        for lane in (self.readers, self.writers, self.files):
-            lane.join()
-        close()
-
-
-class _FileRunner:
-    """Line files have lanes of their own; a transaction neither blocks nor covers them."""
-
-    def __init__(self, lanes: _StoreRunner) -> None:
-        self._readers = lanes.readers
-        self._writers = lanes.files
-
-    def read(self, call: Callable[[], T]) -> Awaitable[T]:
-        return self._readers.run(call)
-
-    def write(self, call: Callable[[], T]) -> Awaitable[T]:
-        return self._writers.run(call)
-
-    def finish(self, call: Callable[[], T]) -> Awaitable[T]:
-        return self._writers.finish(call)
-
-    def refuse_closed(self) -> None:
-        """Do nothing: there is nothing to refuse."""
-
-
 class AsyncStateStore(AsyncDomains):
     """The store from coroutines. Open one per process; any task, in any event loop, may use it."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._lanes = _StoreRunner(store._scope, writers=store.backend.writers or store.settings.pool_size)
+        self._lanes = StoreRunner(store)
         super().__init__(store, self._lanes)
         self._replica: AsyncStateStore | None = None
 
@@ -240,17 +173,17 @@ class AsyncStateStore(AsyncDomains):
     #: The agent's event logs: line files beside the database, not transactional.
     agent_log: Part[AsyncAgentLog] = Part(
         "lastlight_state.aio.agent_log.AsyncAgentLog",
-        lambda store, kind: kind(store._store.agent_log, _FileRunner(store._lanes)),
+        lambda store, kind: kind(store._store.agent_log, FileRunner(store._lanes)),
     )
     #: The logs of runs and the states of sessions: files beside the database, not transactional.
     run_log: Part[AsyncRunLog] = Part(
         "lastlight_state.aio.run_log.AsyncRunLog",
-        lambda store, kind: kind(store._store.run_log, _FileRunner(store._lanes)),
+        lambda store, kind: kind(store._store.run_log, FileRunner(store._lanes)),
     )
     #: What passes between hosts and agents: files beside the database, not transactional.
     mailbox: Part[AsyncMailboxes] = Part(
         "lastlight_state.aio.mailbox.AsyncMailboxes",
-        lambda store, kind: kind(store._store.mailbox, _FileRunner(store._lanes)),
+        lambda store, kind: kind(store._store.mailbox, FileRunner(store._lanes)),
     )
     #: Reads and repairs that concern several domains.
     maintenance: Part[AsyncMaintenance] = Part("lastlight_state.aio.maintenance.AsyncMaintenance")

@@ -112,7 +112,7 @@ class FairLock:
 
     def _wait(self, turn: Turn, timeout: float) -> bool:
         gate = turn.gate = waiting.closed_gate()
-        end = waiting.until(timeout)
+        end = waiting.until(waiting.left_of(timeout))
         if turn.shares:
             turn.offered = [copy_context()]
         while True:

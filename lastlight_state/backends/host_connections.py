@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.engine import Connection, Dialect, Engine, ExceptionContext, ExecutionContext
+from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateSchema
 
 from lastlight_state.backends.base import Checkout
@@ -31,6 +32,15 @@ def hear(checkout: Checkout, source: Engine | Connection) -> None:
     events: Any = source.dispatch
     if events.before_cursor_execute or events.after_cursor_execute:
         connection = source if isinstance(source, Connection) else Connection(source, connection=checkout.owner)
+        checkout.execute = _told(checkout.execute, checkout.driver, connection, events)
+
+
+def hear_own(engine: Engine, checkout: Checkout) -> None:
+    """Tell the listeners of an engine what a unit executes on a connection that the engine has not made."""
+    events: Any = engine.dispatch
+    if events.before_cursor_execute or events.after_cursor_execute:
+        lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
+        connection = Connection(engine, connection=lent)
         checkout.execute = _told(checkout.execute, checkout.driver, connection, events)
 
 

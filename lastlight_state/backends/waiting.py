@@ -26,11 +26,23 @@ CANCELLED = "cancelled"
 _of_thread = threading.local()
 
 
+def all_in_use(what: str = "connections of the pool") -> BackendUnavailable:
+    """Return the error of a call that waited too long for one of these."""
+    return BackendUnavailable(f"all {what} stayed in use", reason="pool")
+
+
+def line_too_long() -> BackendBusy:
+    """Return the error of a call that waited too long to write a SQLite file."""
+    return BackendBusy("waited too long for the other writers of this process", final=True)
+
+
 class Patience:
     """Of one call: lasts until `end`, which any thread may call."""
 
     def __init__(self) -> None:
         self.over = False
+        #: For how many seconds the call has waited for a thread, until another wait has been shortened by them.
+        self.spent = 0.0
         self._gate: threading.Lock | None = None
 
     def end(self) -> None:
@@ -86,6 +98,18 @@ def until(seconds: float) -> float:
     """Return the moment when a wait of so many seconds ends, or this thread's deadline if it is sooner."""
     end, deadline = time.monotonic() + seconds, _deadline()
     return end if deadline is None else min(end, deadline.end)
+
+
+def left_of(seconds: float) -> float:
+    """Return how much is left of a wait of so many seconds that began when the call of this thread was awaited.
+
+    Only the first wait of a call is shortened by the time that it waited for a thread.
+    """
+    patience: Patience | None = getattr(_of_thread, "patience", None)
+    if patience is None or not patience.spent:
+        return seconds
+    spent, patience.spent = patience.spent, 0.0
+    return max(seconds - spent, 0.0)
 
 
 def _deadline() -> Deadline | None:

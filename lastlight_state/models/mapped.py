@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NoReturn
 
 from sqlalchemy import ColumnElement, event, inspect
-from sqlalchemy.orm import InstrumentedAttribute, Mapper, ORMExecuteState, Session, foreign, relationship
+from sqlalchemy.orm import InstrumentedAttribute, Mapper, foreign, relationship
 
 from lastlight_state.checkpoints.models import CheckpointModel, CheckpointThreadModel
 from lastlight_state.conversations.models import (
@@ -49,7 +49,9 @@ from lastlight_state.workflows.models import (
 
 # Models that sessions only read: what would write one is refused, with the call of the store that does it.
 #
-# A row that a session writes passes the claim of a run's holder, and leaves no entry in a history.
+# A row that a session writes passes the claim of a run's holder, and leaves no entry in a history. Only events of these
+# mappers are listened to. Statements are left to the guards of the database: whoever would see them here would have to
+# listen to every session of the process.
 
 Deed = Literal["add", "change", "remove"]
 
@@ -83,17 +85,6 @@ def _refuse_changes(mapper: Mapper[Any], _connection: object, row: Base) -> None
     changed = [name for name in mapper.column_attrs.keys() if state.attrs[name].history.has_changes()]  # noqa: SIM118
     if changed:
         _refuse(mapper.class_, "change", f"{', '.join(changed)} of {row!r}")
-
-
-@event.listens_for(Session, "do_orm_execute")
-def _refuse_statements(statement: ORMExecuteState) -> None:
-    """Refuse ``session.execute(update(Model))`` and the like, which no object is part of."""
-    if statement.is_select:
-        return
-    model = getattr(statement.bind_mapper, "class_", None)
-    if model in _CALLS:
-        deed: Deed = "add" if statement.is_insert else "change" if statement.is_update else "remove"
-        _refuse(model, deed, f"rows of {model.__name__}")
 
 
 def _refuse(model: type[Base], deed: Deed, what: str) -> NoReturn:

@@ -517,7 +517,7 @@ def test_a_blocks_thread_takes_calls_after_it_has_looked_for_the_end_of_its_loop
 ) -> None:
     """backends B-87."""
     ended, looked = threading.Event(), threading.Event()
-    monkeypatch.setattr(lanes, "_AGAIN", 0.01)
+    monkeypatch.setattr(lanes, "AGAIN", 0.01)
     between.before(monkeypatch, lanes._Calls, "_look_after", looked.set)
     lane = Lane("test", abandon=ended.set)
 

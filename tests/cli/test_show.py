@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
 from support.cli.calls import Target, lastlight_state
 
+from lastlight_state.cli.views.kinds import PLURALS, SINGULARS
 from lastlight_state.clock import iso_text
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
@@ -15,6 +17,25 @@ def test_a_run_is_shown_with_its_executions_and_gates(targets: dict[str, Target]
     assert data["record"]["context"] == {"long": "x" * 500}
     assert [item["id"] for item in data["children"]["executions"]["items"]] == [target.ids.execution]
     assert [item["id"] for item in data["children"]["approvals"]["items"]] == [target.ids.approval]
+
+
+@pytest.mark.parametrize("word", PLURALS)
+def test_ls_takes_the_singular_of_each_kind(word: str, targets: dict[str, Target]) -> None:
+    """maintenance OP-11: as it takes the plural, with the same refusals."""
+    target = targets["populated"]
+    singular, plural = (lastlight_state("ls", kind, "--url", target.url, "--json") for kind in (word, PLURALS[word]))
+    assert (singular.code, singular.out, singular.err) == (plural.code, plural.out, plural.err)
+
+
+@pytest.mark.parametrize("word", SINGULARS)
+def test_show_takes_the_plural_of_each_kind(word: str, targets: dict[str, Target]) -> None:
+    """maintenance OP-11: as it takes the singular, with the same refusals."""
+    target = targets["populated"]
+    for key in ([], ["nothing"], [target.ids.run]):
+        plural, singular = (
+            lastlight_state("show", kind, *key, "--url", target.url, "--json") for kind in (word, SINGULARS[word])
+        )
+        assert (plural.code, plural.out, plural.err) == (singular.code, singular.out, singular.err)
 
 
 def test_the_history_of_a_run_is_its_timeline(targets: dict[str, Target]) -> None:

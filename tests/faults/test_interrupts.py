@@ -31,7 +31,7 @@ from support.faults.interrupts import (
 from support.tracing import traced
 
 from lastlight_state import AsyncStateStore, StateStore
-from lastlight_state.aio.lanes import Completions
+from lastlight_state.aio.outcomes import Completions
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 

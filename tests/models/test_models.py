@@ -208,18 +208,6 @@ def _event(session: Session) -> None:
     session.add(models.RunEventModel(run_id="home", seq=99, type="t"))
 
 
-def _by_statement(session: Session) -> None:
-    session.execute(sa.update(models.WorkflowRunModel).values(status="failed"))
-
-
-def _by_deleting(session: Session) -> None:
-    session.execute(sa.delete(models.ExecutionModel))
-
-
-def _by_inserting(session: Session) -> None:
-    session.execute(sa.insert(models.WorkflowApprovalModel), [{"id": "a"}])
-
-
 @pytest.mark.parametrize(
     ("deed", "problem"),
     [
@@ -229,9 +217,6 @@ def _by_inserting(session: Session) -> None:
         ),
         (_removed, r"remove WorkflowRunModel\(id='home'.*\): use store.maintenance.prune.run$"),
         (_event, r"add RunEventModel\(run_id='home', seq=99\): use store.journal.events.append$"),
-        (_by_statement, "change rows of WorkflowRunModel: use store.workflows.runs.append_phase"),
-        (_by_deleting, "remove rows of ExecutionModel: use store.maintenance.prune.run$"),
-        (_by_inserting, "add rows of WorkflowApprovalModel: use store.workflows.approvals.pause"),
     ],
 )
 def test_a_session_that_would_write_is_told_which_call_does(
@@ -260,6 +245,34 @@ def test_what_a_session_only_read_is_no_write(filled: StateStore, engine: sa.Eng
         table = table_of(models.WorkflowRunModel)
         session.execute(sa.update(table).where(table.c.id == "nobody").values(trace_id="t"))
         session.commit()
+
+
+def test_a_statement_on_a_model_meets_the_guards_of_the_database(filled: StateStore, engine: sa.Engine) -> None:
+    """house H-114: as one on its table does, and what they permit is the caller's own."""
+    events = filled.journal.events.list("home").items
+    for statement in (sa.update(models.RunEventModel).values(type="other"), sa.delete(models.RunEventModel)):
+        with Session(engine) as session, pytest.raises(sa.exc.DBAPIError, match="run_events"):
+            session.execute(statement)
+    assert filled.journal.events.list("home").items == events
+    with Session(engine) as session, session.begin():
+        session.execute(sa.update(models.WorkflowRunModel).values(trace_id="theirs"))
+    assert filled.workflows.runs.get("home").trace_id == "theirs"
+
+
+def test_loading_the_models_adds_no_listener_that_others_meet(tmp_path: Path) -> None:
+    """house H-114: not to sessions or engines of the host."""
+    program = (
+        "from sqlalchemy import create_engine; from sqlalchemy.orm import Session\n"
+        "def heard():\n"
+        "    engine = create_engine('sqlite://')\n"
+        "    all = Session(engine), engine, engine.pool, engine.dialect\n"
+        "    return [n for one in all for n in one.dispatch._event_names if getattr(one.dispatch, n)]\n"
+        "before = heard()\n"
+        "from lastlight_state import models\n"
+        "models.WorkflowRunModel.executions\n"
+        "assert heard() == before, heard()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
 
 
 def test_every_call_that_a_refusal_names_is_there(sqlite_database: Database) -> None:

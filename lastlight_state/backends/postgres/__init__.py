@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +23,7 @@ from sqlalchemy.pool import StaticPool
 from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
-from lastlight_state.backends.host_connections import lock_number
+from lastlight_state.backends.host_connections import hear_own, lock_number
 from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.postgres import examining
 from lastlight_state.backends.postgres.bulk import Moving, copy_rows
@@ -87,6 +88,12 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         self._engine = engine if engine is not None else maker(url, options)
         self._pool = Pool(self._engine, options) if engine is None else None
         self._server_checked = False
+
+    @property
+    def engine(self) -> Engine:
+        if self._pool is not None:
+            self.tells = partial(hear_own, self._engine)
+        return self._engine
 
     def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
         if self.options.read_only and mode.writes:

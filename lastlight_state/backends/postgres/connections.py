@@ -24,8 +24,8 @@ from lastlight_state.backends.facts import logged
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.postgres.driver import pooler_forgotten, set_to_read_met, standby_met, translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
+from lastlight_state.backends.waiting import all_in_use
 from lastlight_state.errors import (
-    BackendUnavailable,
     InvalidValue,
     MisuseError,
     NotSupported,
@@ -208,7 +208,7 @@ def checked_out(engine: Engine) -> Any:
         try:
             owner = engine.raw_connection() if metrics.waits is None else metrics.timed("pool", engine.raw_connection)
         except PoolTimeout as error:
-            raise BackendUnavailable("all connections of the pool stayed in use", reason="pool") from error
+            raise all_in_use() from error
         except psycopg.Error as error:
             raise translate(error) from error
         except SQLAlchemyError as error:

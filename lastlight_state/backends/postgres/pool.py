@@ -18,10 +18,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from lastlight_state import metrics
+from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.postgres.driver import translate
-from lastlight_state.errors import BackendUnavailable
 
 RECYCLE_SECONDS = 1800
 #: How long the server is waited for when it is told to give up the statement of a call that was cut off.
@@ -55,14 +55,16 @@ def await_answers(driver: Any, statement_seconds: float | None) -> None:
 
 def _answered(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
     """Wait as ``gen`` does, and raise when nothing was ready for so many seconds."""
-    end = time.monotonic() + seconds
+    silent_since: float | None = None
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
             if ready:
-                end = time.monotonic() + seconds
-            elif time.monotonic() > end:
+                silent_since = None
+            elif silent_since is None:  # the driver asks several times a second
+                silent_since = time.monotonic()
+            elif time.monotonic() > silent_since + seconds:
                 raise psycopg.OperationalError(f"the server was silent for {seconds:g} s")
             wanted = gen.send(ready)
     except StopIteration as done:
@@ -100,6 +102,8 @@ class Pool:
         self._line = FairLock(options.pool_size)
         self._all: list[Pooled] = []
         self._lent: dict[Pooled, Checkout] = {}
+        #: Connections that were given back, the last one at the end; some may be lent again, or closed.
+        self._returned: list[Pooled] = []
         self._closed = False
         #: In a child process: what its parent uses.
         self._kept_open: list[Pooled] = []
@@ -128,6 +132,7 @@ class Pool:
                 self._drop(pooled)
             else:
                 self._lent.pop(pooled, None)
+                self._returned.append(pooled)
                 self._close_late()
         self._line.leave(checkout)
 
@@ -148,20 +153,31 @@ class Pool:
         """Take the connections from their users in a child process: none may speak to the parent's server process."""
         for checkout in list(self._lent.values()):
             checkout.driver = None
-        self._kept_open, self._all, self._lent = [*self._all, *self._lent], [], {}
+        self._kept_open, self._all, self._lent, self._returned = [*self._all, *self._lent], [], {}, []
 
     def _enter(self, checkout: Checkout) -> None:
         if not self._line.enter(checkout, self._timeout):
-            raise BackendUnavailable("all connections of the pool stayed in use", reason="pool")
+            raise waiting.all_in_use()
 
     def _idle(self, checkout: Checkout) -> Pooled | None:
-        lent = self._lent
-        for pooled in self._all[::-1]:
-            if lent.setdefault(pooled, checkout) is checkout:
-                if pooled.usable:
+        """Lend the connection that was given back last, or any that an exception kept from being noted as such."""
+        while self._returned:
+            with suppress(IndexError):  # somebody else took the last one
+                pooled = self._returned.pop()
+                if self._lends(pooled, checkout):
                     return pooled
-                self._drop(pooled)
+        if len(self._lent) < len(self._all):
+            return next((pooled for pooled in self._all[::-1] if self._lends(pooled, checkout)), None)
         return None
+
+    def _lends(self, pooled: Pooled, checkout: Checkout) -> bool:
+        """Lend a connection, unless somebody has it. Close it if it cannot be used."""
+        if self._lent.setdefault(pooled, checkout) is not checkout:
+            return False
+        if pooled.usable:
+            return True
+        self._drop(pooled)
+        return False
 
     def _open(self, checkout: Checkout) -> Pooled:
         try:
@@ -178,8 +194,9 @@ class Pool:
         return pooled
 
     def _close_the_gone(self) -> None:
-        for checkout in list(self._lent.values()):
-            if checkout.gone:
+        for checkout in [*self._lent.values()]:
+            handle = checkout.handle  # as `gone`, which would be a call for each connection
+            if handle is not None and handle() is None:
                 self.recover(checkout)
 
     def _close_late(self) -> None:
@@ -208,20 +225,20 @@ def cancel(driver: Any) -> None:
 
 def socket_of(driver: Any) -> Any:
     """Return what asks the operating system about the connection's socket."""
-    waiting = select.poll()  # not select(), which knows no file beyond the 1,024th
+    asked = select.poll()  # not select(), which knows no file beyond the 1,024th
     if not driver.closed:
-        waiting.register(driver.pgconn.socket, select.POLLIN)
-    return waiting
+        asked.register(driver.pgconn.socket, select.POLLIN)
+    return asked
 
 
-def is_alive(driver: Any, waiting: Any) -> bool:
+def is_alive(driver: Any, asked: Any) -> bool:
     """Return whether the server has not hung up. A silent socket counts as live: nobody can tell without asking."""
     if driver.closed:
         return False
-    if not waiting.poll(0):
+    if not asked.poll(0):
         return True
     try:
         driver.pgconn.consume_input()
     except psycopg.Error:
         return False
-    return not waiting.poll(0)
+    return not asked.poll(0)

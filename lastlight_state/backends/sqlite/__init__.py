@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, create_engine
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
@@ -25,6 +25,7 @@ from lastlight_state import metrics
 from lastlight_state.backends import urls, waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
+from lastlight_state.backends.host_connections import hear_own
 from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.known_faults import WAL_RESET, Fault
 from lastlight_state.backends.sqlite import (
@@ -94,6 +95,7 @@ class SqliteBackend(Moving, Backend):
         self.lock_seconds = options.busy_timeout
         self._path = None if engine is not None or database == MEMORY else Path(database).absolute()
         self.location = urls.redacted(self._path) if self._path else f"sqlite:///{database}"
+        self._engine = engine
         self._connections = self._opened_connections(engine)
         self._has_file = self._path is not None or (engine is not None and file_of(engine) is not None)
         self._line = self._connections.line
@@ -113,6 +115,14 @@ class SqliteBackend(Moving, Backend):
             return self._path is None or files.is_there(self._path, follow=not self.options.across_mounts)
         except OSError as error:
             raise translate(error) from error
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is not None:
+            return self._engine
+        engine = self._lent_dialect()
+        self.tells = partial(hear_own, engine)
+        return engine
 
     @property
     def disturbed(self) -> bool:
@@ -401,7 +411,8 @@ class SqliteBackend(Moving, Backend):
     def _lent_dialect(self) -> Engine:
         """Return an engine that lends its dialect. It has a connection of its own, as the first one is rolled back."""
         if self._dialect_engine is None:
-            engine = create_engine("sqlite://", module=sqlite3, poolclass=NullPool)
+            named = URL.create("sqlite", database=None if self._path is None else str(self._path))
+            engine = create_engine(named, module=sqlite3, poolclass=NullPool, creator=lambda: sqlite3.connect(MEMORY))
             engine.connect().close()
             self._dialect_engine = engine
         return self._dialect_engine

@@ -23,7 +23,8 @@ from lastlight_state.backends.sqlite import checkpoints, dbapi, files, group_com
 from lastlight_state.backends.sqlite.checkpoints import WriteAheadLog
 from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 from lastlight_state.backends.sqlite.pragmas import permit_writes, pragmas, set_up
-from lastlight_state.errors import BackendBusy, BackendUnavailable
+from lastlight_state.backends.waiting import all_in_use, line_too_long
+from lastlight_state.errors import BackendUnavailable
 from lastlight_state.unwinding import block
 
 _log = logging.getLogger("lastlight_state.backends")
@@ -72,7 +73,7 @@ class Connections(ABC):
         """
         try:
             if not self.line.enter(checkout, self._options.queue_timeout):
-                _refuse()
+                raise line_too_long()  # noqa: TRY301 - what was taken is given back
             if checkout.group is not None:
                 group_commit.refuse_unknown(checkout)
                 if checkout.group is not None:
@@ -274,7 +275,7 @@ class EngineConnections(Connections):
         try:
             return self._engine.raw_connection()
         except PoolTimeout as error:
-            raise BackendUnavailable("all connections of the pool stayed in use", reason="pool") from error
+            raise all_in_use() from error
         except SQLAlchemyError as error:
             raise getattr(error, "orig", None) or error from None
 
@@ -298,7 +299,3 @@ def undo(connection: sqlite3.Connection) -> None:
         connection.execute("ROLLBACK")
     except sqlite3.Error as error:
         _log.debug("ROLLBACK of a unit that was cut off: %s", error)
-
-
-def _refuse() -> None:
-    raise BackendBusy("waited too long for the other writers of this process", final=True)

@@ -14,7 +14,7 @@ from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views import attention, kind as views_kind
 from lastlight_state.cli.views.kind import Filters
-from lastlight_state.cli.views.kinds import KINDS
+from lastlight_state.cli.views.kinds import KINDS, PLURALS
 from lastlight_state.clock import SYSTEM_CLOCK, aware_utc, iso_time
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Page
@@ -51,7 +51,7 @@ def run(
 
     KIND is sessions, runs, executions, approvals, questions, queue, claimable, unhealthy, overrides, messaging, crons,
     fires, threads, states, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of nodes,
-    events, signals, tool-calls, frames and inputs.
+    events, signals, tool-calls, frames and inputs; the singular will do.
 
     What needs attention is what waits for a person, runs that are not well, and what is switched off. A filter without
     KIND is for sessions.
@@ -60,7 +60,7 @@ def run(
         most = valid.page_limit(limit)
         found = read_once(call, lambda store: attention.read_attention(store, most))
         return Answer(found.data, lambda screen: attention.lines(found, screen))
-    kind = FILTERED if kind is None else kind
+    kind = FILTERED if kind is None else PLURALS.get(kind, kind)
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
     for flag, value in narrower.items():
         if value is not None and flag not in chosen.by:

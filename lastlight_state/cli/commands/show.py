@@ -14,7 +14,7 @@ from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import kind, maintenance
 from lastlight_state.cli.views.kind import Kind, needed_run
-from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS
+from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS, SINGULARS
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import View
@@ -46,10 +46,11 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
     KIND is run, execution, approval, question, messaging, session, thread, state, cron, fire, receipt, output, score or
-    input, or with --run one of event, signal, frame, tool-call and sandbox. It may be left out where the ID says it. ID
-    is the record's id, name or key, of an input its run, or the number in the run. The beginning of an id is enough
-    where no other has it, and last is the newest record.
+    input, or with --run one of event, signal, frame, tool-call and sandbox; the plural will do. It may be left out
+    where the ID says it. ID is the record's id, name or key, of an input its run, or the number in the run. The
+    beginning of an id is enough where no other has it, and last is the newest record.
     """
+    kind = SINGULARS.get(kind, kind)
     if key is None and kind in BY_NAME:
         raise click.UsageError(f"Missing argument 'ID': which {kind}?")
     if key is not None:

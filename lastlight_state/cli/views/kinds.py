@@ -326,3 +326,7 @@ COLUMNS = {
 
 #: By the word that ``show`` takes.
 BY_NAME = {kind.name: kind for kind in KINDS.values() if kind.get or kind.part}
+
+#: Each command takes the word of the other, too: ``ls run``, ``show runs``.
+PLURALS = {kind.name: word for word, kind in KINDS.items()}
+SINGULARS = {word: kind.name for word, kind in KINDS.items() if kind.name in BY_NAME}

@@ -1,0 +1,96 @@
+"""Judges the arguments of awaited calls that wait for a thread, so that wrong ones are told at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sized
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from lastlight_state.aio.lanes import Lane
+from lastlight_state.aio.outcomes import Outcome
+from lastlight_state.db.repository import Context
+from lastlight_state.db.units.rehearsal import Reached, RehearsalScope
+from lastlight_state.db.units.scope import StoreScope
+from lastlight_state.domains import Domains
+from lastlight_state.errors import StoreClosed
+from lastlight_state.lazy import Part
+
+_DOMAINS = [name for name, part in vars(Domains).items() if isinstance(part, Part)]
+
+
+class Judge:
+    """Rehearses waiting calls of the domains on a thread of its own, up to where they would use the database.
+
+    Calls of maintenance and of files are not rehearsed: they may do something before they ask the database.
+    """
+
+    def __init__(self, target: Domains, context: Context, scope: StoreScope) -> None:
+        self._target = target
+        self._context = context
+        self._scope = scope
+        self.lane = Lane("judge")
+
+    def __call__(self, outcome: Outcome) -> None:
+        """Judge a call that no thread has begun, and have what is wrong with it raised where it is awaited."""
+        asked = _asked(next(iter(outcome.call), None))
+        if asked is None or any(map(_is_used_up, [*asked.args, *asked.keywords.values()])):
+            return
+
+        def told(judged: asyncio.Future[Exception | None]) -> None:
+            problem = None if judged.cancelled() else judged.result()
+            if problem is not None:
+                outcome.refuse(problem)
+
+        with suppress(StoreClosed):
+            self.lane.run(partial(self._problem, asked)).add_done_callback(told)
+
+    def _problem(self, asked: partial[Any]) -> Exception | None:
+        """Return what is wrong with the arguments of a call, None if nothing is, as far as can be told."""
+        try:
+            self._rehearse(asked)
+        except Reached:
+            return None
+        except Exception as error:  # noqa: BLE001 - it is raised where the call is awaited
+            return error
+        return None
+
+    def _rehearse(self, asked: partial[Any]) -> None:
+        path = self._path(getattr(asked.func, "__self__", None))
+        if path is None:
+            return
+        twin: Any = Domains(self._context.within(RehearsalScope(self._scope)))
+        for name in path:
+            twin = getattr(twin, name)
+        found = getattr(twin, asked.func.__name__)(*asked.args, **asked.keywords)
+        enter = getattr(found, "__enter__", None)
+        if enter is not None:  # a block judges its arguments when it is entered
+            enter()
+
+    def _path(self, repository: object) -> tuple[str, ...] | None:
+        """Return the names that lead from the store to a repository of a domain, None for anything else."""
+        loaded = vars(self._target)
+        for name in _DOMAINS:
+            domain = loaded.get(name)
+            if domain is repository:
+                return (name,)
+            parts = {} if domain is None else vars(domain).copy()
+            inner = next((inner for inner, part in parts.items() if part is repository), None)
+            if inner is not None:
+                return name, inner
+        return None
+
+
+def _asked(call: Callable[[], object] | None) -> partial[Any] | None:
+    """Return the method and the arguments that a call is made of, None where they are not known."""
+    while isinstance(call, partial):
+        if hasattr(call.func, "__self__") and not isinstance(call.args[0] if call.args else None, partial):
+            return call
+        call = next((given for given in call.args if isinstance(given, partial)), None)
+    return None
+
+
+def _is_used_up(argument: object) -> bool:
+    """Return whether an argument can be gone through only once."""
+    return isinstance(argument, Iterable) and not isinstance(argument, Sized)

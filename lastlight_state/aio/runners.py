@@ -1,0 +1,95 @@
+"""Which lane carries which call of an async store."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from lastlight_state.aio.blocks import Tasks, refuse_inside
+from lastlight_state.aio.judging import Judge
+from lastlight_state.aio.lanes import Lane
+from lastlight_state.aio.outcomes import Limit
+from lastlight_state.backends.waiting import all_in_use, line_too_long
+from lastlight_state.errors import NestedTransaction
+from lastlight_state.store import StateStore
+
+T = TypeVar("T")
+
+INSIDE = "inside a transaction's block: call its repositories, not the store's"
+
+READERS = 4
+FILE_WRITERS = 2
+
+
+class StoreRunner:
+    """Readers and writers on their lanes, unless the task is inside a transaction of the store."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._scope = store._scope
+        backend, settings = store.backend, store.settings
+        self.judge = Judge(store, store._context, store._scope)
+        threads = Limit(settings.pool_timeout, partial(all_in_use, "threads for such calls"), self.judge)
+        if backend.writers is None:  # a thread for each connection, so that no thread waits for one of another
+            connections = Limit(settings.pool_timeout, all_in_use, self.judge)
+            self.readers = self.writers = Lane("call", settings.pool_size, limit=connections)
+        else:
+            self.readers = Lane("reader", READERS, limit=threads)
+            self.writers = Lane(
+                "writer", backend.writers, limit=Limit(settings.queue_timeout, line_too_long, self.judge)
+            )
+        self.file_readers = Lane("file-reader", READERS, limit=threads)
+        self.files = Lane("files", FILE_WRITERS, limit=threads)
+        self._lanes = {self.readers, self.writers, self.file_readers, self.files}
+        #: The blocks that tasks are inside of.
+        self.blocks: Tasks = WeakKeyDictionary()
+
+    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+        self.refuse_closed()
+        return self.readers.run(call)
+
+    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+        self.refuse_closed()
+        return self.writers.run(call)
+
+    def finish(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self.writers.finish(call)
+
+    def refuse_closed(self) -> None:
+        """Refuse a call through the store inside a transaction of the same task."""
+        refuse_inside(self.blocks, INSIDE)
+        if self._scope.blocks.has_task():
+            raise NestedTransaction(INSIDE)
+
+    def close(self) -> None:
+        """Take no more calls."""
+        for lane in self._lanes:
+            lane.close()
+
+    def then(self, close: Callable[[], None]) -> None:
+        """Wait for the calls that were taken, then close what they used."""
+        for lane in self._lanes:
+            lane.join()
+        self.judge.lane.close()
+        close()
+
+
+class FileRunner:
+    """Line files have lanes of their own; a transaction neither blocks nor covers them."""
+
+    def __init__(self, lanes: StoreRunner) -> None:
+        self._readers = lanes.file_readers
+        self._writers = lanes.files
+
+    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self._readers.run(call)
+
+    def write(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self._writers.run(call)
+
+    def finish(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self._writers.finish(call)
+
+    def refuse_closed(self) -> None:
+        """Do nothing: there is nothing to refuse."""

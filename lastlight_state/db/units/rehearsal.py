@@ -1,0 +1,40 @@
+"""Calls that are made up to their first unit and no further: what they would refuse is refused, and nothing is asked.
+
+A repository judges its arguments before it hands over a work. So a call of a repository with a `RehearsalScope` ends
+either with what is wrong with its arguments, or with `Reached`.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from lastlight_state.backends.base import Mode
+from lastlight_state.db.units.active_blocks import Blocks
+from lastlight_state.db.units.scope import StoreScope
+from lastlight_state.db.units.unit import Work
+
+
+class Reached(BaseException):
+    """Raised where a call would have run its first unit. Not an Exception, so that no call takes it for a failure."""
+
+
+class RehearsalScope(StoreScope):
+    """The scope of a store's calls that only judge their arguments."""
+
+    def __init__(self, scope: StoreScope) -> None:
+        self.backend = scope.backend
+        self.retry = scope.retry
+        self.metrics = scope.metrics
+        self.may_write = scope.may_write
+        self.blocks = Blocks()
+        self._unusable = None
+        self.before_close = []
+        self.after_commits = []
+        self.watches = {}
+
+    def beginning(self, mode: Mode, label: str | None = None) -> NoReturn:
+        """Raise `Reached`: a block of the store would begin."""
+        raise Reached
+
+    def _run(self, mode: Mode, work: Work[object], *, repeatable: bool, shares: bool = True) -> NoReturn:
+        raise Reached
