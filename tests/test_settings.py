@@ -339,7 +339,7 @@ def test_a_variable_that_is_no_setting_is_named_once(
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
 def test_a_file_with_a_secret_is_a_regular_file(tmp_path: Path, kind: str) -> None:
-    """backends B-181: a FIFO that nobody writes would be read for ever."""
+    """backends B-186: a FIFO that nobody writes would be read for ever."""
     path = Path("/dev/zero") if kind == "device" else tmp_path / "secret"
     if kind == "fifo":
         os.mkfifo(path)

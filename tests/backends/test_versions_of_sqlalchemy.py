@@ -18,7 +18,7 @@ def statements_that_make(table: sa.Table, url: str) -> list[str]:
 
 
 def test_a_literal_keeps_its_backslashes_before_anybody_has_connected() -> None:
-    """backends B-180."""
+    """backends B-188."""
     backend = open_backend("postgresql://nobody@127.0.0.1:1/db", Options())
     matching = sa.column("name").like(sa.bindparam("pattern"), escape="\\")
     assert str(matching.compile(dialect=backend.dialect)).endswith("ESCAPE '\\'")
@@ -26,14 +26,14 @@ def test_a_literal_keeps_its_backslashes_before_anybody_has_connected() -> None:
 
 @pytest.mark.parametrize("text", ["postgres://host/db", "postgresql://host/db", "postgresql+psycopg://host/db"])
 def test_a_url_without_a_driver_means_psycopg(text: str) -> None:
-    """backends B-180."""
+    """backends B-188."""
     assert urls.driver(urls.parse(text)) == "psycopg"
     assert open_backend(text, Options()).name == "postgresql"
 
 
 @pytest.mark.parametrize(("url", "sets"), [("postgresql+psycopg://", 1), ("sqlite://", 0)])
 def test_a_table_gets_its_storage_parameters_by_a_statement_of_their_own(url: str, sets: int) -> None:
-    """backends B-180."""
+    """backends B-188."""
     sent = statements_that_make(table_of(WorkflowRunModel), url)
     assert sent.count("ALTER TABLE workflow_runs SET (fillfactor = 80)") == sets
     assert not any("fillfactor" in statement for statement in sent[:1])

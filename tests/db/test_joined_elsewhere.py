@@ -20,7 +20,7 @@ def join(store: StateStore, engine: sa.Engine) -> None:
 
 
 def test_a_transaction_of_another_sqlite_file_is_refused(sqlite_database: Database, tmp_path: Path) -> None:
-    """backends B-182: nothing is written there."""
+    """backends B-187: nothing is written there."""
     other = tmp_path / "other.db"
     StateStore.open(str(other), migrate=True).close()
     theirs = sa.create_engine(f"sqlite:///{other}")
@@ -38,7 +38,7 @@ def test_a_transaction_of_another_sqlite_file_is_refused(sqlite_database: Databa
 
 
 def test_a_transaction_of_another_database_of_the_server_is_refused(postgres_database: Database) -> None:
-    """backends B-182."""
+    """backends B-187."""
     url = make_url(postgres_database.url).set(drivername="postgresql+psycopg")
     theirs, ours = sa.create_engine(url.set(database="postgres")), sa.create_engine(url)
     with postgres_database.open() as store:
@@ -52,7 +52,7 @@ def test_a_transaction_of_another_database_of_the_server_is_refused(postgres_dat
 
 
 def test_a_store_over_the_engine_joins_with_its_only_connection(postgres_database: Database) -> None:
-    """backends B-182: a second connection would never come."""
+    """backends B-187: a second connection would never come."""
     url = make_url(postgres_database.url).set(drivername="postgresql+psycopg")
     engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=2)
     with StateStore.open(engine=engine) as store:

@@ -57,7 +57,7 @@ def reply(store: StateStore, run: WorkflowRun, text: str) -> None:
 def test_the_socratic_loop_asks_until_it_is_clear_and_no_kill_repeats_a_turn(
     store: StateStore, database: Database
 ) -> None:
-    """workflows W-190: seventeen turns of executions with session and usage, over killed workers."""
+    """workflows W-195: seventeen turns of executions with session and usage, over killed workers."""
     run = given(store, "clarify", {"task": "build a bridge"})
 
     def is_paused() -> bool:

@@ -167,7 +167,7 @@ def test_no_number_of_results_fills_the_scratch(store: StateStore) -> None:
 
 
 def test_each_turn_of_a_loop_has_names_of_its_own(store: StateStore) -> None:
-    """workflows W-190: ask, answer, until it is clear; the text of a turn is the bridge to the next."""
+    """workflows W-195: ask, answer, until it is clear; the text of a turn is the bridge to the next."""
     worker, bridge = Worker(store), list[Any]()
 
     @worker.workflow("review")
@@ -209,7 +209,7 @@ def test_each_turn_of_a_loop_has_names_of_its_own(store: StateStore) -> None:
 
 
 def test_a_loop_within_a_loop_begins_anew_in_each_turn(store: StateStore) -> None:
-    """workflows W-190: also where the run was resumed in the middle."""
+    """workflows W-195: also where the run was resumed in the middle."""
     worker, done = Worker(store), list[Any]()
 
     @worker.workflow("review", retry=Retry(attempts=9, pause=timedelta(0)))
@@ -229,7 +229,7 @@ def test_a_loop_within_a_loop_begins_anew_in_each_turn(store: StateStore) -> Non
 
 
 def test_the_turns_of_a_loop_end_at_its_limit(store: StateStore) -> None:
-    """workflows W-190."""
+    """workflows W-195."""
     worker, numbers = Worker(store), list[int]()
 
     @worker.workflow("review")
@@ -244,7 +244,7 @@ def test_the_turns_of_a_loop_end_at_its_limit(store: StateStore) -> None:
 
 
 def test_a_sleep_pauses_the_run_once(store: StateStore) -> None:
-    """workflows W-191: held by nobody; a length begins at the first call."""
+    """workflows W-196: held by nobody; a length begins at the first call."""
     worker, calls = Worker(store), list[Any]()
 
     @worker.workflow("review")
@@ -262,7 +262,7 @@ def test_a_sleep_pauses_the_run_once(store: StateStore) -> None:
 
 
 def test_a_signal_wakes_the_run_that_waits_for_it(store: StateStore) -> None:
-    """workflows W-191: each wait takes one, also one that came before."""
+    """workflows W-196: each wait takes one, also one that came before."""
     worker, seen = Worker(store), list[Any]()
 
     @worker.workflow("review")
@@ -284,7 +284,7 @@ def test_a_signal_wakes_the_run_that_waits_for_it(store: StateStore) -> None:
 
 
 def test_a_wait_that_timed_out_stays_so(store: StateStore) -> None:
-    """workflows W-191: a signal that comes later changes nothing of what the function has seen."""
+    """workflows W-196: a signal that comes later changes nothing of what the function has seen."""
     worker, seen = Worker(store), list[Any]()
 
     @worker.workflow("review")
@@ -302,7 +302,7 @@ def test_a_wait_that_timed_out_stays_so(store: StateStore) -> None:
 
 
 def test_a_job_has_its_input_as_the_declared_type(store: StateStore) -> None:
-    """workflows W-192: one that does not fit fails the run at once."""
+    """workflows W-197: one that does not fit fails the run at once."""
     worker, seen = Worker(store), list[Any]()
     given = {"title": "t", "due": "2026-01-02T00:00:00Z", "steps": [1]}
 
@@ -330,7 +330,7 @@ def test_a_job_has_its_input_as_the_declared_type(store: StateStore) -> None:
 
 
 def test_a_cron_makes_one_run_at_each_instant_whoever_comes_first(store: StateStore) -> None:
-    """workflows W-193: run and fire are one commit."""
+    """workflows W-198: run and fire are one commit."""
     workers = [Worker(store, owner=name) for name in "ab"]
     for worker in workers:
         worker.workflow("tidy", cron=CronSpec("* * * * * *", target="tidy", payload={"days": 3}))(lambda _: None)

@@ -35,7 +35,7 @@ def set_to(database: Database, value: str) -> None:
 
 
 def test_reads_go_on_and_writes_say_that_the_server_was_set_to_read_only(postgres_database: Database) -> None:
-    """backends B-180: of an open store, and of one that is opened then."""
+    """backends B-185: of an open store, and of one that is opened then."""
     with StateStore.open(postgres_database.url) as store:
         run = store.workflows.runs.create("w", trigger=TRIGGER, phase="p")
         set_to(postgres_database, "on")
@@ -58,7 +58,7 @@ def test_reads_go_on_and_writes_say_that_the_server_was_set_to_read_only(postgre
 
 
 def test_a_url_that_switches_the_setting_off_makes_room(postgres_database: Database) -> None:
-    """backends B-180."""
+    """backends B-185."""
     postgres_database.open().close()
     set_to(postgres_database, "on")
     with StateStore.open(postgres_database.url) as store:

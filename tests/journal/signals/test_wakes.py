@@ -20,10 +20,15 @@ def waiting(store: StateStore, signal: str = "merged", correlation_id: str | Non
 def test_a_signal_resumes_the_run_that_waits_for_it_in_the_same_commit(store: StateStore, raw: Raw) -> None:
     """journal G-8: the run is offered to any worker, and its history says what woke it."""
     run_id = waiting(store)
-    with pytest.raises(ZeroDivisionError), store.transaction() as tx:
-        tx.journal.signals.send(run_id, "merged")
-        assert tx.workflows.runs.get(run_id).status == "running"
-        raise ZeroDivisionError
+
+    def undone() -> None:
+        with store.transaction() as tx:
+            tx.journal.signals.send(run_id, "merged")
+            assert tx.workflows.runs.get(run_id).status == "running"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        undone()
     assert store.workflows.runs.get(run_id).status == "paused"
     assert store.journal.signals.latest_seq(run_id) is None
     store.journal.signals.send(run_id, "merged", received_by="github")
