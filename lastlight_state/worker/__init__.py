@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from lastlight_state.lazy import public
 
 if TYPE_CHECKING:
+    from lastlight_state.worker.calls import RunFailed as RunFailed
     from lastlight_state.worker.common import Health as Health
     from lastlight_state.worker.retry import Retry as Retry
-    from lastlight_state.worker.steps import RunFailed as RunFailed
     from lastlight_state.worker.tasks import AsyncJob as AsyncJob, AsyncTurn as AsyncTurn, AsyncWorker as AsyncWorker
     from lastlight_state.worker.threads import Job as Job, Turn as Turn, Worker as Worker
 
@@ -29,7 +29,7 @@ public(
     {
         "common": "Health",
         "retry": "Retry",
-        "steps": "RunFailed",
+        "calls": "RunFailed",
         "tasks": "AsyncJob AsyncTurn AsyncWorker",
         "threads": "Job Turn Worker",
     },

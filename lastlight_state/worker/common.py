@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,21 +25,17 @@ from lastlight_state.errors import (
     PayloadTooLarge,
 )
 from lastlight_state.schedules import CronSpec
-from lastlight_state.worker.memory import TRIES, Memory, problems_of
+from lastlight_state.worker.calls import Entered, Left, RunFailed, settled
+from lastlight_state.worker.held import Stop
+from lastlight_state.worker.memory import TRIES, problems_of
 from lastlight_state.worker.retry import Retry
-from lastlight_state.worker.steps import Entered, Left, RunFailed, failure_of, settled
+from lastlight_state.worker.steps import failure_of
 from lastlight_state.workflows import Claim, Failure, WorkflowRun
 
 if TYPE_CHECKING:
     from lastlight_state.outputs import RunInput
-    from lastlight_state.store import StateStore
-    from lastlight_state.workflows import Driven
 
 F = TypeVar("F", bound=Callable[..., Any])
-S = TypeVar("S")
-W = TypeVar("W")
-J = TypeVar("J")
-B = TypeVar("B")
 
 _log = logging.getLogger("lastlight_state.worker")
 
@@ -69,47 +65,6 @@ class Health:
     def is_healthy(self) -> bool:
         """True if the worker has reached its database lately."""
         return self.seconds_unreached is not None and self.seconds_unreached < HEALTHY_SWEEPS * SWEEP_SECONDS
-
-
-class Stop(Protocol):
-    """The event that tells jobs to leave."""
-
-    def is_set(self) -> bool:
-        """Return whether they are to leave."""
-
-
-class HeldRun(Generic[S, W, J, B]):
-    """A run in the hands of a worker: its store, its claim, and what it keeps of its steps."""
-
-    def __init__(self, store: S, run: WorkflowRun, driven: Driven[W, J, B], stop: Stop) -> None:
-        self.store = store
-        self.run = run
-        self.workflows = driven.workflows
-        self.journal = driven.journal
-        sync: StateStore = getattr(store, "_store", cast(Any, store))
-        self.limits = sync.settings.limits
-        self.now = sync._context.clock.now
-        self.memory = Memory(run, self.limits)
-        self.driven = driven
-        self._stop = stop
-
-    def check(self) -> None:
-        """Raise `Left` if the run is lost or is to be cancelled, or if the worker stops."""
-        if self._stop.is_set() or self.driven.lost or self.driven.cancel_requested:
-            raise Left
-
-    async def awaited(self, value: Any) -> Any:
-        """Return what a function of the author returned."""
-        return await settled(value)
-
-    def is_stopped_by(self, error: BaseException) -> bool:
-        """True if the error ends the job from outside: its task was cancelled."""
-        return False
-
-    def is_lost(self, error: BaseException) -> bool:
-        """True if the error says that another worker has this run, or that the run is gone."""
-        of_run = getattr(error, "run_id", None) == self.run.id
-        return self.driven.lost or (isinstance(error, ClaimLost) and error.kind == "run" and of_run)
 
 
 #: The tries of a workflow that says nothing about them.

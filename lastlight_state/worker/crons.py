@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lastlight_state.schedules import FireOutcome
-from lastlight_state.worker.steps import Entered, settled
+from lastlight_state.worker.calls import Entered, settled
 from lastlight_state.workflows import RunOptions, Trigger
 
 if TYPE_CHECKING:

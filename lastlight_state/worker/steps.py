@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db.news.listeners import message_of, storable
 from lastlight_state.errors import InvalidValue, MisuseError, PayloadTooLarge, StateError
 from lastlight_state.journal import ANY, Signal
+from lastlight_state.worker.calls import Entered, Left, RunFailed, settled
 from lastlight_state.worker.memory import (
     POINTER,
     Place,
@@ -30,7 +31,7 @@ from lastlight_state.workflows import Approval, Claim, Failure, Gate, HumanReque
 from lastlight_state.workflows.human_requests.checks import default_id
 
 if TYPE_CHECKING:
-    from lastlight_state.worker.common import HeldRun
+    from lastlight_state.worker.held import HeldRun
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -42,18 +43,6 @@ B = TypeVar("B")
 _TRACEBACK_CHARS = 16_000
 
 
-class RunFailed(Exception):
-    """Raise this in the function of a workflow to end its run as failed, with no further try."""
-
-    def __init__(self, error: str, *, detail: Any = None) -> None:
-        super().__init__(error)
-        self.failure = Failure(error, detail)
-
-
-class Left(BaseException):
-    """Leaves the function of a workflow: the run was paused, or is to be given back. Not for ``except Exception``."""
-
-
 class _Arrived(Exception):
     """Undoes a pause for a signal that is there already."""
 
@@ -63,36 +52,6 @@ def declared(given: Any) -> Any:
     if given is None:
         raise MisuseError("the workflow declares no input: register it with @worker.workflow(name, input=Model)")
     return given
-
-
-async def settled(value: Awaitable[T] | T) -> T:
-    """Return what a call of a store returned, awaited where the store is one for coroutines."""
-    return await value if inspect.isawaitable(value) else value
-
-
-def at_once(steps: Coroutine[Any, Any, T]) -> T:
-    """Run a step to its end where nothing waits. Raises `MisuseError` for a function that is a coroutine."""
-    try:
-        steps.send(None)
-    except StopIteration as done:
-        return cast(T, done.value)
-    steps.close()
-    raise MisuseError("a function of a Worker must not be a coroutine: use AsyncWorker")
-
-
-class Entered:
-    """A block of a store, entered by ``async with`` also where the store is one for threads."""
-
-    def __init__(self, block: Any) -> None:
-        self._block = block
-
-    async def __aenter__(self) -> Any:
-        begin = getattr(self._block, "__aenter__", None) or self._block.__enter__
-        return await settled(begin())
-
-    async def __aexit__(self, *raised: object) -> Any:
-        end = getattr(self._block, "__aexit__", None) or self._block.__exit__
-        return await settled(end(*raised))
 
 
 class Steps(Generic[S, W, J, B]):

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from lastlight_state.errors import BackendError, StateError
 from lastlight_state.journal import Signal
-from lastlight_state.worker.common import PAUSE_SECONDS, SWEEP_SECONDS, WAIT_SECONDS, HeldRun, Registry
+from lastlight_state.worker.common import PAUSE_SECONDS, SWEEP_SECONDS, WAIT_SECONDS, Registry
 from lastlight_state.worker.crons import CronLoop
+from lastlight_state.worker.held import HeldRun
 from lastlight_state.worker.memory import Place
 from lastlight_state.worker.steps import LoopSteps, Steps, declared
 from lastlight_state.workflows import Approval, Gate, HumanRequest, Question, RunningExecution, WorkflowRun

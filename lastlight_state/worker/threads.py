@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from lastlight_state.errors import BackendError, MisuseError, StateError
 from lastlight_state.journal import Signal
 from lastlight_state.worker import common
-from lastlight_state.worker.common import SWEEP_SECONDS, WAIT_SECONDS, HeldRun, Registry
+from lastlight_state.worker.calls import at_once
+from lastlight_state.worker.common import SWEEP_SECONDS, WAIT_SECONDS, Registry
 from lastlight_state.worker.crons import CronLoop
+from lastlight_state.worker.held import HeldRun
 from lastlight_state.worker.memory import Place
-from lastlight_state.worker.steps import LoopSteps, Steps, at_once, declared
+from lastlight_state.worker.steps import LoopSteps, Steps, declared
 from lastlight_state.workflows import (
     Approval,
     Claim,

@@ -12,7 +12,7 @@ from support.crowd import Crowd, failing, put
 from support.scratch import scratch_tables
 
 from lastlight_state import AsyncStateStore, InvalidValue, StateStore
-from lastlight_state.aio import lanes
+from lastlight_state.aio import outcomes
 from lastlight_state.backends.sqlite import group_commit
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
@@ -65,9 +65,9 @@ def test_16_tasks_send_what_16_writes_by_hand_would(normal: StateStore, monkeypa
     store = AsyncStateStore(normal)
     threads: set[int] = set()
     wakes: list[None] = []
-    wake = lanes.Completions.wake
+    wake = outcomes.Completions.wake
 
-    def woken(completions: lanes.Completions) -> None:
+    def woken(completions: outcomes.Completions) -> None:
         wakes.append(None)
         wake(completions)
 
@@ -78,7 +78,7 @@ def test_16_tasks_send_what_16_writes_by_hand_would(normal: StateStore, monkeypa
     async def sixteen() -> list[str]:
         return list(await asyncio.gather(*(store._lanes.writers.run(partial(write, f"{n:02}")) for n in range(16))))
 
-    monkeypatch.setattr(lanes.Completions, "wake", woken)
+    monkeypatch.setattr(outcomes.Completions, "wake", woken)
     assert asyncio.run(sixteen()) == [f"{n:02}" for n in range(16)]
     assert [text.split()[0] for text in crowd.sent] == ["INSERT"] * 16
     assert len(threads) == 1

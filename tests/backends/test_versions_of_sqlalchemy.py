@@ -1,5 +1,7 @@
 """What differs between the versions of SQLAlchemy that are supported, and must not be noticed."""
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -12,7 +14,9 @@ from lastlight_state.models import WorkflowRunModel
 def statements_that_make(table: sa.Table, url: str) -> list[str]:
     """Return what `create` of a table sends to a server."""
     sent: list[str] = []
-    engine = sa.create_mock_engine(url, lambda made, *_, **__: sent.append(str(made.compile(dialect=engine.dialect))))
+    engine: Any = sa.create_mock_engine(
+        url, lambda made, *_, **__: sent.append(str(made.compile(dialect=engine.dialect)))
+    )
     table.create(engine)
     return sent
 

@@ -10,6 +10,14 @@ from lastlight_state.integrations import langgraph_writes
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.testing import Database
 
+
+def pending(saver: Any, config: Any) -> Any:
+    """Return the pending writes of a checkpoint that is there."""
+    found = saver.get_tuple(config)
+    assert found is not None
+    return found.pending_writes
+
+
 PLACE: dict[str, Any] = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "user_id": "ana"}}
 
 
@@ -27,7 +35,7 @@ def test_late_writes_of_a_deleted_thread_are_never_stored(database: Database) ->
     assert store.checkpoints.threads().items == ()
     put(saver)
     assert [one.user for one in store.checkpoints.threads(scope="langgraph")] == ["ana"]
-    assert saver.get_tuple(PLACE).pending_writes == []
+    assert pending(saver, PLACE) == []
 
 
 def test_writes_that_come_before_their_checkpoint_are_stored_with_it(database: Database) -> None:
@@ -40,7 +48,7 @@ def test_writes_that_come_before_their_checkpoint_are_stored_with_it(database: D
     saver.put_writes(config, [("__interrupt__", 3)], "two")
     assert store.checkpoints.threads().items == ()
     saver.put(PLACE, checkpoint, {}, {})
-    assert saver.get_tuple(PLACE).pending_writes == [("one", "a", 1), ("one", "b", 2), ("two", "__interrupt__", 3)]
+    assert pending(saver, PLACE) == [("one", "a", 1), ("one", "b", 2), ("two", "__interrupt__", 3)]
     assert store.checkpoints.thread("t", scope="langgraph").user == "ana"
 
 
@@ -57,7 +65,7 @@ def test_a_checkpoint_that_comes_while_its_writes_are_kept_gets_them(database: D
 
     monkeypatch.setattr(langgraph_writes.EarlyWrites, "add", late)
     saver.put_writes(config, [("a", 1)], "one")
-    assert saver.get_tuple(PLACE).pending_writes == [("one", "a", 1)]
+    assert pending(saver, PLACE) == [("one", "a", 1)]
     assert not saver._early._kept
 
 

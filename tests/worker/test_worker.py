@@ -16,7 +16,7 @@ from lastlight_state import StateStore
 from lastlight_state.errors import BackendUnavailable, ClaimLost, InvalidValue, MisuseError
 from lastlight_state.testing import Database
 from lastlight_state.worker import Job, Retry, RunFailed, Worker, common, threads
-from lastlight_state.worker.steps import Left
+from lastlight_state.worker.calls import Left
 from lastlight_state.workflows import RunOptions, Trigger, WorkflowRun
 
 TRIGGER = Trigger("issue-7", type="webhook")

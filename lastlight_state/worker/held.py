@@ -1,0 +1,60 @@
+"""A run in the hands of a worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
+from lastlight_state.errors import ClaimLost
+from lastlight_state.worker.calls import Left, settled
+from lastlight_state.worker.memory import Memory
+from lastlight_state.workflows import WorkflowRun
+
+if TYPE_CHECKING:
+    from lastlight_state.store import StateStore
+    from lastlight_state.workflows import Driven
+
+S = TypeVar("S")
+W = TypeVar("W")
+J = TypeVar("J")
+B = TypeVar("B")
+
+
+class Stop(Protocol):
+    """The event that tells jobs to leave."""
+
+    def is_set(self) -> bool:
+        """Return whether they are to leave."""
+
+
+class HeldRun(Generic[S, W, J, B]):
+    """A run in the hands of a worker: its store, its claim, and what it keeps of its steps."""
+
+    def __init__(self, store: S, run: WorkflowRun, driven: Driven[W, J, B], stop: Stop) -> None:
+        self.store = store
+        self.run = run
+        self.workflows = driven.workflows
+        self.journal = driven.journal
+        sync: StateStore = getattr(store, "_store", cast(Any, store))
+        self.limits = sync.settings.limits
+        self.now = sync._context.clock.now
+        self.memory = Memory(run, self.limits)
+        self.driven = driven
+        self._stop = stop
+
+    def check(self) -> None:
+        """Raise `Left` if the run is lost or is to be cancelled, or if the worker stops."""
+        if self._stop.is_set() or self.driven.lost or self.driven.cancel_requested:
+            raise Left
+
+    async def awaited(self, value: Any) -> Any:
+        """Return what a function of the author returned."""
+        return await settled(value)
+
+    def is_stopped_by(self, error: BaseException) -> bool:
+        """True if the error ends the job from outside: its task was cancelled."""
+        return False
+
+    def is_lost(self, error: BaseException) -> bool:
+        """True if the error says that another worker has this run, or that the run is gone."""
+        of_run = getattr(error, "run_id", None) == self.run.id
+        return self.driven.lost or (isinstance(error, ClaimLost) and error.kind == "run" and of_run)
