@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Any, Self
 
 from sqlalchemy import ColumnElement
-from sqlalchemy.engine import Connection, Dialect, Engine
+from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends import urls
-from lastlight_state.backends.facts import Catalogue, Measures, Original, Upkeep, logged
+from lastlight_state.backends.facts import Catalogue, Listened, Measures, Original, Upkeep, logged
 from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.backends.waiting import NamedLocks
 from lastlight_state.errors import MisuseError, NotSupported, StateError
@@ -144,7 +144,7 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Backend(NamedLocks, Upkeep, ABC):
+class Backend(NamedLocks, Listened, Upkeep, ABC):
     """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
 
     Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.
@@ -173,23 +173,12 @@ class Backend(NamedLocks, Upkeep, ABC):
     #: How many threads write for coroutines: more would only wait for one another. None: one for each connection.
     writers: int | None
     shares_commits: bool = False  # of units that wait for one another
-    #: Has the listeners of `engine` told of what a checkout executes. None until somebody has asked for that engine.
-    tells: Callable[[Checkout], object] | None = None
     #: Whether several writes can travel as one statement (data-modifying WITH).
     writes_in_ctes: bool
     #: Whether to read a column that stands behind a large value takes as long as to read that value.
     large_values_in_rows: bool
     #: Whether an error inside a transaction ends it, so that a savepoint is needed around what may fail.
     failure_aborts_transaction: bool
-
-    @property
-    def engine(self) -> Engine:
-        """Return the engine whose listeners are told of the store's statements, from the next unit on.
-
-        A caller's engine where there is one. Another stands for the store's own connections and is for listeners
-        alone, such as those of tracing.
-        """
-        raise NotSupported(f"{self.name} tells no listeners of SQLAlchemy")
 
     @property
     def schema(self) -> str | None:

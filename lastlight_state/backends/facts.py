@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, Table
+from sqlalchemy.engine import Engine
 
 from lastlight_state.backends.known_faults import Fault, faults_of
 from lastlight_state.errors import NotSupported
@@ -141,6 +142,23 @@ class Original(Protocol):
 
         Foreign keys must be off. Raises `SchemaMismatch` when a row or a reference was lost.
         """
+
+
+class Listened:
+    """The part of a backend that tells listeners of SQLAlchemy what the store executes."""
+
+    name: str
+    #: Has the listeners of `engine` told of what a checkout executes. None until somebody has asked for that engine.
+    tells: Callable[[Any], object] | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine whose listeners are told of the store's statements, from the next unit on.
+
+        A caller's engine where there is one. Another stands for the store's own connections and is for listeners
+        alone, such as those of tracing.
+        """
+        raise NotSupported(f"{self.name} tells no listeners of SQLAlchemy")
 
 
 # What maintenance asks of a database, whose answers differ between products.

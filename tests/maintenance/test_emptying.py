@@ -14,7 +14,7 @@ from support.maintenance.rows import counts, difference, insert
 from support.workflows.plans import plan_of
 
 from lastlight_state import InvalidValue, NotFound
-from lastlight_state.conversations import NewBranch, NewMessage, NewSession, Reason
+from lastlight_state.conversations import NewBranch, NewMessage, NewSession, Reason, words
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.maintenance import PrunePolicy, RedactPlan, RedactPolicy, erase as erasing, redact as redacting
 from lastlight_state.maintenance.redact import messages, personal_rows
@@ -39,7 +39,7 @@ def test_emptied_messages_keep_their_rows_and_order_and_a_second_time_changes_no
     receipt = store.maintenance.redact.run(policy, actor="ops")
     assert (receipt.kind, receipt.state, receipt.actor, receipt.counts) == ("redact", "done", "ops", {"messages": 2})
     found = talks.conversations.messages.get("a")
-    assert found.content[messages.MARK]["original_bytes"] == 7
+    assert found.content[words.REDACTED]["original_bytes"] == 7
     assert (found.embedding, found.extra, found.sender, found.revision) == (None, None, "ana", 1)
     assert (history(talks, "main"), emptied(talks, "a", "b", "young")) == (["a", "b", "young"], [True, True, False])
     assert difference(before, counts(database)) == {}
@@ -67,7 +67,7 @@ def test_a_content_that_only_looks_emptied_is_emptied(store: Any, database: Data
     assert store.maintenance.redact.plan(policy).counts == {"messages": 1}
     assert store.maintenance.redact.run(policy).counts == {"messages": 1}
     found = talks.conversations.messages.get("a").content
-    assert (found.keys(), found[messages.MARK].keys()) == ({messages.MARK}, {"at", "original_bytes"})
+    assert (found.keys(), found[words.REDACTED].keys()) == ({words.REDACTED}, {"at", "original_bytes"})
     assert store.maintenance.redact.run(policy).counts == {}
 
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import ColumnElement, DateTime, Integer, Text, cast, func
+from sqlalchemy import ColumnElement, Integer, Text, func
 from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.pool import StaticPool
@@ -29,6 +29,7 @@ from lastlight_state.backends.postgres import examining
 from lastlight_state.backends.postgres.bulk import Moving, copy_rows
 from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalogue_of, shape_of
 from lastlight_state.backends.postgres.connections import (
+    as_text,
     borrow,
     checked_out,
     give_back,
@@ -37,6 +38,7 @@ from lastlight_state.backends.postgres.connections import (
     misfit,
     places,
     refusal_of,
+    short_waits,
 )
 from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, translate
 from lastlight_state.backends.postgres.examining import (
@@ -195,7 +197,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         give_back(checkout)
 
     def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
-        return array([_as_text(column) for column in columns], type_=Text)
+        return array([as_text(column) for column in columns], type_=Text)
 
     def packed_size(self, packed: ColumnElement[Any]) -> ColumnElement[int]:
         return func.pg_column_size(packed, type_=Integer)
@@ -207,7 +209,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
         try:
-            checkout.driver.execute(_short_waits(DDL_WAIT_SECONDS))
+            checkout.driver.execute(short_waits(DDL_WAIT_SECONDS))
             await_answers(checkout.driver, None)
         except psycopg.Error as error:
             raise translate(error) from error
@@ -219,7 +221,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
                 schema = self.schema or self._current_schema(checkout)
                 self._lock_migration(checkout, schema, lock_timeout)
                 self._enter_schema(checkout, schema)
-                checkout.driver.execute(_short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
+                checkout.driver.execute(short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
                 await_answers(checkout.driver, None)
                 connection = self._spoken(checkout)
                 connection.begin()
@@ -354,13 +356,3 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         if checkout.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
             checkout.driver.execute(f"CREATE SCHEMA {name}")
         checkout.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
-
-
-def _as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return the column as text that is the same whatever the session's settings are: times as JSON says them."""
-    kind = getattr(column.type, "impl_instance", column.type)
-    return cast(func.to_json(column) if isinstance(kind, DateTime) else column, Text)
-
-
-def _short_waits(seconds: float) -> str:
-    return f"SET LOCAL lock_timeout = {int(seconds * 1000)}; SET LOCAL statement_timeout = 0"

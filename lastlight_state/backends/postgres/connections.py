@@ -13,7 +13,7 @@ import psycopg
 from psycopg.abc import Loader
 from psycopg.pq import Format
 from psycopg.types.json import set_json_loads
-from sqlalchemy import create_engine, event
+from sqlalchemy import ColumnElement, DateTime, Text, cast as sql_cast, create_engine, event, func
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError, TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool
@@ -302,3 +302,14 @@ def _server_settings(url: URL, options: Options) -> Iterator[str]:
         yield f"-c statement_timeout={int(options.statement_timeout * 1000)}"
     if options.lock_timeout is not None:
         yield f"-c lock_timeout={int(options.lock_timeout * 1000)}"
+
+
+def as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the column as text that is the same whatever the session's settings are: times as JSON says them."""
+    kind = getattr(column.type, "impl_instance", column.type)
+    return sql_cast(func.to_json(column) if isinstance(kind, DateTime) else column, Text)
+
+
+def short_waits(seconds: float) -> str:
+    """Return the statement after which a transaction waits no longer than this for a lock."""
+    return f"SET LOCAL lock_timeout = {int(seconds * 1000)}; SET LOCAL statement_timeout = 0"

@@ -6,15 +6,14 @@ from typing import Any
 
 from support.conversations.talk import said
 
-from lastlight_state.conversations import NewBranch, NewMessage, NewSession
-from lastlight_state.maintenance.redact import messages
+from lastlight_state.conversations import NewBranch, NewMessage, NewSession, words
 from lastlight_state.messaging import ConversationKey, MessageDraft
 
 
 def emptied(store: Any, *ids: str) -> list[bool]:
     """Whether the content of each is gone."""
     contents = [store.conversations.messages.get(one).content for one in ids]
-    return [isinstance(content, dict) and messages.MARK in content for content in contents]
+    return [isinstance(content, dict) and words.REDACTED in content for content in contents]
 
 
 def shared_place(store: Any) -> tuple[str, str]:
