@@ -13,6 +13,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 import lastlight_state
@@ -71,7 +72,7 @@ def _within(name: str, value: Any, depth: int) -> Iterator[tuple[str, Statement[
     if isinstance(value, Statement | Family):
         yield name, value
     elif isinstance(value, Filtered) and value._beside is None:  # the others want more than filters
-        yield name, value.of({})[0]
+        yield name, Statement(value._make([]))
     elif depth:
         for inner, one, left in _parts(value, depth - 1):
             yield from _within(name + inner, one, left)
@@ -90,8 +91,9 @@ def _parts(value: Any, depth: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _text(statement: Statement[Any] | Family[Any]) -> str:
-    one = statement if isinstance(statement, Statement) else statement.of(["key"])[0]
-    return str(one.element.compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call,attr-defined]
+    made = statement if isinstance(statement, Statement) else statement._make([sa.bindparam(f"{statement._name}_0")])
+    element: Any = made.element if isinstance(made, Statement) else made
+    return str(element.compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":
