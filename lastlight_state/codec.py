@@ -24,7 +24,7 @@ import orjson
 
 from lastlight_state import exact_json
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
-from lastlight_state.exact_json import GREATEST, SMALLEST, dumped_with_long_integers
+from lastlight_state.exact_json import GREATEST, SMALLEST, by_value, dumped_with_long_integers
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -61,7 +61,7 @@ def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes
     """Encode like `encode`, without a limit on bytes."""
     if not _is_sound(value, max_depth):
         _raise_for(where, value, max_depth, only_if_found=True)
-        value = _by_value(value, least=_ROUNDED)
+        value = by_value(value, least=_ROUNDED)
     try:
         data = orjson.dumps(value)
     except TypeError:  # a lone surrogate: the walk above does not look into texts
@@ -99,7 +99,7 @@ def canonical(value: Any) -> bytes:
 
     ``1.0`` is ``1``, and ``-0.0`` is ``0``.
     """
-    plain = _by_value(value)
+    plain = by_value(value)
     try:
         return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
     except TypeError as refusal:
@@ -238,18 +238,6 @@ def _text_problem(text: str) -> str | None:
 
 def _step(path: str, key: object) -> str:
     return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{str(key)[:80]}"
-
-
-def _by_value(value: Any, least: float = 0.0) -> Any:
-    """Return ``value`` with whole floats from ``least`` on as equal integers, where 64 bits hold them."""
-    kind = type(value)
-    if kind is float and value.is_integer() and abs(value) >= least and SMALLEST <= value <= GREATEST:
-        return int(value)
-    if kind is dict:
-        return {key: _by_value(child, least) for key, child in value.items()}
-    if kind is list or kind is tuple:
-        return [_by_value(child, least) for child in value]
-    return value
 
 
 # ---- Lines of log files ----------------------------------------------------------------------------------------------

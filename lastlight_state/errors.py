@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from lastlight_state.reprs import shown
+from lastlight_state.reprs import listed, shown
 
 Of = Literal["run", "fire", "agent", "receipt", "session", "delivery"]
 
@@ -66,7 +66,6 @@ class StateError(Exception):
 
 def _rebuild(kind: type[StateError], args: tuple[Any, ...], facts: dict[str, Any]) -> StateError:
     error = kind.__new__(kind, *args)
-    error.args = args
     error.__dict__.update(facts)
     return error
 
@@ -214,8 +213,7 @@ class NotMigrated(SchemaError):
         state = f"at revision {found}" if found else "not migrated"
         text = f"the database is {state}, this library needs {head}; run: {command}"
         if missing:
-            listed = "".join(f"\n  {line}" for line in missing)
-            text = f"the database lacks what is defined, and this store may not add it; run: {command}{listed}"
+            text = f"the database lacks what is defined, and this store may not add it; run: {command}{listed(missing)}"
         super().__init__(text, found=found, head=head, command=command, missing=tuple(missing))
 
 
@@ -228,9 +226,8 @@ class NewerSchema(SchemaError):
     min_reader: str
 
     def __init__(self, *, found: str, head: str, min_reader: str, what: str | None = None) -> None:
-        text = f"the database is at revision {found} and asks for a library that knows {min_reader}"
-        if what is not None:
-            text = f"{what} has the schema version {found}"
+        asks = f"the database is at revision {found} and asks for a library that knows {min_reader}"
+        text = asks if what is None else f"{what} has the schema version {found}"
         text += f"; this one knows {head}: upgrade lastlight-state"
         super().__init__(text, found=found, head=head, min_reader=min_reader)
 
@@ -245,8 +242,7 @@ class SchemaMismatch(SchemaError):
     differences: tuple[Any, ...]
 
     def __init__(self, message: str, *, differences: Sequence[object] = (), code: str | None = None) -> None:
-        listed = "".join(f"\n  {line}" for line in differences)
-        super().__init__(message + listed, code=code, differences=tuple(differences))
+        super().__init__(message + listed(differences), code=code, differences=tuple(differences))
 
 
 class CorruptData(StateError):

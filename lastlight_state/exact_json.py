@@ -84,6 +84,18 @@ def _as_stored(whole: int) -> Any:
     return number if int(Decimal(repr(number))) == whole else whole
 
 
+def by_value(value: Any, least: float = 0.0) -> Any:
+    """Return ``value`` with whole floats from ``least`` on as equal integers, where 64 bits hold them."""
+    kind = type(value)
+    if kind is float and value.is_integer() and abs(value) >= least and SMALLEST <= value <= GREATEST:
+        return int(value)
+    if kind is dict:
+        return {key: by_value(child, least) for key, child in value.items()}
+    if kind is list or kind is tuple:
+        return [by_value(child, least) for child in value]
+    return value
+
+
 def dumped_with_long_integers(
     value: Any, refusal: TypeError, *, sort_keys: bool = False, indent: int | None = None
 ) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 #: Characters of a value in an error's text.
@@ -15,3 +16,8 @@ def shown(value: Any, most: int = _LONGEST) -> str:
     except Exception:  # noqa: BLE001 - an integer of too many digits, a cycle, a repr that raises
         return f"<{type(value).__name__}>"
     return text if len(text) <= most else text[:most] + "…"
+
+
+def listed(values: Iterable[object]) -> str:
+    """Return values as an error shows several: each on a line of its own, behind the line that the error begins."""
+    return "".join(f"\n  {value}" for value in values)

@@ -87,7 +87,7 @@ def house(tmp_path: Path) -> Path:
     for name in ("db", "backends", "journal", "outputs", "maintenance", "testing"):
         (tmp_path / "lastlight_state" / name).mkdir(parents=True)
     for module in (
-        *("__init__", "errors", "clock", "ids", "codec", "store"),
+        *("__init__", "errors", "clock", "ids", "keys", "codec", "store"),
         *("db/__init__", "backends/__init__", "backends/sqlite", "maintenance/__init__", "testing/__init__"),
         *(
             f"{domain}/{part}"

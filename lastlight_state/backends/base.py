@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends import urls
-from lastlight_state.backends.facts import Catalogue, Listened, Measures, Original, Upkeep, logged
+from lastlight_state.backends.facts import Catalogue, Listened, Measures, Upkeep, logged
 from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.backends.waiting import NamedLocks
 from lastlight_state.errors import MisuseError, NotSupported, StateError
@@ -329,14 +329,6 @@ class Backend(NamedLocks, Listened, Upkeep, ABC):
         """Return the statements of an upgrade as a script that does what `migration` does, to be run by hand."""
         raise NotSupported(f"upgrades of {self.name} cannot be written as a script")
 
-    def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
-        """Return the statements that give a role the rights to each of these tables. Asks where the tables are."""
-        raise NotSupported(f"{self.name} has no roles: whoever may write the file may do everything with it")
-
-    def original(self, connection: Connection) -> Original | None:
-        """Return the database as a file that another program has made; None where there is no such program."""
-        return None
-
     @abstractmethod
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         """Return the rows of one SELECT, or None where its table (or the database) does not exist. Creates nothing."""
@@ -351,10 +343,6 @@ class Backend(NamedLocks, Listened, Upkeep, ABC):
     def shape(self, connection: Connection) -> Catalogue:
         """Return what the tables are like, however the statements were written that made them."""
         return {entry: text for entry, text in self.catalogue(connection).items() if entry[0] != "order"}
-
-    def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
-        """Return the columns of a table of a file that another program may have made; none if there is no table."""
-        raise NotSupported(f"{self.name} has no files of other programs")
 
     @abstractmethod
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, Table
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 
 from lastlight_state.backends.known_faults import Fault, faults_of
 from lastlight_state.errors import NotSupported
@@ -165,7 +165,7 @@ class Listened:
 
 
 class Upkeep:
-    """The part of `lastlight_state.backends.base.Backend` that only maintenance uses."""
+    """The part of `lastlight_state.backends.base.Backend` that only maintenance and migrations use."""
 
     name: str
 
@@ -252,6 +252,18 @@ class Upkeep:
     def snapshot(self, checkout: Any, path: Path) -> bool:
         """Write the database as it is at one moment to a new SQLite file, while others go on. False if it cannot."""
         return False
+
+    def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        """Return the statements that give a role the rights to each of these tables. Asks where the tables are."""
+        raise NotSupported(f"{self.name} has no roles: whoever may write the file may do everything with it")
+
+    def original(self, connection: Connection) -> Original | None:
+        """Return the database as a file that another program has made; None where there is no such program."""
+        return None
+
+    def column_names(self, checkout: Any, table: str) -> frozenset[str]:
+        """Return the columns of a table of a file that another program may have made; none if there is no table."""
+        raise NotSupported(f"{self.name} has no files of other programs")
 
 
 # Statements told to the logger ``lastlight_state.statements``: each at DEBUG, and slow ones at WARNING.

@@ -128,7 +128,7 @@ APPEND_ONLY = declare(
             for guard in no_replacement(table, Key(("id",)))
         ),
         Guard(f"{_LINKS}_no_delete", _LINKS, "delete", f"{_LINKS} is append-only", when="OLD.ord >= 0", permit="any"),
-        Guard(f"{_LINKS}_no_truncate", _LINKS, "truncate", f"{_LINKS} is append-only", permit="any"),
+        Guard(f"{_LINKS}_no_truncate", _LINKS, "truncate", f"{_LINKS} is append-only", permit="any", only="postgresql"),
         *no_replacement(_LINKS, Key(("progression_id", "ord"))),
         *append_only(_TRANSITIONS, permit="reset"),
         Guard(

@@ -126,7 +126,7 @@ def is_made_on(index: Index, product: str) -> bool:
 def declared_triggers(product: str) -> Iterator[tuple[str, str]]:
     """Yield table and name of each trigger that the product has."""
     for guard in GUARDS:
-        if guard.only in (None, product) and (guard.event != "truncate" or product == "postgresql"):
+        if guard.only in (None, product):
             yield guard.table, guard.name
     for reaction in REACTIONS:
         yield from ((reaction.table, f"{reaction.name}_{event}") for event in EVENTS)

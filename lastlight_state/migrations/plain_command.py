@@ -119,7 +119,7 @@ def _stamp(backend: Backend, run: Callable[[Connection], None]) -> None:
 def _look(backend: Backend, command: str, config: Config, run: Callable[[Connection], None]) -> None:
     expected = fit.blueprints(backend, scripts.head())[0] if command == _COMPARES else None
     if expected is not None:
-        config.attributes["propose"] = partial(_propose, backend.name, expected)
+        config.attributes["propose"] = partial(_propose, backend.dialect, expected)
     writes = command != _SHOWS and read_state(backend).revision is None  # Alembic makes its version table, to look
     with backend.scratch() if writes or not backend.exists else _snapshot(backend) as connection:
         if expected is not None and apply.version(connection) == scripts.head():
@@ -163,17 +163,17 @@ def _refuse_different(backend: Backend, shape: Catalogue, expected: Catalogue) -
 # indexes over expressions.
 
 
-def _propose(product: str, made: Catalogue, _context: Any, _revision: Any, directives: Sequence[Any]) -> None:
+def _propose(dialect: Dialect, made: Catalogue, _context: Any, _revision: Any, directives: Sequence[Any]) -> None:
     """Add what no revision makes yet to the operations that Alembic has found."""
-    directives[0].upgrade_ops.ops.extend(_unmade(product, made))
+    directives[0].upgrade_ops.ops.extend(_unmade(dialect, made))
 
 
-def _unmade(product: str, made: Catalogue) -> Iterator[MigrateOperation]:
-    for table in METADATA.sorted_tables if product == "sqlite" else ():
+def _unmade(dialect: Dialect, made: Catalogue) -> Iterator[MigrateOperation]:
+    for table in () if dialect.supports_identity_columns else METADATA.sorted_tables:  # SQLite's
         for index in table.indexes:
             plain = all(isinstance(part, Column) for part in index.expressions)
-            if not plain and is_made_on(index, product) and ("index", table.name, str(index.name)) not in made:
+            if not plain and is_made_on(index, dialect.name) and ("index", table.name, str(index.name)) not in made:
                 yield CreateIndexOp.from_index(index)
-    for table_name, name in declared_triggers(product):
+    for table_name, name in declared_triggers(dialect.name):
         if ("trigger", table_name, name) not in made:
             yield ExecuteSQLOp(f"CREATE TRIGGER {name} ON {table_name}: write it as its guard declares it")

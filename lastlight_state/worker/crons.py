@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lastlight_state.schedules import FireOutcome
@@ -42,8 +41,9 @@ class CronLoop:
                 break
             for claim in claims:
                 await self._start(claim)
+        now = getattr(store, "_store", store)._context.clock.now
         due = await settled(crons.next_due_at(names=list(specs)))
-        return float("inf") if due is None else max(0.0, (due - datetime.now(UTC)).total_seconds())
+        return float("inf") if due is None else max(0.0, (due - now()).total_seconds())
 
     async def _start(self, claim: FireClaim) -> None:
         """Make the run of a fire and end the fire, in one commit."""

@@ -56,7 +56,7 @@ def test_a_run_is_deleted_under_the_lock_of_its_threads(database: Database) -> N
 
 
 def test_a_thread_that_is_deleted_before_a_put_is_made_anew(database: Database) -> None:
-    """checkpoints CK-1 and CK-7: by `Checkpoints.put`, and not by `Checkpoints.put_writes`."""
+    """checkpoints CK-1, CK-7: by `Checkpoints.put`, and not by `Checkpoints.put_writes`."""
     store, rival = database.open(), database.open()
     grown(store)
     with racing(store) as race:

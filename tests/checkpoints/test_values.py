@@ -13,7 +13,8 @@ from support.checkpoints.steps import NOTHING, content, machine_steps, step, tex
 
 from lastlight_state import CorruptData
 from lastlight_state.checkpoints import Content, NewCheckpoint
-from lastlight_state.checkpoints.values import chain, change_between, changed
+from lastlight_state.checkpoints.changes import change_between, changed
+from lastlight_state.checkpoints.values import chain
 from lastlight_state.testing import Database, racing
 from lastlight_state.testing.postgres import connect
 

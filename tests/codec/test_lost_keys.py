@@ -101,7 +101,7 @@ def test_a_deep_examination_names_lost_values(half: StateStore) -> None:
 
 
 def test_the_commands_name_lost_values(database: Database) -> None:
-    """codec CO-14 and CO-24."""
+    """codec CO-14, CO-24."""
     database.open(codec=Xor(5)).states.put("lost", 1)
     database.open().states.put("plain", 1)
     on: Any = ("--url", database.url)

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import create_engine
 from support.between import before
 from support.migrations.originals import ROWS, SEED, original
 from support.migrations.support import Place, tables
 
+from lastlight_state.backends.base import Backend
 from lastlight_state.errors import SchemaMismatch
-from lastlight_state.migrations import current, migrate, plain_command, runner, scripts, stamp, upgrade
+from lastlight_state.migrations import apply, current, migrate, plain_command, runner, scripts, stamp, upgrade
 
 ALL = tuple(scripts.revisions())
+
+
+def stamp_plainly(backend: Backend, to: str = ALL[-1]) -> None:
+    """What ``alembic stamp`` does on this backend."""
+    plain_command.act(backend, "do_stamp", Config(), lambda connection: apply.write_version(connection, to))
+
+
+both_stamps = pytest.mark.parametrize(
+    ("stamping", "refusal"),
+    [(stamp, SchemaMismatch), (stamp_plainly, CommandError)],
+    ids=["runner.stamp", "plain_command._stamp"],
+)
 
 
 @pytest.mark.parametrize("start", [None, "0001"])
@@ -93,27 +108,50 @@ def test_an_original_that_was_changed_meanwhile_is_not_taken_over(
     assert current(backend) is None
 
 
-def test_a_schema_that_was_changed_meanwhile_is_not_stamped(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """migrations MG-64: runner.stamp compares under the lock."""
+@both_stamps
+def test_a_schema_that_was_changed_meanwhile_is_not_stamped(
+    place: Place, stamping: Any, refusal: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-64, MG-76: the schema is compared under the lock."""
     backend, raw = place.at(), place.raw()
     raw.execute("DELETE FROM lastlight_state_version")
     happened = before(
         monkeypatch, backend, "migration", lambda: raw.execute("ALTER TABLE executions RENAME COLUMN skill TO deed")
     )
-    with pytest.raises(SchemaMismatch):
-        stamp(backend)
+    with pytest.raises(refusal, match=r"executions\.skill"):
+        stamping(backend)
     assert happened
     assert current(backend) is None
 
 
+@both_stamps
 def test_a_schema_that_another_has_upgraded_meanwhile_is_not_stamped_as_older(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, stamping: Any, refusal: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """migrations MG-64: runner.stamp; a later upgrade would make again what is there."""
+    """migrations MG-64, MG-76: a later upgrade would make again what is there."""
     backend, other = place.at("0001"), place.backend()
     happened = before(monkeypatch, backend, "migration", lambda: migrate(other))
-    with pytest.raises(SchemaMismatch):
-        stamp(backend, "0001")
+    with pytest.raises(refusal, match="a later revision makes one"):
+        stamping(backend, "0001")
+    assert happened
+    assert current(backend) == ALL[-1]
+
+
+@both_stamps
+def test_a_schema_that_another_has_upgraded_meanwhile_is_stamped_as_what_it_is(
+    place: Place, stamping: Any, refusal: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """migrations MG-64, MG-76: what was too old for the stamp before is not refused."""
+    backend, other, raw = place.at("0001"), place.backend(), place.raw()
+    with pytest.raises(refusal):
+        stamping(backend, ALL[-1])
+
+    def upgrade_and_lose_the_version() -> None:
+        migrate(other)
+        raw.execute("DELETE FROM lastlight_state_version")
+
+    happened = before(monkeypatch, backend, "migration", upgrade_and_lose_the_version)
+    stamping(backend, ALL[-1])
     assert happened
     assert current(backend) == ALL[-1]
 

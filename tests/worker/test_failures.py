@@ -12,9 +12,9 @@ from worker.test_worker import ended, new, until, working
 
 from lastlight_state import StateStore
 from lastlight_state.aio import AsyncStateStore
-from lastlight_state.errors import ClaimLost, InvalidValue, NotFound
+from lastlight_state.errors import BackendUnavailable, ClaimLost, InvalidValue, NotFound
 from lastlight_state.testing import Database
-from lastlight_state.worker import AsyncJob, AsyncWorker, Job, Retry, RunFailed, Worker
+from lastlight_state.worker import AsyncJob, AsyncWorker, Job, Retry, RunFailed, Worker, common, threads
 
 TWICE = Retry(attempts=2, pause=timedelta(0))
 LOST = ClaimLost("another", presented=1, current_epoch=2, held_by="b", status="running")
@@ -187,3 +187,49 @@ def test_a_coroutine_in_a_worker_of_threads_is_refused(store: StateStore) -> Non
     with working(worker):
         run = ended(store, new(store))
     assert (run.status, "AsyncWorker" in str(run.error)) == ("failed", True)
+
+
+@pytest.mark.logs("could not be driven, and is taken again when its lease is over")
+def test_a_run_that_cannot_be_driven_is_taken_again_after_its_lease(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workflows W-182: nothing of it was done, so this is no failed try but a restart."""
+    monkeypatch.setattr(common, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(threads, "SWEEP_SECONDS", 0.1)
+    worker, driving = Worker(store, lease=timedelta(milliseconds=300)), store.driving
+    failures = [BackendUnavailable("away")]
+    worker.workflow("review")(lambda _: None)
+
+    def failing_once(claim: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return driving(claim)
+
+    monkeypatch.setattr(store, "driving", failing_once)
+    with working(worker):
+        run = ended(store, new(store))
+    assert (run.status, run.restart_count) == ("succeeded", 1)
+
+
+@pytest.mark.logs("cannot be stored at the moment")
+def test_a_failed_try_is_stored_once_the_database_is_back(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """workflows W-182: while the worker holds the run, at no restart."""
+    monkeypatch.setattr(common, "PAUSE_SECONDS", 0.01)
+    away = [BackendUnavailable("away"), BackendUnavailable("away")]
+    store_try = Worker._stored
+
+    async def failing_twice(worker: Worker, *given: Any, **also: Any) -> None:
+        if away:
+            raise away.pop()
+        await store_try(worker, *given, **also)
+
+    monkeypatch.setattr(Worker, "_stored", failing_twice)
+    worker = Worker(store)
+
+    @worker.workflow("review", retry=TWICE)
+    def review(job: Job) -> None:
+        raise ValueError("broke")
+
+    with working(worker):
+        run = ended(store, new(store))
+    assert (run.error, run.restart_count, away) == ("ValueError: broke", 0, [])

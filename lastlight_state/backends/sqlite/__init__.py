@@ -7,40 +7,33 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, create_engine
+from sqlalchemy import create_engine
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from lastlight_state import metrics
 from lastlight_state.backends import urls, waiting
-from lastlight_state.backends.base import Backend, Checkout, Mode, Options
-from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
+from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.host_connections import hear_own
 from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.known_faults import WAL_RESET, Fault
 from lastlight_state.backends.sqlite import (
-    checkpoints,
     dbapi,
     examining,
     files,
     group_commit,
     host_connections,
-    originals,
     untrusted,
 )
-from lastlight_state.backends.sqlite.bulk import Moving, insert_rows
-from lastlight_state.backends.sqlite.catalogue import catalogue_of, shape_of
-from lastlight_state.backends.sqlite.checkpoints import WriteAheadLog
+from lastlight_state.backends.sqlite.bulk import insert_rows
 from lastlight_state.backends.sqlite.connections import (
     Connections,
     EngineConnections,
@@ -49,15 +42,13 @@ from lastlight_state.backends.sqlite.connections import (
 )
 from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
 from lastlight_state.backends.sqlite.driver import fetched, translate
-from lastlight_state.backends.sqlite.examining import checkpointed, examined, measured, rebuilt
 from lastlight_state.backends.sqlite.file_connections import FileConnections
-from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import busy_timeout, permit_writes, piece, refuse_writes, tried_again
+from lastlight_state.backends.sqlite.upkeep import SqliteUpkeep
 from lastlight_state.errors import BackendError, NotSupported, ReadOnlyTransaction, StateError
 from lastlight_state.unwinding import block
 
 MEMORY = ":memory:"
-_log = logging.getLogger("lastlight_state.backends")
 OLDEST = (3, 35, 0)
 
 
@@ -73,7 +64,7 @@ class _Dialect(SQLiteDialect_pysqlite):
     supports_statement_cache = True
 
 
-class SqliteBackend(Moving, Backend):
+class SqliteBackend(SqliteUpkeep):
     """One SQLite file, one database in memory, or what a caller's engine connects to."""
 
     name = "sqlite"
@@ -278,9 +269,6 @@ class SqliteBackend(Moving, Backend):
     def as_script(self, body: str, lock_timeout: float) -> str:
         return f"{busy_timeout(lock_timeout)};\n\nBEGIN IMMEDIATE;\n\n{body}\n\nCOMMIT;\n"
 
-    def original(self, connection: Connection) -> Original:
-        return SqliteOriginal(connection.connection.dbapi_connection)
-
     def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
         if not self.exists:
             return None
@@ -292,17 +280,6 @@ class SqliteBackend(Moving, Backend):
                     return None
                 raise
 
-    def catalogue(self, connection: Connection) -> Catalogue:
-        return catalogue_of(connection.connection.dbapi_connection)
-
-    def shape(self, connection: Connection) -> Catalogue:
-        return shape_of(connection.connection.dbapi_connection)
-
-    def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
-        asked = "SELECT name FROM pragma_table_info(?)"
-        found = self._patiently(checkout, lambda: checkout.driver.execute(asked, (table,)).fetchall())
-        return frozenset(name for (name,) in found)
-
     @property
     def files(self) -> tuple[Path, ...]:
         return () if self._path is None else (self._path, *files.beside(self._path))
@@ -313,30 +290,6 @@ class SqliteBackend(Moving, Backend):
     def known_faults(self) -> list[tuple[str, Fault]]:
         has_log = self._has_file and self.options.journal_mode in (None, "wal") and not self.options.across_mounts
         return [(name, fault) for name, fault in super().known_faults() if has_log or fault is not WAL_RESET]
-
-    def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
-        return self._patiently(checkout, lambda: examined(checkout.driver, deep=deep))
-
-    def checkpoint(self, checkout: Checkout, mode: str) -> tuple[bool, int, int] | None:
-        log = self._log
-        if log is None:
-            return self._patiently(checkout, lambda: checkpointed(checkout.driver, mode))
-        with self._second(checkout) as reader:
-            seconds = piece(self.options, writes=True)
-            return self._patiently(checkout, lambda: checkpoints.made(log, checkout.driver, reader, mode, seconds))
-
-    def vacuum(self, checkout: Checkout, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
-        self._patiently(checkout, lambda: rebuilt(checkout.driver, self.files))
-
-    def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
-        return originals.malformed(column, form)
-
-    def newest(self, table: Table) -> ColumnElement[Any]:
-        return originals.newest(table)
-
-    def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
-        mode, pages = self._connections.journal_mode, self.options.wal_autocheckpoint
-        return self._patiently(checkout, lambda: measured(checkout.driver, self.files, tables, mode, pages))
 
     def forked(self) -> None:
         self._connections.forked()
@@ -359,25 +312,6 @@ class SqliteBackend(Moving, Backend):
         except BaseException:
             self._give_up(checkout)
             raise
-
-    def _bring_in(self, log: WriteAheadLog, checkout: Checkout) -> None:
-        """Make the checkpoint that is due. What stands in its way leaves it to the next unit: this one is over."""
-        try:
-            with self._second(checkout) as reader:
-                checkpoints.bring_in(log, checkout.driver, reader)
-        except (sqlite3.Error, OSError, SQLAlchemyError, StateError) as error:
-            _log.debug("checkpoint after a commit: %s", error)
-            checkout.broken |= bool(checkout.driver.in_transaction)
-
-    @block
-    def _second(self, checkout: Checkout) -> Iterator[Any]:
-        """Lend another connection to the same file."""
-        if self._path is None:
-            with self._connections.another(checkout) as driver:
-                yield driver
-        else:
-            with Checkout(Mode.READ, self) as reading:
-                yield reading.driver
 
     def _give_up(self, checkout: Checkout) -> None:
         self.rollback(checkout)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lastlight_state.errors import InvalidValue, MisuseError
+from lastlight_state.lazy import load
 from lastlight_state.settings import PREFIX
 
 #: The variable that is read when SQLite is first used.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import sqlite3 as sqlite3  # noqa: PLC0414 - says that others may import it from here
 else:
     try:
-        sqlite3 = import_module(NAME)
+        sqlite3 = load(NAME)
     except ModuleNotFoundError as error:
         raise MisuseError.missing_extra("sqlite", what=NAME) from error
 

@@ -200,7 +200,7 @@ def append_only(table: str, *, permit: Literal["any", "reset"] = "any") -> tuple
     message = f"{table} is append-only"
     return (
         Guard(f"{table}_no_delete", table, "delete", message, permit=permit),
-        Guard(f"{table}_no_truncate", table, "truncate", message, permit=permit),
+        Guard(f"{table}_no_truncate", table, "truncate", message, permit=permit, only="postgresql"),
     )
 
 

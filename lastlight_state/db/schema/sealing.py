@@ -1,24 +1,15 @@
-"""Values of columns that a codec of the caller's seals, such as by encryption: what stands in the cell, and its types.
+"""Values of columns that a codec of the caller's seals, such as by encryption: their types, and who opens them.
 
-A sealed cell holds an *envelope*: its version, the id of the key, and the bytes that the codec made. It is of the
-column's own type, so a column needs no other one beside it, and a cell without an envelope is read as it is. Where no
+A sealed cell holds an *envelope* (`lastlight_state.db.schema.envelopes`); a cell without one is read as it is. Where no
 codec is, a value that looks like an envelope stands in one without a key id, which everybody opens.
 
-=========  =======================================================================
-column     envelope
-=========  =======================================================================
-JSON       ``{"$sealed":[version,"key id","base64"]}``
-bytes      ``F5 4C 4C 53 45 41 4C``, the version, the length of the key id, the key id, the data
-=========  =======================================================================
-
-Version 1 is sealed by itself. Version 2 is bound to its row: the codec got the *context* as well, the JSON array of
-the column's name and the values that its `Binding` names. Another version is of a later library.
+The codec of a value that is bound to its row gets the *context* as well: the JSON array of the column's name and the
+values that its `Binding` names.
 """
 
 from __future__ import annotations
 
 import inspect
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -28,24 +19,15 @@ from sqlalchemy.types import TypeEngine
 
 from lastlight_state import codec as json
 from lastlight_state.db import valid
-from lastlight_state.db.schema import columns
+from lastlight_state.db.schema import columns, envelopes
+from lastlight_state.db.schema.envelopes import ALONE, BOUND, MAGIC, NO_KEY, TEXT, Envelope
 from lastlight_state.errors import InvalidValue, PayloadTooLarge, SealedValue
 from lastlight_state.reprs import shown
 
-#: The only member of an envelope in a column of JSON, and how its text begins.
-MEMBER = "$sealed"
-_TEXT = f'{{"{MEMBER}":'
-#: How an envelope in a column of bytes begins. A byte follows with the version, one with the length of the key id.
-_MAGIC = b"\xf5LLSEAL"
-#: The versions of envelopes: sealed by itself, and bound to its row.
-ALONE, BOUND = 1, 2
-#: The beginning of the bytes that are bound to a row, for statements.
-BOUND_BYTES = _MAGIC + bytes((BOUND,))
+#: Envelopes as other modules see them.
+MEMBER, BOUND_BYTES, envelope = envelopes.MEMBER, envelopes.BOUND_BYTES, envelopes.envelope
 #: The most bytes of a key id, and of what a codec makes of one value.
 MOST_ID, MOST_DATA = 200, 128 * 1024 * 1024
-#: The key id of what is not sealed, and only looks as if it were.
-_NO_KEY = ""
-
 #: What happens to a value that stands in plain: it is read, or refused.
 Plain = Literal["read", "refuse"]
 PLAINS = valid.words(Plain)
@@ -160,38 +142,6 @@ def binding_of(kind: TypeEngine[Any]) -> Binding | None:
     return kind.binding if isinstance(kind, (*_JSON, _BYTES)) else None
 
 
-class Envelope(NamedTuple):
-    """What stands in a sealed cell. Of another version than ours nothing else is known."""
-
-    version: int
-    key_id: str
-    data: bytes
-
-
-def envelope(value: Any) -> Envelope | None:
-    """Return the envelope that a stored value is; None for one without. Raises ValueError for a damaged one."""
-    if isinstance(value, bytes):
-        return _bytes_parts(value) if value.startswith(_MAGIC) else None
-    if value.__class__ is not dict or len(value) != 1 or MEMBER not in value:
-        return None
-    match value[MEMBER]:
-        case [int(version), str(key_id), str(text)] if version in (ALONE, BOUND):
-            return Envelope(version, key_id, b64decode(text, validate=True))
-        case [int(version), *_] if version > BOUND:
-            return Envelope(version, "", b"")
-    raise ValueError("no envelope of a sealed value")
-
-
-def _bytes_parts(value: bytes) -> Envelope:
-    version, start = value[len(_MAGIC)] if len(value) > len(_MAGIC) else 0, len(_MAGIC) + 2
-    if version > BOUND:
-        return Envelope(version, "", b"")
-    end = start + value[start - 1] if len(value) >= start else 0
-    if version < ALONE or not start <= end <= len(value):
-        raise ValueError("no envelope of a sealed value")
-    return Envelope(version, value[start:end].decode(), value[end:])
-
-
 class Keyed(NamedTuple):
     """A converter that needs the values of these columns of the row as well: ``convert(value, key)``."""
 
@@ -253,16 +203,16 @@ class Sealing:
         parts = envelope(found)
         if parts is None:
             if self._refuses and not binding.stays_plain(found):
-                raise SealedValue("stands in plain, where a sealed value is expected", key_id=_NO_KEY)
+                raise SealedValue("stands in plain, where a sealed value is expected", key_id=NO_KEY)
             return found
         data = self._opened(parts, binding, key)
         return data if isinstance(found, bytes) else json.decode(data)
 
     def _opened(self, parts: Envelope, binding: Binding, key: Sequence[Any]) -> bytes:
         version, key_id, data = parts
-        if key_id == _NO_KEY and version == ALONE:
+        if key_id == NO_KEY and version == ALONE:
             if self._refuses:
-                raise SealedValue("stands in plain, where a sealed value is expected", key_id=_NO_KEY)
+                raise SealedValue("stands in plain, where a sealed value is expected", key_id=NO_KEY)
             return data
         _refuse_version(version)
         if version == BOUND and not self.binds:
@@ -279,10 +229,10 @@ class Sealing:
         return bytes(found)
 
     def _json_cell(self, text: str, context: bytes) -> str:
-        return _json_envelope(self._version, *self._encoded(text.encode(), context))
+        return envelopes.json_envelope(self._version, *self._encoded(text.encode(), context))
 
     def _bytes_cell(self, value: bytes, context: bytes) -> bytes:
-        return _bytes_envelope(self._version, *self._encoded(value, context))
+        return envelopes.bytes_envelope(self._version, *self._encoded(value, context))
 
     @property
     def _version(self) -> int:
@@ -325,29 +275,20 @@ def plain_writing(kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
 
 
 def _plain_json_cell(text: str) -> str:
-    if text.startswith(_TEXT) and len(json.decode(text)) == 1:
-        return _json_envelope(ALONE, _NO_KEY, text.encode())
+    if text.startswith(TEXT) and len(json.decode(text)) == 1:
+        return envelopes.json_envelope(ALONE, NO_KEY, text.encode())
     return text
 
 
 def _plain_bytes_cell(value: bytes) -> bytes:
-    return _bytes_envelope(ALONE, _NO_KEY, value) if value.startswith(_MAGIC) else value
-
-
-def _json_envelope(version: int, key_id: str, data: bytes) -> str:
-    return orjson.dumps({MEMBER: [version, key_id, b64encode(data).decode()]}).decode()
-
-
-def _bytes_envelope(version: int, key_id: str, data: bytes) -> bytes:
-    name = key_id.encode()
-    return b"".join((_MAGIC, bytes((version, len(name))), name, data))
+    return envelopes.bytes_envelope(ALONE, NO_KEY, value) if value.startswith(MAGIC) else value
 
 
 def _unsealed(value: Any) -> bytes | None:
     """Return what is in an envelope without a key id; None for what is no envelope. Raises `SealedValue`."""
     if (parts := envelope(value)) is None:
         return None
-    if parts.key_id == _NO_KEY and parts.version == ALONE:
+    if parts.key_id == NO_KEY and parts.version == ALONE:
         return parts.data
     _refuse_version(parts.version)
     raise _sealed(parts.key_id, "the store was opened without a codec")
@@ -356,7 +297,7 @@ def _unsealed(value: Any) -> bytes | None:
 def _refuse_version(version: int) -> None:
     if version > BOUND:
         raise SealedValue(
-            f"is sealed in an envelope of version {version}: this library knows those up to {BOUND}", key_id=_NO_KEY
+            f"is sealed in an envelope of version {version}: this library knows those up to {BOUND}", key_id=NO_KEY
         )
 
 
@@ -368,7 +309,7 @@ def _plain_json_of_text(text: str | None) -> Any:
     if text is None:  # a session of SQLAlchemy asks for NULL, too
         return None
     found = json.decode(text)
-    return _plain_json(found) if text.startswith(_TEXT) else found
+    return _plain_json(found) if text.startswith(TEXT) else found
 
 
 def _plain_json(found: Any) -> Any:
@@ -378,6 +319,6 @@ def _plain_json(found: Any) -> Any:
 
 
 def _plain_bytes(found: bytes | None) -> bytes | None:
-    if found is not None and found.startswith(_MAGIC) and (data := _unsealed(found)) is not None:
+    if found is not None and found.startswith(MAGIC) and (data := _unsealed(found)) is not None:
         return data
     return found

@@ -1,4 +1,4 @@
-"""backends B-180 to B-182: checkpoints of versions of SQLite that may lose a commit which falls into one."""
+"""backends B-180, B-181, B-182: checkpoints of versions of SQLite that may lose a commit which falls into one."""
 
 from __future__ import annotations
 

@@ -1,0 +1,91 @@
+"""What maintenance and migrations ask of a SQLite database: its schema, its measures, its checks, its log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
+from lastlight_state.backends.sqlite import checkpoints, originals
+from lastlight_state.backends.sqlite.bulk import Moving
+from lastlight_state.backends.sqlite.catalogue import catalogue_of, shape_of
+from lastlight_state.backends.sqlite.checkpoints import WriteAheadLog
+from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.examining import checkpointed, examined, measured, rebuilt
+from lastlight_state.backends.sqlite.originals import SqliteOriginal
+from lastlight_state.backends.sqlite.pragmas import piece
+from lastlight_state.errors import StateError
+from lastlight_state.unwinding import block
+
+_log = logging.getLogger("lastlight_state.backends")
+
+
+class SqliteUpkeep(Moving, Backend):
+    """The part of the backend that looks after the database, and that migrations look at it through."""
+
+    _path: Path | None
+    _log: WriteAheadLog | None
+
+    def original(self, connection: Connection) -> Original:
+        return SqliteOriginal(connection.connection.dbapi_connection)
+
+    def catalogue(self, connection: Connection) -> Catalogue:
+        return catalogue_of(connection.connection.dbapi_connection)
+
+    def shape(self, connection: Connection) -> Catalogue:
+        return shape_of(connection.connection.dbapi_connection)
+
+    def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
+        asked = "SELECT name FROM pragma_table_info(?)"
+        found = self._patiently(checkout, lambda: checkout.driver.execute(asked, (table,)).fetchall())
+        return frozenset(name for (name,) in found)
+
+    def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
+        return self._patiently(checkout, lambda: examined(checkout.driver, deep=deep))
+
+    def checkpoint(self, checkout: Checkout, mode: str) -> tuple[bool, int, int] | None:
+        log = self._log
+        if log is None:
+            return self._patiently(checkout, lambda: checkpointed(checkout.driver, mode))
+        with self._second(checkout) as reader:
+            seconds = piece(self.options, writes=True)
+            return self._patiently(checkout, lambda: checkpoints.made(log, checkout.driver, reader, mode, seconds))
+
+    def vacuum(self, checkout: Checkout, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
+        self._patiently(checkout, lambda: rebuilt(checkout.driver, self.files))
+
+    def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
+        return originals.malformed(column, form)
+
+    def newest(self, table: Table) -> ColumnElement[Any]:
+        return originals.newest(table)
+
+    def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
+        mode, pages = self._connections.journal_mode, self.options.wal_autocheckpoint
+        return self._patiently(checkout, lambda: measured(checkout.driver, self.files, tables, mode, pages))
+
+    def _bring_in(self, log: WriteAheadLog, checkout: Checkout) -> None:
+        """Make the checkpoint that is due. What stands in its way leaves it to the next unit: this one is over."""
+        try:
+            with self._second(checkout) as reader:
+                checkpoints.bring_in(log, checkout.driver, reader)
+        except (sqlite3.Error, OSError, SQLAlchemyError, StateError) as error:
+            _log.debug("checkpoint after a commit: %s", error)
+            checkout.broken |= bool(checkout.driver.in_transaction)
+
+    @block
+    def _second(self, checkout: Checkout) -> Iterator[Any]:
+        """Lend another connection to the same file."""
+        if self._path is None:
+            with self._connections.another(checkout) as driver:
+                yield driver
+        else:
+            with Checkout(Mode.READ, self) as reading:
+                yield reading.driver
