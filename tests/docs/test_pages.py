@@ -10,7 +10,7 @@ from support.docs.pages import ROOT, links, name_of, pages
 
 from lastlight_state.settings import PREFIX, Limits, Settings
 
-_VARIABLE = re.compile(r"\bLASTLIGHT_(?!TEST_)\w*")
+_VARIABLE = re.compile(r"\bLASTLIGHT_(?!TEST_|CI_)\w*")
 _WORDS = {"schema_name": "SCHEMA"}  # a setting whose variable has another name
 VARIABLES = {PREFIX + _WORDS.get(name, name.upper()) for name in Settings.model_fields}
 VARIABLES |= {f"{PREFIX}LIMITS__{name.upper()}" for name in Limits.model_fields}
