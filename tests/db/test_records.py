@@ -173,3 +173,11 @@ def test_a_record_with_contents_stands_in_sets(every_backend: StateStore) -> Non
     other = runs.create("w", trigger=Trigger(type="cli", id="t"), phase="p")
     assert {made_run, runs.get(made_run.id), other} == {made_run, other}
     assert hash(runs.list())
+
+
+def test_a_record_is_written_inside_another_one_whose_class_was_never_used() -> None:
+    """house H-10: pydantic before 2.14 wrote no record of a class that was not built yet."""
+    inner: Any = type("Inner", (Record,), {"__annotations__": {"id": str}})
+    outer: Any = type("Outer", (Record,), {"__annotations__": {"items": tuple[Any, ...]}})
+    made = outer.of({"items": (inner.of({"id": "a"}),)})
+    assert made.model_dump(mode="json") == {"items": [{"id": "a"}]}

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import VERSION, BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from lastlight_state.clock import aware_utc, iso_text
@@ -46,6 +46,18 @@ def make_record(kind: type[R], values: Any, private: dict[str, Any] | None = Non
     _set_extra(record, None)
     _set_private(record, private)
     return record
+
+
+def _make_built(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
+    """Return what `make_record` returns, of a class that is built."""
+    if not kind.__pydantic_complete__:
+        kind.model_rebuild()
+    return _make_plain(kind, values, private)
+
+
+if tuple(map(int, VERSION.split(".")[:2])) < (2, 14):
+    # These do not write a record inside another one whose class was never used by itself.
+    _make_plain, make_record = make_record, _make_built
 
 
 def _time_text(moment: datetime) -> str:
