@@ -157,7 +157,7 @@ REFUSED = [
     ("not_null", "INSERT INTO workflow_overrides (name, enabled, updated_at) VALUES (NULL, {on}, {at})"),
     (
         "foreign_key",
-        "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES ('-', '-', '-', {at})",
+        "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES ('-', 'user', '-', {at})",
     ),
 ]
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 from support.migrations.golden import FOLDER
 
-from lastlight_state.migrations.metadata import GUARDS
+from lastlight_state.db.schema.declarations import vocabularies
+from lastlight_state.migrations.metadata import GUARDS, METADATA
 from lastlight_state.migrations.scripts import head
 
 pytestmark = pytest.mark.recorded
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.recorded
 TIMES = ("scheduled_for", "lease_until", "taken_until", "timestamp", "at")
 #: Tables of which the database refuses to delete rows.
 TABLES = sorted({guard.table for guard in GUARDS if guard.event == "delete"})
+#: Columns that take none but the words of a vocabulary.
+WORDS = {(column.table.name, column.name) for column, _ in vocabularies(METADATA.sorted_tables)}
 
 #: The other part of the predicate of a partial key.
 AMONG = {"status": "pending", "active": 1, "state": "running", "superseded_at": None}
@@ -67,9 +70,12 @@ def number_of(raw: sqlite3.Connection, table: str) -> str:
     return next((name for name in ("id", "type_id") if (name, "INTEGER") in columns), "rowid")
 
 
-def fresh(row: dict[str, Any], kinds: dict[str, str], number: int) -> dict[str, Any]:
-    """The row with other values in every column that may be a part of a key."""
-    return {name: _other(name, value, kinds.get(name, ""), number) for name, value in row.items()}
+def fresh(table: str, row: dict[str, Any], kinds: dict[str, str], number: int) -> dict[str, Any]:
+    """The row with other values in every column that may be a part of a key, but for words of a vocabulary."""
+    return {
+        name: value if (table, name) in WORDS else _other(name, value, kinds.get(name, ""), number)
+        for name, value in row.items()
+    }
 
 
 def _other(name: str, value: Any, kind: str, number: int) -> Any:
@@ -98,7 +104,7 @@ def prepared(raw: sqlite3.Connection, key: Unique) -> tuple[str, tuple[Any, ...]
     number = number_of(raw, key.table)
     cursor = raw.execute(f"SELECT * FROM {key.table}")
     template = {number: 0, **dict(zip(kinds, cursor.fetchone(), strict=True)), **key.among}
-    victim, other, third = (fresh(template, kinds, each) | {number: 900 + each} for each in range(3))
+    victim, other, third = (fresh(key.table, template, kinds, each) | {number: 900 + each} for each in range(3))
     wanted = {name: victim[name] for name in key.columns}
     for row in (victim, other):
         raw.execute(*_insert("INSERT", key.table, row))

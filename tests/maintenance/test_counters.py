@@ -171,7 +171,7 @@ def test_a_running_run_without_its_lease_is_found_again(store: Any, database: Da
         claims.take(run_id, owner="me")
     database.raw().execute(harm)
     [named] = [one for one in store.maintenance.doctor.examine().findings if "run_leases" in one.message]
-    assert named.remedy == "lastlight-state repair --counters"
+    assert named.remedy == database.open(migrate=False).backend.command("repair", "--counters")
     assert store.maintenance.counters.plan().counts == {"run_leases of running runs": 2}
     assert store.maintenance.counters.run().counts == {"run_leases of running runs": 2}
     assert store.maintenance.counters.plan().counts == {}

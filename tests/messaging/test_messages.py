@@ -17,6 +17,7 @@ from support.messaging.chat import (
     said,
     started,
 )
+from support.stored_words import unguarded_words
 from support.workflows.steps import Raw, all_pages
 
 from lastlight_state import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge, StateStore
@@ -230,11 +231,12 @@ def test_an_unknown_message_is_not_found(every_backend: StateStore, message_id: 
 def test_a_role_of_a_newer_version_is_readable(every_backend: StateStore, raw: Raw, frozen_clock: FrozenClock) -> None:
     """messaging M-10."""
     session = started(every_backend)
-    raw(
-        "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES (?, 'tool', 'ran', ?)",
-        session.id,
-        frozen_clock.now(),
-    )
+    with unguarded_words(raw.name, raw):
+        raw(
+            "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES (?, 'tool', 'ran', ?)",
+            session.id,
+            frozen_clock.now(),
+        )
     [message] = every_backend.messaging.messages.history(session.id)
     assert (message.role, message.content, message.timestamp) == ("tool", "ran", frozen_clock.now())
     assert every_backend.messaging.messages.list(session.id).items[0].role == "tool"

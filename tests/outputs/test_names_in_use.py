@@ -13,7 +13,8 @@ NAMES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type <> 'trigger'",
     "postgresql": (
         "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace "
-        "UNION SELECT conname FROM pg_constraint WHERE connamespace = current_schema()::regnamespace"
+        "UNION SELECT conname FROM pg_constraint WHERE connamespace = current_schema()::regnamespace "
+        "AND contype <> 'n'"  # of Postgres 18: ``<table>_<column>_not_null``, which stands in no table's way
     ),
 }
 

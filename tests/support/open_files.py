@@ -18,17 +18,18 @@ def open_below(folder: Path) -> list[str]:
     """The files and directories below a folder that this process has open."""
     return [
         target
-        for target in _targets()
+        for target in targets()
         if target.startswith(f"{folder}/") and not target.removesuffix(_GONE).endswith(DATABASES)
     ]
 
 
 def unnamed() -> Counter[str]:
     """Files that this process has open and that have no name, or none any more."""
-    return Counter(target for target in _targets() if target.startswith("/") and target.endswith(_GONE))
+    return Counter(target for target in targets() if target.startswith("/") and target.endswith(_GONE))
 
 
-def _targets() -> list[str]:
+def targets() -> list[str]:
+    """What the descriptors of this process lead to."""
     found = []
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # of the listing itself

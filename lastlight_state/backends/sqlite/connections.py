@@ -123,6 +123,10 @@ class Connections(ABC):
         """Lend a connection beside that of a checkout, where `reader` cannot."""
         raise NotImplementedError
 
+    def _forget_log(self) -> None:
+        if self.log is not None:
+            self.log.forget()
+
     @abstractmethod
     def _lend_writer(self, checkout: Checkout) -> None: ...
 
@@ -211,11 +215,10 @@ class EngineConnections(Connections):
 
     def close(self) -> None:
         """Leave the engine to the caller."""
+        self._forget_log()
 
     def _lend_writer(self, checkout: Checkout) -> None:
         owner = self._checkout()
-        if self.log is not None and checkout.mode.writes:
-            self.log.forget()  # the engine may have closed its last connection meanwhile
         driver: Any = owner.dbapi_connection
         checkout.lend(driver, owner=owner)
         try:
@@ -236,6 +239,8 @@ class EngineConnections(Connections):
         owner = checkout.owner
         if owner is None:
             return
+        if checkout.mode.writes:
+            self._forget_log()  # which is gone once the engine has closed its last connection
         if not checkout.broken:
             checkout.broken = not checkout.before.put_back(checkout.driver)
         if checkout.broken:
@@ -245,6 +250,7 @@ class EngineConnections(Connections):
             owner.close()
 
     def _discard(self, cut_off: Checkout) -> None:
+        self._forget_log()
         if cut_off.owner is not None:
             undo(cut_off.driver)
             cut_off.owner.invalidate()

@@ -161,12 +161,12 @@ class FileConnections(Connections):
         for checkout in [*self._lent.values(), *([self._user] if self._user is not None else [])]:
             checkout.driver = None  # whoever leaves its block in the child must not touch it
         self._readers, self._lent, self._writer = [], {}, None
+        self._forget_log()
 
     def _lend_writer(self, checkout: Checkout) -> None:
         if self._keeps:
             files.create_private_file(self._path)
         files.refuse_unwritable(self._path)
-        self._forget_log()
         self._writer = self._connect(writes=True)
         checkout.lend(self._writer)
 
@@ -174,6 +174,7 @@ class FileConnections(Connections):
         self._discard(checkout)
 
     def _discard(self, cut_off: Checkout) -> None:
+        self._forget_log()  # which is gone once the last connection is closed
         writer = self._writer
         if writer is not None:
             undo(writer)
@@ -188,10 +189,6 @@ class FileConnections(Connections):
         self._forget_log()
         if writer is not None:
             _close_optimized(writer, self._options)
-
-    def _forget_log(self) -> None:
-        if self.log is not None:
-            self.log.forget()
 
     def _open_reader(self, checkout: Checkout) -> None:
         self._dismiss_the_gone()

@@ -266,7 +266,8 @@ def keep_words(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
     """Add the guards that refuse words which a column's vocabulary does not have, for every column that has one.
 
     A later revision widens a vocabulary by making its guards anew; a CHECK would be for ever on SQLite. Call it when
-    all models are there. An update is refused only if it changes the word; a copy, which holds a permit, keeps words.
+    all models are there. An update is refused only if it changes the word. A copy holds a permit, and keeps words; so
+    does a load that allows unknown ones.
     """
     words = vocabularies(metadata.sorted_tables)
     return declare(guard for column, known in words for guard in _words_of(column, known))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from lastlight_state.conversations.tables import (
     VECTORS,
 )
 from lastlight_state.db import reconcile
+from lastlight_state.db.units.permits import permitted
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
 from lastlight_state.ids import new_id
@@ -133,7 +135,8 @@ class Loading:
         outputs = self._new_outputs(unit)
         for table, rows in self._batches(unit):
             given = self._given(unit, table, rows, lambda names: numbers_of(unit, self._known, names), held)
-            added += row_merge.insert_missing(unit, given, keeps=self._keeps_of(table))
+            with permitted(unit) if self._allow_unknown_words else nullcontext():
+                added += row_merge.insert_missing(unit, given, keeps=self._keeps_of(table))
             if table is INBOXES:
                 incoming_rows.raise_numbers(unit, rows)
             if table is REGISTRY:

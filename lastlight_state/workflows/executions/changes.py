@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict, cast
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.db import valid
@@ -238,7 +238,7 @@ def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Ex
 def ending(values: Finish, results: Row, claim: Claim | None, then: Callable[[Unit, Execution], None]) -> Change:
     """Return the change that ends an execution with these columns, and stores these results of it."""
     statement = sql.FINISHES["output_text" in results, "details" in results]
-    also = cast(Finish, {**values, **results})
+    also: Any = {**values, **results}
     return Change(statement, also, claim, judge_end(values["execution_id"], values), then)
 
 

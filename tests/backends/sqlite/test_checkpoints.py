@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from support import checkpoint_locks
+from support import checkpoint_locks, open_files
 from support.processes import started
 
 from lastlight_state import BackendBusy, StateStore
@@ -304,6 +304,38 @@ def test_the_log_of_a_callers_engine_is_brought_in(path: Path, options: dict[str
         with engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar() == 1000
     engine.dispose()
+
+
+def opened_logs(path: Path) -> list[str]:
+    """The logs of a file that this process has open, also those that are gone."""
+    return [target for target in open_files.targets() if target.startswith(f"{path}-wal")]
+
+
+@pytest.mark.parametrize("options", [{"pool_size": 1, "max_overflow": 0}, {"poolclass": sa.NullPool}])
+def test_a_callers_engine_that_is_disposed_leaves_no_log_open(path: Path, options: dict[str, Any]) -> None:
+    """backends B-181: whether before the store is closed or after, or never."""
+    engine = sa.create_engine(f"sqlite:///{path}", **options)
+    store = StateStore.open(engine=engine)
+    create(store)
+    engine.dispose()
+    assert opened_logs(path) == []
+    create(store)
+    store.close()
+    engine.dispose()
+    assert opened_logs(path) == []
+
+
+def test_a_unit_that_outlives_its_store_leaves_no_log_open(path: Path) -> None:
+    """backends B-181."""
+    store = StateStore.open(path, settings=Settings(queue_timeout=0.01))
+    create(store)
+    checkout = store.backend.acquire(Mode.WRITE)
+    closing_thread = threading.Thread(target=store.close)
+    closing_thread.start()
+    closing_thread.join()
+    store.backend.commit(checkout)
+    store.backend.release(checkout)
+    assert opened_logs(path) == []
 
 
 def test_an_engine_that_always_gives_one_connection_works(path: Path) -> None:

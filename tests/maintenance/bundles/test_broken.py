@@ -77,7 +77,7 @@ def test_a_row_may_refer_to_what_is_stored(store: StateStore, good: Path, bad: P
 
 @pytest.mark.parametrize("table", ["sessions", "branches"])
 def test_a_word_that_is_not_known_is_refused_unless_it_is_allowed(
-    store: StateStore, good: Path, bad: Path, table: str
+    store: StateStore, database: Database, good: Path, bad: Path, table: str
 ) -> None:
     """maintenance OP-61: another program may have stored one, and what was archived comes back."""
     change_row(good, bad, table, status="foo")
@@ -91,6 +91,9 @@ def test_a_word_that_is_not_known_is_refused_unless_it_is_allowed(
     planned = bundles.plan(bad, allow_unknown_words=True)
     assert bundles.load(bad, allow_unknown_words=True).rows == planned.rows
     assert bundles.load(bad, allow_unknown_words=True).receipt is None
+    conversations, loaded = store.conversations, {"sessions": "talk", "branches": "branch"}
+    assert getattr(conversations, table).get(loaded[table]).status == "foo"
+    assert database.raw().execute("SELECT count(*) FROM maintenance_permits").fetchone()[0] == 0
 
 
 def test_a_run_whose_key_another_run_has_is_refused_by_name(store: StateStore, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_leases_and_deadlines_are_told_when_they_are_over_and_still_matter(datab
         rows.request(status, "works", status, expires_at=rows.now)
     fire = {"cron_name": "c", "source": "manual", "started_at": rows.now, "lease_until": rows.now}
     insert(rows.raw, "cron_fires", {"id": "fires", "status": "running", **fire})
-    insert(rows.raw, "cron_fires", {"id": "fired", "status": "succeeded", "finished_at": rows.now, **fire})
+    insert(rows.raw, "cron_fires", {"id": "fired", "status": "ok", "finished_at": rows.now, **fire})
     assert told(store, "DOC-15") == set()
     database.clock.advance(MILLISECOND)
     assert told(store, "DOC-15") == {

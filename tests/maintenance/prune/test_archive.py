@@ -12,6 +12,7 @@ from support.between import before
 from support.maintenance.attached import attach_without_a_column
 from support.maintenance.rows import counts, insert
 from support.maintenance.whole_runs import Report, whole_run
+from support.stored_words import unguarded_words
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, NewSession
@@ -82,6 +83,23 @@ def test_each_session_that_is_removed_comes_back_from_its_bundle(database: Datab
     store.maintenance.bundles.load(file)
     assert store.conversations.branches.get(branch.id) == was
     assert [one.message.content for one in store.conversations.branches.tail(branch.id)] == ["hello"]
+
+
+def test_a_word_that_is_not_known_is_archived_and_comes_back(database: Database, folder: Path) -> None:
+    """maintenance OP-30, OP-61: a later version stored it; a load must be told to take it."""
+    store, raw = database.open(), database.raw()
+    store.conversations.sessions.create(NewSession("talk", "name"))
+    branch = store.conversations.branches.create("talk")
+    with unguarded_words(database.name, raw.execute):
+        raw.execute("UPDATE branches SET status = 'dreaming'")
+    database.clock.advance(seconds=31 * DAY)
+    store.maintenance.prune.run(PrunePolicy("sessions", keep_n=0, archive=folder))
+    assert store.conversations.sessions.find("talk") is None
+    (file,) = folder.iterdir()
+    with pytest.raises(Conflict, match="dreaming"):
+        store.maintenance.bundles.load(file)
+    store.maintenance.bundles.load(file, allow_unknown_words=True)
+    assert store.conversations.branches.get(branch.id).status == "dreaming"
 
 
 def test_what_was_delivered_of_a_session_comes_back_from_its_bundle(

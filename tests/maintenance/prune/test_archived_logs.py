@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -252,14 +253,14 @@ def test_logs_that_may_not_be_looked_at_are_no_error_of_the_operating_system(
     database: Database, policy: PrunePolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """maintenance OP-30: and not said to be on another machine."""
-    store, is_dir = _with_old_runs(database, {"run": "s-1"}), Path.is_dir
+    store, looked = _with_old_runs(database, {"run": "s-1"}), Path.stat
 
-    def closed(path: Path) -> bool:
+    def closed(path: Path, **how: bool) -> os.stat_result:
         if path == store.settings.agent_sessions:
             raise PermissionError(errno.EACCES, "Permission denied")
-        return is_dir(path)
+        return looked(path, **how)
 
-    monkeypatch.setattr(Path, "is_dir", closed)
+    monkeypatch.setattr(Path, "stat", closed)
     with pytest.raises(BackendUnavailable, match="agent-sessions: Permission denied"):
         store.maintenance.prune.run(policy)
 

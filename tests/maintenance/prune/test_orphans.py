@@ -86,7 +86,7 @@ def test_what_doctor_finds_goes_by_the_command_that_it_names(store: Any, databas
     strays(database, "stray", days=2)
     strays(database, "order", days=2, table="progressions")
     found = store.maintenance.doctor.examine(deep=True, only=["DOC-08"]).findings
-    told = store.backend.command("prune", "--kind", "orphans", "--keep-days", "1")
+    told = database.open(migrate=False).backend.command("prune", "--kind", "orphans", "--keep-days", "1")
     assert {finding.remedy for finding in found} == {told}
     assert store.maintenance.prune.run(PrunePolicy("orphans", keep_days=1)).counts == {
         "messages": 1,

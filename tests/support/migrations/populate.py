@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from sqlalchemy import MetaData, Table, insert, inspect, select
+from sqlalchemy import MetaData, Table, delete, insert, inspect, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.types import Boolean, DateTime, Float, Integer, LargeBinary
 
@@ -22,10 +22,16 @@ NUMBERED = "message_types"
 
 
 def fill(connection: Connection, label: str) -> None:
-    """Insert three rows into every table, with a value in every column; ids begin with ``label``."""
-    for table in reflected(connection):
-        if table.name not in (PERMITS, NUMBERED):  # a permit at rest would open every guard
+    """Insert three rows into every table, with a value in every column; ids and words begin with ``label``."""
+    tables = reflected(connection)
+    permits = [table for table in tables if table.name == PERMITS]
+    for table in permits:  # to store words that nobody knows
+        connection.execute(insert(table), {"receipt_id": label})
+    for table in tables:
+        if table.name not in (PERMITS, NUMBERED):
             connection.execute(insert(table), [_row(table, label, number) for number in range(ROWS)])
+    for table in permits:  # at rest it would open every guard
+        connection.execute(delete(table))
 
 
 def contents(connection: Connection, columns: dict[str, list[str]] | None = None) -> dict[str, list[Any]]:
