@@ -32,10 +32,15 @@ def pack(value: Any) -> str:
     return base64.urlsafe_b64encode(orjson.dumps(value, option=orjson.OPT_UTC_Z)).decode().rstrip("=")
 
 
+#: Makes characters of the other alphabet of Base64 wrong, which Python before 3.15 takes as well.
+_OTHER_ALPHABET = str.maketrans("+/", "!!")
+
+
 def unpack(where: str, text: str) -> Any:
     """Return the value of `pack`. Raises `InvalidValue` for other text."""
     try:
-        return orjson.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+        padded = (text + "=" * (-len(text) % 4)).translate(_OTHER_ALPHABET)
+        return orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, TypeError):
         raise damaged(where) from None
 

@@ -163,10 +163,15 @@ def mark_behind(before: bytes, offset: int) -> Mark:
     return Mark(offset, len(checked), zlib.crc32(checked))
 
 
+#: Makes characters of the other alphabet of Base64 wrong, which Python before 3.15 takes as well.
+_OTHER_ALPHABET = str.maketrans("+/", "!!")
+
+
 def mark_of_text(where: str, text: str) -> Mark:
     """Return the mark of `Mark.to_text`. Raises `InvalidValue` for any other text."""
     try:
-        offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(text + "==", altchars=b"-_", validate=True))
+        padded = (text + "==").translate(_OTHER_ALPHABET)
+        offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, struct.error):
         raise InvalidValue(
             where, "expected a cursor of an earlier call: this one is damaged, or not a cursor"
