@@ -72,7 +72,8 @@ def _made_apart(call: Callable[[], T]) -> T:
         finally:
             is_over.release()
 
-    thread = threading.Thread(target=make, name="lastlight-import")
+    # A signal's exception in `start` may leave this thread waiting for ever, which must not hold up the program's end.
+    thread = threading.Thread(target=make, name="lastlight-import", daemon=True)
     try:
         thread.start()
     except RuntimeError:  # there are too many threads, or the interpreter ends
