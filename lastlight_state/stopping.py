@@ -6,9 +6,12 @@ module turns the signal into an exception, for a block that asks for it: the han
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,18 +35,48 @@ def stop_on_sigterm() -> Iterator[None]:
     task = _current_task()
     before = signal.getsignal(signal.SIGTERM)
     try:
-        if task is None:
-            signal.signal(signal.SIGTERM, _stop)
-            yield
-        else:
-            yield from _cancelling(task)
+        yield from _raising() if task is None else _cancelling(task)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
-def _stop(number: int, _frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)
-    raise SystemExit(STATUS)
+def _raising() -> Iterator[None]:
+    """Yield the block of a thread, which the signal ends by an exception.
+
+    Python drops an exception that a handler raises inside a finalizer or the callback of a weak reference, and only
+    tells `sys.unraisablehook`. Then the signal is sent again.
+    """
+    stop: SystemExit | None = None
+    told = sys.unraisablehook
+    main = threading.get_ident()
+
+    def raise_once(_number: int, _frame: object) -> None:
+        nonlocal stop
+        if stop is None:
+            stop = SystemExit(STATUS)
+            raise stop
+
+    def send_again_if_lost(unraisable: sys.UnraisableHookArgs) -> None:
+        nonlocal stop
+        if stop is None or unraisable.exc_value is not stop:
+            told(unraisable)
+        else:
+            stop = None
+            # The interrupted code may hold a lock of `threading`, so no `Thread` starts here.
+            _thread.start_new_thread(_send_soon, (main,))
+
+    signal.signal(signal.SIGTERM, raise_once)
+    sys.unraisablehook = send_again_if_lost
+    try:
+        yield
+    finally:
+        if sys.unraisablehook is send_again_if_lost:
+            sys.unraisablehook = told
+
+
+def _send_soon(thread: int) -> None:
+    time.sleep(0.001)  # until the finalizer has ended
+    signal.pthread_kill(thread, signal.SIGTERM)
 
 
 def _cancelling(task: asyncio.Task[object]) -> Iterator[None]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
+import weakref
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -85,6 +88,42 @@ def test_the_handler_from_before_is_put_back() -> None:
         assert len(came) == 2
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class Finalized:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def ended_by_finalizer() -> None:
+    Finalized()
+
+
+def ended_by_weak_reference() -> None:
+    referred = threading.local()
+    _ = weakref.ref(referred, lambda _: signal.raise_signal(signal.SIGTERM))
+    del referred
+
+
+def sleep_after(end: Callable[[], None]) -> None:
+    with stop_on_sigterm():
+        end()
+        time.sleep(30)
+
+
+@pytest.mark.parametrize("end", [ended_by_finalizer, ended_by_weak_reference])
+def test_a_signal_that_comes_in_a_finalizer_is_not_lost(end: Callable[[], None]) -> None:
+    """workflows W-142: Python drops what a handler raises there."""
+    told: list[object] = []
+    before, sys.unraisablehook = sys.unraisablehook, told.append
+    try:
+        with pytest.raises(SystemExit) as caught:
+            sleep_after(end)
+        assert caught.value.code == 143
+        assert sys.unraisablehook == told.append
+        assert told == []
+    finally:
+        sys.unraisablehook = before
 
 
 def test_only_the_main_thread_can_ask_for_it() -> None:
