@@ -4,7 +4,7 @@ It is an ASGI application, which a service mounts behind its own login, and whic
 
     from lastlight_state.inspector import inspector
 
-    app.mount("/state", inspector(store))
+    app = Starlette(routes=[Mount("/state", inspector(store))])
 
 Each address answers with a page, with the same as JSON (``Accept: application/json``), and where the page is live with
 its content again and again (``Accept: text/event-stream``). All three are made from one dict of data.

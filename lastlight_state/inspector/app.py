@@ -43,6 +43,10 @@ Person = str | Callable[[Request], str | None]
 #: How many pages are made at once: a service that mounts the inspector keeps the rest of its connections.
 THREADS = 4
 JSON, HTML, EVENTS = "application/json", "text/html", "text/event-stream"
+_NO_LOGIN = (
+    "without a login only this machine may act, by a name of its own: give inspector() a token or hosts, "
+    "or a function as person that returns who sent a request"
+)
 _log = logging.getLogger("lastlight_state.inspector")
 
 
@@ -60,7 +64,8 @@ def inspector(
 
     With a ``token`` each request must bring it, as ``Authorization: Bearer`` or by a cookie of the login page; without
     one whoever reaches the application may look, so mount it behind a login. ``hosts`` are the names that it answers
-    to. With ``acting`` questions are answered and runs cancelled, paused and resumed, in the name of ``person``.
+    to. With ``acting`` questions are answered and runs cancelled, paused and resumed, in the name of ``person``. Where
+    that is one name for all, and there is neither a token nor ``hosts``, only requests of this machine may act.
     Raises `InvalidValue` for ``acting`` without a ``person`` or on a read-only store, and for an empty token.
     """
     sync = store.sync_store if isinstance(store, AsyncStateStore) else store
@@ -117,6 +122,8 @@ class _Inspector:
         route = next(route for route in routes if route.acts is acts)
         try:
             ask = await self._ask(request, acts)
+            if route.live:
+                ask = ask.only(route.takes)
             if not acts and wanted(request) == EVENTS:
                 return self._live(page, route, ask, request)
             answer: Response = await self._on_a_thread(partial(self._answered, page, route, ask, request))
@@ -143,12 +150,16 @@ class _Inspector:
         if not acts:
             return ask
         form = await _form(request)
+        if isinstance(self._person, str) and not self._guard.knows_its_visitors(request):
+            raise Refusal(403, "no_login", _NO_LOGIN)
         if ask.person is None:
             raise Refusal(403, "only_looking", "acting is not switched on here")
         return replace(ask, form=form)
 
     def _acting(self, request: Request) -> str | None:
-        return (self._person(request) if callable(self._person) else self._person) or None
+        if callable(self._person):
+            return self._person(request) or None
+        return (self._person or None) if self._guard.knows_its_visitors(request) else None
 
     async def _on_a_thread(self, work: Callable[[], Any]) -> Any:
         if self._threads is None:
@@ -158,7 +169,7 @@ class _Inspector:
     def _live(self, page: Page, route: Route, ask: Ask, request: Request) -> Response:
         """Return the content of a page again and again. It is the same for everybody, so it holds no forms."""
         hide = self._hides(request)
-        key = (request.url.path, request.url.query, hide)
+        key = (request.url.path, json_text(ask.query), hide)
         if not route.live:
             raise Refusal(406, "not_live", "this page is not live")
         if self._topics.is_full_for(key):

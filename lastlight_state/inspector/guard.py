@@ -10,6 +10,7 @@ import hmac
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
+from ipaddress import ip_address
 from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -76,6 +77,16 @@ class Guard:
             return
         await self._app(scope, receive, sending)
 
+    def knows_its_visitors(self, request: Request) -> bool:
+        """True if a token or names of hosts keep others out, or the request is of this machine by peer and by name.
+
+        A page of another site whose name was made to lead here has a peer of this machine, and its own name.
+        """
+        if self._token is not None or self._hosts is not None:
+            return True
+        peer = "" if request.client is None else request.client.host
+        return _is_loopback(peer) and _is_loopback(_host_of(request.headers.get("host", "")))
+
     def is_token(self, given: str) -> bool:
         """True if the given text is the token. The time that it takes tells nothing about the token."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
@@ -127,21 +138,32 @@ def check_form_token(request: Request, given: Iterable[str]) -> None:
 
 def _check_origin(request: Request) -> None:
     """Raise `Refusal` for a write that another site sent, or of which the browser does not say who did."""
-    origin = request.headers.get("origin")
-    if origin is None:
-        same = request.headers.get("sec-fetch-site") == "same-origin"
-    else:
-        same = _netloc(origin) == request.headers.get("host", "").lower() != ""
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    same = site == "same-origin"
+    if origin is not None:
+        scheme, host = _scheme_and_host(origin)
+        if site is None:  # a browser says it of each address that begins with https, also behind a proxy
+            same = scheme == request.url.scheme
+        same = same and host == request.headers.get("host", "").lower() != ""
     if not same:
         raise Refusal(403, "foreign_origin", "a form must be sent from a page of the inspector")
 
 
-def _netloc(origin: str) -> str:
-    """Return the host in an Origin header, with its port."""
+def _scheme_and_host(origin: str) -> tuple[str, str]:
+    """Return the scheme and the host in an Origin header, the host with its port."""
     try:
-        return urlsplit(origin).netloc.lower()
+        parts = urlsplit(origin)
     except ValueError:
-        return ""
+        return "", ""
+    return parts.scheme, parts.netloc.lower()
+
+
+def _is_loopback(name: str) -> bool:
+    """True if the address or name always means this machine."""
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _host_of(header: str) -> str:

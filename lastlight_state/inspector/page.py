@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -54,6 +54,10 @@ class Ask:
     query: Mapping[str, Sequence[str]]
     person: str | None = None
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def only(self, names: Collection[str]) -> Ask:
+        """Return the same with these values of the query alone, so that nothing else makes it another page."""
+        return replace(self, query={name: values for name, values in sorted(self.query.items()) if name in names})
 
     def text(self, name: str) -> str | None:
         """Return a value of the query without the space around it. None for one that is missing or blank."""
@@ -116,13 +120,17 @@ Mark = Callable[[Ask], Hashable]
 
 @dataclass(frozen=True)
 class Route:
-    """An address of a page. With ``live`` it is shown again and again."""
+    """An address of a page. With ``live`` it is shown again and again.
+
+    ``takes`` are the values of the query that a live page reads. Any other is ignored.
+    """
 
     path: str
     answer: Answers
     acts: bool = False
     live: bool = False
     mark: Mark | None = None
+    takes: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -139,11 +147,14 @@ class Page:
     personal: frozenset[str] = frozenset()
     routes: list[Route] = field(default_factory=list)
 
-    def look(self, path: str = "", *, live: bool = False, mark: Mark | None = None) -> Callable[[AnswersT], AnswersT]:
-        """Let a function answer an address, which it only reads for."""
+    def look(
+        self, path: str = "", *, live: bool = False, mark: Mark | None = None, takes: str = ""
+    ) -> Callable[[AnswersT], AnswersT]:
+        """Let a function answer an address, which it only reads for. ``takes`` are names with spaces between them."""
 
         def added(answer: AnswersT) -> AnswersT:
-            self.routes.append(Route(self.path + path, answer, live=live, mark=mark))
+            names = frozenset(takes.split())
+            self.routes.append(Route(self.path + path, answer, live=live, mark=mark, takes=names))
             return answer
 
         return added

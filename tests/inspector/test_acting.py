@@ -43,7 +43,7 @@ def store(fresh_database: Database) -> StateStore:
 @pytest.fixture
 def ana(store: StateStore) -> TestClient:
     """Return the browser of a person who may act."""
-    return TestClient(inspector(store, acting=True, person="ana"))
+    return TestClient(inspector(store, acting=True, person="ana", hosts={"testserver"}))
 
 
 def sent(client: TestClient, address: str, **fields: str) -> Response:

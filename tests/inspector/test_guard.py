@@ -9,6 +9,7 @@ from inspector.test_pages import JSON, token_of
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.inspector import inspector
@@ -147,6 +148,54 @@ def test_it_answers_to_its_names_alone(shown: StateStore) -> None:
         assert TestClient(app).get("/", headers={"host": host}).status_code == status, host
 
 
+@pytest.mark.parametrize(
+    ("peer", "host", "status"),
+    [
+        ("127.0.0.1", "localhost:8765", 303),
+        ("::1", "[::1]:8765", 303),
+        ("127.0.0.1", "evil.example", 403),  # a name of another site that was made to lead here
+        ("127.0.0.1", "localhost.evil.example", 403),
+        ("192.0.2.7", "localhost:8765", 403),
+        (None, "localhost", 403),
+    ],
+)
+def test_without_a_login_only_this_machine_acts(filled: StateStore, peer: str | None, host: str, status: int) -> None:
+    """inspector IN-13: by its peer and by the name that it asks for."""
+    app, run = inspector(filled, acting=True, person="ana"), "/runs/home"
+    client = TestClient(Peer(app, peer), base_url=f"http://{host}")
+    assert ("Pause" in client.get(run).text) is (status == 303)
+    headers = {"origin": f"http://{host}", **JSON}
+    form = {"form_token": token_of(client)}
+    answer = client.post(f"{run}/pause", data=form, headers=headers, follow_redirects=False)
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json()["error"]["code"] == "no_login"
+
+
+@pytest.mark.parametrize(
+    ("origin", "site", "status"),
+    [
+        ("http://testserver", None, 303),
+        ("https://testserver", None, 403),
+        ("https://testserver", "same-origin", 303),  # behind a proxy that ends TLS
+        ("https://testserver", "same-site", 403),
+        ("http://testserver", "cross-site", 403),
+        ("https://evil.example", "same-origin", 403),
+        (None, "same-origin", 303),
+        (None, None, 403),
+    ],
+)
+def test_a_form_is_of_the_same_scheme_and_host(
+    shown: StateStore, origin: str | None, site: str | None, status: int
+) -> None:
+    """inspector IN-11"""
+    client = TestClient(inspector(shown))
+    given = {"origin": origin, "sec-fetch-site": site}
+    headers = {name: value for name, value in given.items() if value is not None}
+    form = {"form_token": token_of(client), "hide": "1"}
+    assert client.post("/personal", data=form, headers=headers, follow_redirects=False).status_code == status
+
+
 @pytest.mark.parametrize("address", ["/", "/assets/script.js", "/runs/nobody", "/login"])
 def test_every_answer_binds_the_browser(shown: StateStore, address: str) -> None:
     """inspector IN-2."""
@@ -187,6 +236,16 @@ def test_passwords_and_the_token_are_never_shown(fresh_database: Database) -> No
         assert "swordfish-1" not in text
         assert TOKEN not in text
         assert "postgresql://app:***@db.internal/agents" in text
+
+
+class Peer:
+    """An application whose requests come from one address."""
+
+    def __init__(self, app: ASGIApp, address: str | None) -> None:
+        self._app, self._client = app, None if address is None else (address, 50_000)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, "client": self._client}, receive, send)
 
 
 def _run(store: StateStore) -> str:

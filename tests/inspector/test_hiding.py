@@ -96,7 +96,7 @@ def test_what_is_refused_is_shown_while_personal_data_is_hidden(fresh_database: 
     store.workflows.runs.create("w", trigger=Trigger("t", type="cli"), phase="p", options=RunOptions(id="r"))
     store.workflows.approvals.create("r", Gate("ship", "Ship it?", id="g"))
     store.workflows.approvals.answer("g", "rejected", by="zoe")
-    client = TestClient(inspector(store, acting=True, person="ana", hide_personal=True))
+    client = TestClient(inspector(store, acting=True, person="ana", hosts={"testserver"}, hide_personal=True))
     client.get("/")
     form = {"form_token": client.cookies["lastlight_form"], "decision": "approved"}
     page = client.post("/inbox/gates/g", data=form, headers=HERE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
 
@@ -194,10 +195,10 @@ def test_only_so_many_different_pages_are_live(sqlite_database: Database) -> Non
 
     async def work() -> None:
         app = inspector(store)
-        async with subscribed(app, "/?n=0", 2) as first:
+        async with subscribed(app, "/inbox?run=0", 2) as first:
             await until(lambda: all(browser.status == 200 for browser in first))
             others: list[Subscriber] = []
-            contexts = [subscribed(app, f"/?n={n}") for n in range(1, MOST_TOPICS + 1)]
+            contexts = [subscribed(app, f"/inbox?run={n}") for n in range(1, MOST_TOPICS + 1)]
             for context in contexts:
                 [browser] = await context.__aenter__()
                 await until(lambda browser=browser: browser.status == 503 or bool(browser.events))  # type: ignore[misc]
@@ -205,6 +206,21 @@ def test_only_so_many_different_pages_are_live(sqlite_database: Database) -> Non
             assert [browser.status for browser in others] == [200] * (MOST_TOPICS - 1) + [503]
             for context in contexts:
                 await context.__aexit__(None, None, None)
+
+    run(work())
+
+
+def test_values_that_a_page_does_not_read_make_no_other_live_page(sqlite_database: Database) -> None:
+    """inspector IN-22: as many as there are."""
+    app = inspector(sqlite_database.open())
+
+    async def work() -> None:
+        async with AsyncExitStack() as stack:
+            for n in range(MOST_TOPICS + 1):
+                [browser] = await stack.enter_async_context(subscribed(app, f"/?n={n}&limit={n}"))
+                await until(lambda browser=browser: bool(browser.events))  # type: ignore[misc]
+            [other] = await stack.enter_async_context(subscribed(app, "/inbox?order=newest&order=oldest"))
+            await until(lambda: bool(other.events))
 
     run(work())
 

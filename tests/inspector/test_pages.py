@@ -18,6 +18,7 @@ from support.run_log.logs import EXAMPLE_RUN
 
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.inspector import inspector
+from lastlight_state.inspector.page import Ask, Route
 from lastlight_state.inspector.pages import PAGES
 from lastlight_state.inspector.rendering import segment
 from lastlight_state.testing import Database
@@ -109,6 +110,27 @@ def test_a_page_answers_as_html_and_as_json_of_the_same_data(visitor: TestClient
     assert data.status_code == 200
     assert data.headers["content-type"] == "application/json"
     assert isinstance(data.json(), dict)
+
+
+LIVE = [route for page in PAGES for route in page.routes if route.live and route.path in ADDRESSES]
+
+
+@pytest.mark.parametrize("route", LIVE, ids=[route.path for route in LIVE])
+def test_a_live_page_names_what_it_reads_of_its_query(
+    visitor: TestClient, route: Route, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inspector IN-22: otherwise a filter would be ignored."""
+    read: set[str] = set()
+    texts = Ask.texts
+
+    def recorded_texts(ask: Ask, name: str) -> list[str]:
+        read.add(name)
+        return texts(ask, name)
+
+    monkeypatch.setattr(Ask, "texts", recorded_texts)
+    for address in ADDRESSES[route.path]:
+        visitor.get(address)
+    assert read == route.takes
 
 
 @pytest.mark.parametrize("address", [addresses[0] for addresses in ADDRESSES.values()])

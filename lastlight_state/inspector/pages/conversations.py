@@ -32,7 +32,7 @@ def listed(ask: Ask) -> View:
     return View("conversations.html", data, "Conversations", {"statuses": sorted(STATUSES)})
 
 
-@page.look("/{session_id}", live=True)
+@page.look("/{session_id}", live=True, takes="limit page_token branches")
 def one(ask: Ask) -> View:
     """Show a session: its branches as a tree, and a page of its messages, each once."""
     key, limit = ask.path["session_id"], ask.part["limit"]
@@ -52,7 +52,7 @@ def one(ask: Ask) -> View:
     return View("conversation.html", data, f"Conversation {key}", {"deepest": DEEPEST})
 
 
-@page.look("/branches/{branch_id}", live=True)
+@page.look("/branches/{branch_id}", live=True, takes="limit page_token forks")
 def branch(ask: Ask) -> View:
     """Show a page of the history of a branch, from which branch each message is, and what was forked from it."""
     key = ask.path["branch_id"]

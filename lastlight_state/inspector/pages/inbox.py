@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.inspector import forms
-from lastlight_state.inspector.page import Ask, Moved, Page, View, status_of
+from lastlight_state.inspector.page import MOST_ROWS, ROWS, Ask, Moved, Page, View, status_of
 from lastlight_state.inspector.rendering import segment
 from lastlight_state.workflows import HumanRequest
 
@@ -19,10 +19,10 @@ Order = Literal["newest", "oldest"]
 FROM_HERE = "from the inspector"
 
 
-@page.look(live=True)
+@page.look(live=True, takes="run order limit gates requests")
 def listed(ask: Ask) -> View:
     """Show what is asked, of one run or of all."""
-    run_id, limit = ask.text("run"), ask.part["limit"]
+    run_id, limit = ask.text("run"), ask.number("limit", ROWS, most=MOST_ROWS)
     order = cast(Order, ask.text("order") or "oldest")  # another word is refused by the library
     with ask.store.view() as moment:
         w = moment.workflows

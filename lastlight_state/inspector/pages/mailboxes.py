@@ -18,7 +18,7 @@ STALE = StalePolicy()
 STATUSES = ("pending", "paused", "completed", "failed")
 
 
-@page.look(live=True)
+@page.look(live=True, takes="group limit page_token")
 def listed(ask: Ask) -> View:
     """Show a page of mailboxes with how much waits in each; one that cannot be read has its error."""
     limit = ask.number("limit", MAILBOXES, most=MOST_MAILBOXES)
@@ -28,7 +28,7 @@ def listed(ask: Ask) -> View:
     return View("mailboxes.html", data, "Mailboxes")
 
 
-@page.look("/{group}/{session}", live=True)
+@page.look("/{group}/{session}", live=True, takes="status kind limit page_token waiting failed tasks")
 def one(ask: Ask) -> View:
     """Show a mailbox: its messages of both sides, claims, tasks, deliveries, and places that it may send to."""
     host, limit = _host(ask), ask.part["limit"]

@@ -116,7 +116,7 @@ def act(ask: Ask) -> View | Moved:
     return Moved(f"/runs/{segment(run_id)}")
 
 
-@page.look("/{run_id}/timeline", live=True, mark=_mark)
+@page.look("/{run_id}/timeline", live=True, mark=_mark, takes="limit page_token")
 def timeline(ask: Ask) -> View:
     """Show everything that happened to a run, line by line."""
     run_id = ask.path["run_id"]

@@ -19,7 +19,7 @@ SWITCHES = {"on": True, "off": False}
 RETIRED = {"retired": True, "all": None}
 
 
-@page.look(live=True)
+@page.look(live=True, takes="enabled retired origin days missed limit page_token")
 def listed(ask: Ask) -> View:
     """Show a page of crons with how their last fires ended, and what was missed of all crons."""
     enabled, retired = SWITCHES.get(ask.text("enabled") or ""), RETIRED.get(ask.text("retired") or "", False)
@@ -37,7 +37,7 @@ def listed(ask: Ask) -> View:
     return View("schedules.html", data, "Schedules", {"origins": sorted(ORIGINS)})
 
 
-@page.look("/crons/{name}", live=True)
+@page.look("/crons/{name}", live=True, takes="status source since days missed limit page_token")
 def one(ask: Ask) -> View:
     """Show a cron with its override, its next instants and its fires."""
     name, since = ask.path["name"], _since(ask)

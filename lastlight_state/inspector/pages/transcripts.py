@@ -46,7 +46,7 @@ class Part:
 Reading = Callable[[int, str | None], Part]
 
 
-@page.look(live=True)
+@page.look(live=True, takes="scope state project session since platform user limit page_token runs chats")
 def listed(ask: Ask) -> View:
     """Show a page of agent logs, of run logs and of chats each."""
     limit, scope, state = ask.part["limit"], cast("Any", ask.text("scope")), cast("Any", ask.text("state"))
@@ -69,7 +69,7 @@ def _log_mark(ask: Ask) -> Hashable:
     return found.bytes, found.modified_at
 
 
-@page.look("/agents/{session_id}", live=True, mark=_log_mark)
+@page.look("/agents/{session_id}", live=True, mark=_log_mark, takes="project order limit page_token")
 def agent(ask: Ask) -> View:
     """Show the end of an agent log, what is before it, or its beginning."""
     key, reader = ask.path["session_id"], ask.store.agent_log.reader
@@ -119,7 +119,7 @@ def _run_mark(ask: Ask) -> Hashable:
     return found.size_bytes, found.state, found.last_ts
 
 
-@page.look("/runs/{run_id}", live=True, mark=_run_mark)
+@page.look("/runs/{run_id}", live=True, mark=_run_mark, takes="order limit page_token")
 def run(ask: Ask) -> View:
     """Show the end of a run log, what is before it, or its beginning."""
     key, runs = ask.path["run_id"], ask.store.run_log.runs
@@ -149,7 +149,7 @@ def _chat_mark(ask: Ask) -> Hashable:
     return found.message_count, found.version
 
 
-@page.look("/chats/{session_id}", live=True, mark=_chat_mark)
+@page.look("/chats/{session_id}", live=True, mark=_chat_mark, takes="order limit page_token")
 def chat(ask: Ask) -> View:
     """Show the end of a chat, what is before it, or its beginning."""
     key, messaging = ask.path["session_id"], ask.store.messaging
