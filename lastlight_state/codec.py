@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Set as AbstractSet
+from collections.abc import Collection, Iterator, Mapping, Set as AbstractSet
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
@@ -167,7 +167,12 @@ def _is_sound(root: Any, max_depth: int) -> bool:
             continue
         else:
             return False
-        if _PLAIN.issuperset(map(type, children)):
+        kinds = {*map(type, children)}
+        if kinds <= _PLAIN:
+            continue
+        if len(kinds) == 1 and (int in kinds or float in kinds):
+            if not _are_sound_numbers(children, *kinds):
+                return False
             continue
         for child in children:
             kind = type(child)
@@ -178,6 +183,14 @@ def _is_sound(root: Any, max_depth: int) -> bool:
             elif not _is_sound_scalar(child, kind):
                 return False
     return True
+
+
+def _are_sound_numbers(numbers: Collection[Any], kind: type) -> bool:
+    """True if each of some integers, or of some floats, may be stored."""
+    least, greatest = min(numbers), max(numbers)
+    if kind is float:
+        return all(map(isfinite, numbers)) and least > -_ROUNDED and greatest < _ROUNDED
+    return bool(least >= SMALLEST and greatest <= GREATEST)
 
 
 def _is_sound_scalar(value: Any, kind: type) -> bool:

@@ -48,10 +48,15 @@ def decode_jsonb(text: str | bytes) -> Any:
 def may_hold_long_integers(data: bytes) -> bool:
     """Return False if no integer in JSON text has 19 digits, as all beyond 64 bits have. True is a guess.
 
-    Looks at every fourth byte first, and then at every second: a time or an id has no such row of digits there. A
-    search for the digits would take ten times as long as parsing does.
+    Looks at every fourth byte first, and then at every second: a time or an id has no such row of digits there. Both
+    halves are looked at, because in a list of small integers one of them is all digits. A search for the digits would
+    take ten times as long as parsing does.
     """
-    return b"0" * 4 in data[::4].translate(_DIGITS) and b"0" * 9 in data[::2].translate(_DIGITS)
+    return (
+        b"0" * 4 in data[::4].translate(_DIGITS)
+        and b"0" * 9 in data[::2].translate(_DIGITS)
+        and b"0" * 9 in data[1::2].translate(_DIGITS)
+    )
 
 
 def _exact(data: bytes, number: Callable[[int], Any]) -> Any:

@@ -100,6 +100,26 @@ def test_an_integer_beyond_64_bits_is_found_wherever_it_stands(number: int, befo
             assert codec.may_hold_long_integers(text.encode())
 
 
+def is_refused(value: Any) -> bool:
+    try:
+        codec.encode_bytes("value", value)
+    except InvalidValue:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("numbers", [range(10), range(100), range(1000)])
+def test_a_list_of_small_integers_is_not_suspected(numbers: range) -> None:
+    """house H-57: a second reading of it would take ten times as long."""
+    assert not codec.may_hold_long_integers(codec.encode_sound({"a": [*numbers] * 20}))
+
+
+@given(st.lists(st.integers()) | st.lists(st.floats()))
+def test_a_list_of_numbers_of_one_kind_is_judged_as_each_of_them(numbers: list[Any]) -> None:
+    """house H-57"""
+    assert is_refused(numbers) is any(is_refused([number, "text"]) for number in numbers)
+
+
 @given(VALUES)
 def test_a_line_reads_as_what_was_written(value: Any) -> None:
     """agent-log L-31, house H-57: of JSON values nothing is lost but halves of surrogate pairs."""
