@@ -200,12 +200,21 @@ class StateStore(Domains):
     @block
     def view(self) -> Iterator[View]:
         """Read one moment: every read in the block sees the same commits. It blocks no writer."""
-        with self._block(self._scope.beginning(Mode.SNAPSHOT), None) as unit:
-            scope = TransactionScope(unit, self.metrics, may_write=False)
-            try:
-                yield View(self._context, scope, partial(self.backend.rollback, unit.checkout))
-            finally:
-                scope.end()
+        with self._view(self._scope.beginning(Mode.SNAPSHOT)) as view:
+            yield view
+
+    def read(self, work: Callable[[View], T]) -> T:
+        """Run ``work(view)`` in a view of one moment and return its result.
+
+        The whole of ``work`` is run again while the database is busy, and when the connection was lost.
+        """
+        self._scope.refuse_closed()
+
+        def attempt() -> T:
+            with self._view(Checkout(Mode.SNAPSHOT, self.backend)) as view:
+                return work(view)
+
+        return self._scope.retry.run(attempt, repeatable=True)
 
     def run(
         self,
@@ -288,6 +297,15 @@ class StateStore(Domains):
             raise
         self._scope.committed()
         run_hooks(unit.hooks, self.metrics, label)
+
+    @block
+    def _view(self, checkout: Checkout) -> Iterator[View]:
+        with self._block(checkout, None) as unit:
+            scope = TransactionScope(unit, self.metrics, may_write=False)
+            try:
+                yield View(self._context, scope, partial(self.backend.rollback, checkout))
+            finally:
+                scope.end()
 
     @block
     def _block(self, checkout: Checkout, label: str | None) -> Iterator[Unit]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from support.garbage import collect
 from support.undone import Boom, undone
 
-from lastlight_state import AsyncStateStore, Settings, StateStore
+from lastlight_state import AsyncStateStore, Settings, StateStore, View
 from lastlight_state.backends import backend_of_engine
 from lastlight_state.backends.base import Options
 from lastlight_state.errors import (
@@ -421,6 +421,42 @@ def test_a_view_sees_one_moment(every_backend: StateStore) -> None:
         in_thread(lambda: create(every_backend, "meanwhile")).join()
         assert names(view) == ["before"]
     assert names(every_backend) == ["before", "meanwhile"]
+
+
+def test_a_function_reads_one_moment(every_backend: StateStore) -> None:
+    """backends B-191: it may not write, and its view is over with it."""
+    create(every_backend, "before")
+
+    def work(view: View) -> tuple[list[str], View]:
+        assert names(view) == ["before"]
+        in_thread(lambda: create(every_backend, "meanwhile")).join()
+        with pytest.raises(ReadOnlyTransaction):
+            create(view)
+        with pytest.raises(NestedTransaction):
+            every_backend.workflows.runs.list()
+        return names(view), view
+
+    found, view = every_backend.read(work)
+    assert found == ["before"]
+    with pytest.raises(MisuseError):
+        names(view)
+    with every_backend.transaction(), pytest.raises(NestedTransaction):
+        every_backend.read(names)
+
+
+def test_a_function_that_lost_its_connection_reads_again(every_backend: StateStore) -> None:
+    """backends B-191"""
+    create(every_backend, "r")
+    tries: list[View] = []
+
+    def work(view: View) -> list[str]:
+        tries.append(view)
+        if len(tries) == 1:
+            raise BackendUnavailable("away", repeats=2)
+        return names(view)
+
+    assert every_backend.read(work) == ["r"]
+    assert len(tries) == 2
 
 
 def test_a_view_refuses_to_write(store: StateStore) -> None:

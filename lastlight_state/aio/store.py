@@ -242,6 +242,10 @@ class AsyncStateStore(AsyncDomains):
         """See `StateStore.view`."""
         return self._pinned(self._store.view(), AsyncView)
 
+    async def read(self, work: Callable[[View], T]) -> T:
+        """See `StateStore.read`. ``work`` is a plain function of a sync view: many reads for one change of threads."""
+        return await self._lanes.read(partial(self._store.read, work))
+
     async def run(
         self,
         work: Callable[[Transaction], T],

@@ -29,6 +29,7 @@ from lastlight_state import (
     StateStore,
     StoreClosed,
     Transaction,
+    View,
 )
 from lastlight_state.aio import lanes
 from lastlight_state.aio.lanes import Lane
@@ -393,6 +394,27 @@ def test_a_view_reads_one_moment_and_refuses_to_write(every_backend: StateStore)
 
     async def _append(store: AsyncStateStore, run_id: str) -> None:
         await store.workflows.runs.append_phase(run_id, PhaseEntry("build", True))
+
+    asyncio.run(work())
+
+
+def test_a_plain_function_reads_one_moment(every_backend: StateStore) -> None:
+    """backends B-191: on a worker thread, and not of a closed store."""
+
+    async def work() -> None:
+        store = AsyncStateStore(every_backend)
+        ids = [await _new_run(store) for _ in range(3)]
+        threads: set[int] = set()
+
+        def look(view: View) -> list[str]:
+            threads.add(threading.get_ident())
+            return [view.workflows.runs.get(run_id).id for run_id in ids]
+
+        assert await store.read(look) == ids
+        assert threads.isdisjoint({threading.get_ident()})
+        await store.close()
+        with pytest.raises(StoreClosed):
+            await store.read(look)
 
     asyncio.run(work())
 
