@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from lastlight_state.errors import Conflict
+from lastlight_state.clock import SYSTEM_CLOCK, aware_utc, iso_time
+from lastlight_state.errors import Conflict, InvalidValue
 
 # The flags that every command has, before it or behind it.
 
@@ -99,6 +100,7 @@ def at_terminal(question: str, *, yes: bool) -> None:
 
 
 _AGO = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -106,6 +108,24 @@ def age(text: str) -> timedelta | None:
     """Return the time that these words mean, or None."""
     found = _AGO.fullmatch(text)
     return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def moment(text: str | None, flag: str) -> datetime | None:
+    """Return the time that the text of a flag means: a time, a day of UTC, or how long ago.
+
+    Raises `InvalidValue` for another text.
+    """
+    if text is None:
+        return None
+    ago = age(text)
+    try:
+        if ago is not None:
+            return SYSTEM_CLOCK.now() - ago
+        return aware_utc(flag, iso_time(f"{text}T00:00Z" if _DAY.fullmatch(text) else text))
+    except (ValueError, OverflowError):
+        raise InvalidValue(
+            flag, f"expected a time, got {text!r:.80}", permitted=("2026-02-03T12:00Z", "2026-02-03", "24h", "7d")
+        ) from None
 
 
 def since(moment: datetime, now: datetime) -> str:

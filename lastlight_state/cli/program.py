@@ -65,6 +65,7 @@ COMMANDS = {
     "vacuum": "Give back the space of deleted rows.",
     "reencrypt": "Seal contents with the present key of a codec.",
     "query": "Run one statement of SQL that reads.",
+    "usage": "Say what executions have cost, by day, workflow, model, repository or person.",
     "receipts": "List what maintenance has done, or show one receipt.",
     "doctor": "Look for what is wrong, in the database and in the files beside it.",
     "stats": "Count and measure everything, database and files.",

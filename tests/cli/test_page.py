@@ -58,7 +58,7 @@ def test_the_page_lists_the_flags_of_all_commands() -> None:
     assert flags_in("Common flags") == flags_of(program) | {"--help"}
 
 
-@pytest.mark.parametrize("command", ["check", "current", "history", "ls", "show", "stats"])
+@pytest.mark.parametrize("command", ["check", "current", "history", "ls", "show", "stats", "usage"])
 def test_the_page_names_the_keys_of_the_data(command: str, sqlite_targets: dict[str, Target]) -> None:
     """maintenance OP-71, OP-73."""
     target = sqlite_targets["populated"]

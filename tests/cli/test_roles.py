@@ -36,6 +36,8 @@ LOOKING = [
     "ls mailboxes",
     "ls receipts",
     "receipts",
+    "usage",
+    "usage --by day",
     "ls outputs",
     "ls questions",
     "ls mailboxes",

@@ -15,6 +15,7 @@ LOOKING = {
     ("ls", "approvals"): (0, 0, 6, 3, 6),
     ("ls", "messaging"): (0, 0, 6, 3, 6),
     ("ls", "questions"): (0, 0, 6, 3, 6),
+    ("usage",): (0, 0, 6, 3, 6),
     ("receipts",): (0, 0, 6, 3, 6),
     ("show", "run"): (1, 0, 6, 3, 6),
     ("show", "execution"): (1, 0, 6, 3, 6),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import click
@@ -15,7 +14,6 @@ from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.views import attention, kind as views_kind
 from lastlight_state.cli.views.kind import Filters
 from lastlight_state.cli.views.kinds import KINDS, PLURALS
-from lastlight_state.clock import SYSTEM_CLOCK, aware_utc, iso_time
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
@@ -65,8 +63,8 @@ def run(
     for flag, value in narrower.items():
         if value is not None and flag not in chosen.by:
             raise InvalidValue(f"--{flag}", f"must not be given for {kind}")
-    until = _moment(narrower.pop("until"), "--until")
-    chosen_since = _moment(since, "--since")
+    until = arguments.moment(narrower.pop("until"), "--until")
+    chosen_since = arguments.moment(since, "--since")
     filters = Filters(
         views_kind.words(status), chosen_since, valid.page_limit(limit), page_token, run_id, until=until, **narrower
     )
@@ -77,17 +75,3 @@ def run(
         return chosen.page(store, replace(filters, run_id=opening.whole(store, run_id, "run")))
 
     return views_kind.answer(chosen, read_once(call, page_of))
-
-
-def _moment(text: str | None, flag: str) -> datetime | None:
-    if text is None:
-        return None
-    ago = arguments.age(text)
-    try:
-        if ago is not None:
-            return SYSTEM_CLOCK.now() - ago
-        return aware_utc(flag, iso_time(text))
-    except (ValueError, OverflowError):
-        raise InvalidValue(
-            flag, f"expected a time, got {text!r:.80}", permitted=("2026-02-03T12:00Z", "24h", "7d")
-        ) from None
