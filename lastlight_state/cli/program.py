@@ -46,6 +46,7 @@ COMMANDS = {
     "log": "Print or follow the agent's event log of a run, execution or session.",
     "inbox": "Show what waits for a person, and answer it.",
     "run": "Cancel, pause, resume or restart a run.",
+    "retry": "Begin failed runs again: some by their ids, or all that a filter names.",
     "answer": "Answer a question of a run: approve, reject or reply.",
     "override": "Switch a workflow or cron on or off, or change a schedule.",
     "mailbox": "List, show, check, sweep and prune mailboxes of agents.",
