@@ -1,6 +1,7 @@
 """Puts back what a current schema has lost: indexes, guards, functions, views, and on Postgres keys and references.
 
-It only adds. What holds values, and what is there in another form, is a person's to mend: both are named.
+It only adds. What holds values, what SQLite cannot add, and what is there in another form, is a person's to mend: all
+are named.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lastlight_state.db.schema.guards import DerivedRow
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import apply, outlines, scripts
 from lastlight_state.migrations.metadata import DERIVED_ROWS, METADATA
-from lastlight_state.migrations.records import HOLDING, Absent
+from lastlight_state.migrations.records import HOLDING, REMAKE, Absent
 
 #: How many rows are named for each thing in whose way they are.
 MOST_ROWS = 20
@@ -70,6 +71,9 @@ def refuse_lost(absent: Sequence[Absent]) -> None:
             code="damaged",
             differences=lost,
         )
+    left_out = tuple(one.line for one in absent if one.is_final)
+    if left_out:
+        raise SchemaMismatch(f"{REMAKE}:", code="damaged", differences=left_out)
     others = tuple(f"{one.line}; run: DROP INDEX {one.name}" for one in absent if one.found == "other")
     if others:
         raise SchemaMismatch(

@@ -11,18 +11,20 @@ from typing import Literal, NamedTuple
 
 from lastlight_state.backends.facts import Entry
 from lastlight_state.backends.sql import expressions
-from lastlight_state.backends.sql.expressions import OFF
+from lastlight_state.backends.sql.expressions import OFF, REFERENCES
 from lastlight_state.migrations import drift, scripts
-from lastlight_state.migrations.records import Absent
+from lastlight_state.migrations.records import HOLDING, Absent
 
-#: The kinds of which an outline tells on each product. The constraints of SQLite stand in the texts of tables.
+#: The kinds of which an outline tells on each product.
 KINDS = {
-    "sqlite": ("column", "trigger", "index", "view"),
+    "sqlite": ("column", "trigger", "index", "constraint", "key", "view"),
     "postgresql": ("column", "trigger", "index", "constraint", "key", "function", "view"),
 }
 #: Kinds without which calls are slow, or a person's query finds nothing, and on which no invariant stands. Statements
 #: for SQLite name their indexes, and fail without them.
 _DISPENSABLE = {"sqlite": ("view",), "postgresql": ("index", "view")}
+#: Kinds that no statement brings back: what held values, and on SQLite what stands in the statement of its table.
+_FINAL = {"sqlite": (*HOLDING, "constraint", "key"), "postgresql": HOLDING}
 UNIQUE = "unique"
 
 
@@ -37,7 +39,8 @@ class Outline(NamedTuple):
 def outline_expression(product: str, version: str) -> str:
     """Return the outline of our tables as an expression, in a SELECT from the version table named ``version``."""
     promised = _promised(product)
-    return expressions.outline(product, promised.tables, promised.others, version)
+    constraints = [entry for entry in promised.entries if entry[0] == "constraint"]
+    return expressions.outline(product, promised.tables, promised.others, constraints, version)
 
 
 def absent_entries(product: str, found: str | None) -> tuple[Absent, ...]:
@@ -48,6 +51,8 @@ def absent_entries(product: str, found: str | None) -> tuple[Absent, ...]:
 @lru_cache(maxsize=4)
 def _absent(promised: Outline, product: str, found: frozenset[Entry]) -> tuple[Absent, ...]:
     absent = promised.entries - found
+    whole = {table for kind, table, _ in found if kind == REFERENCES}
+    absent = frozenset(entry for entry in absent if not (entry[1] in whole and entry[2].startswith("foreign key")))
     if not absent:
         return ()
     tables = promised.tables - {table for kind, table, _ in promised.entries - absent if kind == "column"}
@@ -63,7 +68,8 @@ def _absent_of(entry: Entry, outline: frozenset[Entry], product: str) -> Absent:
         found = "off"
     elif plain == "index" and outline & {("index", table, name), (UNIQUE, table, name)}:
         found = "other"
-    return Absent(plain, table, name, found, is_unique=kind == UNIQUE, is_needed=kind not in _DISPENSABLE[product])
+    needed, final = kind not in _DISPENSABLE[product], kind in _FINAL[product]
+    return Absent(plain, table, name, found, is_unique=kind == UNIQUE, is_needed=needed, is_final=final)
 
 
 def _promised(product: str) -> Outline:

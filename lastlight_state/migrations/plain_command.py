@@ -28,7 +28,9 @@ from lastlight_state.migrations import apply, mending, scripts
 from lastlight_state.migrations.adoption import fit
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.metadata import METADATA, declared_triggers, is_made_on
+from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state
+from lastlight_state.migrations.verification import mending_of
 
 LOCK_SECONDS = 60.0
 NO_WAY_DOWN = (
@@ -118,12 +120,13 @@ def _stamp(backend: Backend, run: Callable[[Connection], None]) -> None:
 
 def _look(backend: Backend, command: str, config: Config, run: Callable[[Connection], None]) -> None:
     expected = fit.blueprints(backend, scripts.head())[0] if command == _COMPARES else None
+    state = read_state(backend)
     if expected is not None:
         config.attributes["propose"] = partial(_propose, backend.dialect, expected)
-    writes = command != _SHOWS and read_state(backend).revision is None  # Alembic makes its version table, to look
+    writes = command != _SHOWS and state.revision is None  # Alembic makes its version table, to look
     with backend.scratch() if writes or not backend.exists else _snapshot(backend) as connection:
         if expected is not None and apply.version(connection) == scripts.head():
-            _refuse_different(backend, backend.shape(connection), expected)
+            _refuse_different(backend, state, backend.shape(connection), expected)
         with warnings.catch_warnings():  # about indexes that are compared here
             warnings.filterwarnings("ignore", ".*expression-based index")
             run(connection)
@@ -148,15 +151,13 @@ def differing(shape: Catalogue, expected: Catalogue) -> list[str]:
     return fit.misfits({entry: text for entry, text in shape.items() if entry in expected}, expected)
 
 
-def _refuse_different(backend: Backend, shape: Catalogue, expected: Catalogue) -> None:
+def _refuse_different(backend: Backend, state: SchemaState, shape: Catalogue, expected: Catalogue) -> None:
     """Raise `CommandError` for a database that is not what its revision makes: nothing can be compared with it."""
     lines = differing(shape, expected)
     if lines:
         listed = "".join(f"\n- {line}" for line in lines)
-        raise CommandError(
-            f"the schema is not as revision {scripts.head()} makes it; to put back what is lost, run: "
-            f"{backend.command('migrate')}{listed}"
-        )
+        helps = f"; {mending_of(backend, state)}" if state.absent else ""
+        raise CommandError(f"the schema is not as revision {scripts.head()} makes it{helps}{listed}")
 
 
 # What the models declare and no revision makes, of the things that Alembic does not compare: triggers, and on SQLite

@@ -10,6 +10,9 @@ State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompati
 
 #: Kinds of things that hold values. No statement brings back what was in a lost one.
 HOLDING = ("table", "column")
+#: What to do for those, and for a table of SQLite that was made anew without one of its keys or constraints.
+RESTORE = "tables and columns held values: restore a backup"
+REMAKE = "SQLite adds no key or constraint to a table: make the table anew with it, or restore a backup"
 
 
 @dataclass(frozen=True, order=True)
@@ -18,6 +21,7 @@ class Absent:
 
     ``found`` is None where it is missing, ``off`` where it is switched off, ``other`` for an index that is unique and
     must not be, or the other way round. ``is_needed``: an invariant stands on it, or statements fail without it.
+    ``is_final``: no statement brings it back.
     """
 
     kind: str
@@ -26,6 +30,7 @@ class Absent:
     found: Literal["off", "other"] | None
     is_unique: bool
     is_needed: bool
+    is_final: bool = False
 
     @property
     def place(self) -> str:
@@ -55,6 +60,12 @@ class SchemaState:
     min_reader: str | None = None
     unfinished_copy: bool = False
     absent: tuple[Absent, ...] = ()
+
+    @property
+    def remedy(self) -> str | None:
+        """Return what a person has to do for what no statement brings back; None where nothing of that kind is lost."""
+        kinds = {one.kind for one in self.absent if one.is_final}
+        return None if not kinds else RESTORE if kinds.intersection(HOLDING) else REMAKE
 
     @property
     def lacking(self) -> tuple[str, ...]:

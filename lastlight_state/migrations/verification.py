@@ -8,7 +8,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.errors import NewerSchema, NotMigrated, SchemaMismatch
 from lastlight_state.lazy import Module
 from lastlight_state.migrations import drift, scripts
-from lastlight_state.migrations.records import HOLDING, SchemaState
+from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state, unreleased
 
 if TYPE_CHECKING:
@@ -113,9 +113,7 @@ def refuse_damaged(backend: Backend, state: SchemaState) -> None:
 
 def mending_of(backend: Backend, state: SchemaState) -> str:
     """Return what to do for a schema that lacks something, in words."""
-    if any(one.kind in HOLDING for one in state.absent):
-        return "tables and columns held values: restore a backup"
-    return f"to put them back, run: {backend.command('migrate')}"
+    return state.remedy or f"to put back what is lost, run: {backend.command('migrate')}"
 
 
 def lost(backend: Backend) -> SchemaMismatch | None:

@@ -289,7 +289,7 @@ def test_opening_a_file_puts_back_what_it_lost_unless_it_is_only_verified(sqlite
     sqlite_place.at()
     sqlite_place.raw().execute("DROP INDEX uq_scores_current")
     for read_only in (False, True):
-        with pytest.raises(SchemaMismatch, match="to put them back, run: lastlight-state migrate") as caught:
+        with pytest.raises(SchemaMismatch, match="to put back what is lost, run: lastlight-state migrate") as caught:
             StateStore.open(sqlite_place.url, migrate=False, read_only=read_only)
         assert caught.value.code == "damaged"
     StateStore.open(sqlite_place.url).close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -123,17 +124,32 @@ def carried(product: str) -> tuple[str, ...]:
 # an index that is unique is ``unique``, and what is there without any effect has ``off`` behind its kind.
 
 OFF = " off"
+#: What stands between names of one line that are of the same kind and table.
+AND = "\x1f"
+#: The kind of a line for all references of a table together: SQLite's, of a table that has lost none.
+REFERENCES = "references"
 
+#: One pass over the statements that SQLite keeps, in which a table tells its columns, its key and its constraints.
 #: Columns of virtual tables and of tables of others are not asked for: that would load modules and read their schemas.
-#: SQLite begins the text of an index in one way, however the statement was written.
+#: SQLite begins the text of an index in one way, however the statement was written. It is asked for the references of
+#: a table only where the statement of the table does not say as many as there should be.
 _SQLITE = (
-    "(SELECT group_concat(entry, char(10)) FROM ("
-    "SELECT CASE WHEN sql LIKE 'CREATE UNIQUE INDEX %' THEN 'unique' ELSE type END "
-    "|| char(9) || tbl_name || char(9) || name AS entry FROM sqlite_master "
-    "WHERE type IN ('trigger', 'index') AND tbl_name IN ({tables}) "
-    "UNION ALL SELECT 'column' || char(9) || m.name || char(9) || c.name "
-    "FROM sqlite_master AS m JOIN pragma_table_xinfo(m.name) AS c WHERE m.type = 'table' AND m.name IN ({tables}) "
-    "UNION ALL SELECT 'view' || char(9) || name || char(9) FROM sqlite_master WHERE type = 'view'))"
+    "(SELECT group_concat(CASE type WHEN 'table' THEN "
+    "(SELECT 'column' || char(9) || m.name || char(9) || group_concat(name, char(31)) "
+    "|| CASE max(pk) WHEN 0 THEN '' ELSE char(10) || 'key' || char(9) || m.name || char(9) END "
+    "FROM pragma_table_xinfo(m.name)) "
+    "|| CASE WHEN name IN ({unique}) THEN coalesce((SELECT group_concat(char(10) || 'constraint' || char(9) || m.name "
+    "|| char(9) || 'unique (' || (SELECT group_concat(name, ', ') FROM (SELECT name FROM pragma_index_info(i.name) "
+    "ORDER BY name)) || ')', '') FROM pragma_index_list(m.name) AS i WHERE origin = 'u'), '') ELSE '' END "
+    "|| CASE WHEN length(sql) - length(replace(lower(sql), 'references', '')) = CASE name {references} ELSE 0 END "
+    "THEN char(10) || 'references' || char(9) || name || char(9) "
+    "ELSE coalesce((SELECT group_concat(char(10) || 'constraint' || char(9) || m.name || char(9) || 'foreign key (' "
+    """|| columns || ')', '') FROM (SELECT group_concat("from", ', ') AS columns """
+    "FROM pragma_foreign_key_list(m.name) GROUP BY id)), '') END "
+    "WHEN 'view' THEN 'view' || char(9) || name || char(9) "
+    "ELSE CASE WHEN sql LIKE 'CREATE UNIQUE INDEX %' THEN 'unique' ELSE type END "
+    "|| char(9) || tbl_name || char(9) || name END, char(10)) "
+    "FROM sqlite_master AS m WHERE tbl_name IN ({tables}) OR type = 'view')"
 )
 #: A trigger that also fires on a replica is there.
 _POSTGRES = (
@@ -164,26 +180,40 @@ _NAMESPACE = "(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = {version
 _PRODUCTS = {"sqlite": _SQLITE, "postgresql": _POSTGRES}
 
 
-def outline(product: str, tables: Iterable[str], others: Iterable[str], version: str) -> str:
+def outline(
+    product: str, tables: Iterable[str], others: Iterable[str], constraints: Iterable[Entry], version: str
+) -> str:
     """Return an expression for the outline of these tables, in the schema of ``version``, a table of the SELECT's FROM.
 
-    ``others`` are functions and views that belong to them.
+    ``others`` are functions and views that belong to them, ``constraints`` the unique ones and the references that the
+    tables should have.
 
     NULL for products of which nothing is known, and where none of the tables is there.
     """
-    listed, beside = (", ".join(map(literal, sorted(names))) for names in (tables, others))
+    listed = _listed(tables)
     if not listed or product not in _PRODUCTS:
         return "NULL"
+    unique = {table for _, table, name in constraints if name.startswith("unique")}
+    references = Counter(table for _, table, name in constraints if not name.startswith("unique"))
+    lengths = (f"WHEN {literal(table)} THEN {count * len(REFERENCES)}" for table, count in sorted(references.items()))
     return _PRODUCTS[product].format(
-        tables=listed, others=beside or "NULL", namespace=_NAMESPACE.format(version=version)
+        tables=listed,
+        others=_listed(others) or "NULL",
+        unique=_listed(unique) or "NULL",
+        references=" ".join(lengths) or "WHEN NULL THEN 0",
+        namespace=_NAMESPACE.format(version=version),
     )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(literal, sorted(names)))
 
 
 @lru_cache(maxsize=4)
 def entries(text: str | None) -> frozenset[Entry]:
     """Return what an outline names. Kept, because every opening of an equal schema asks for it."""
     parts = (line.split("\t") for line in (text or "").split("\n"))
-    return frozenset((part[0], part[1], part[2]) for part in parts if len(part) == 3)
+    return frozenset((part[0], part[1], name) for part in parts if len(part) == 3 for name in part[2].split(AND))
 
 
 class nearest(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for

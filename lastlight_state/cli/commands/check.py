@@ -17,7 +17,6 @@ from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
-from lastlight_state.migrations.records import HOLDING
 from lastlight_state.migrations.state import UNRELEASED
 from lastlight_state.migrations.verification import LOG_LOST, LOG_LOST_TOO
 from lastlight_state.store import StateStore
@@ -137,6 +136,6 @@ def _damaged(plan: Plan, mending: str, lost: bool) -> str:
     text = f"the schema is not as revision {plan.state.revision} makes it"
     if plan.mending:
         text += f"; to put back what is lost, run: {mending}"
-    elif any(one.kind in HOLDING for one in plan.state.absent):
-        text += "; tables and columns held values: restore a backup"
+    elif plan.state.remedy:
+        text += f"; {plan.state.remedy}"
     return f"{text}; {LOG_LOST_TOO}" if lost else text

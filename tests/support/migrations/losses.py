@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lastlight_state.migrations import drift, mending
 from lastlight_state.migrations.records import Absent
 
-#: What is lost in each product: SQLite's constraints stand in the texts of their tables.
+#: What one statement loses in each product: SQLite's constraints go with a table that is made anew.
 KINDS = {
     "sqlite": ("index", "trigger", "view", "column"),
     "postgresql": ("index", "trigger", "view", "function", "constraint", "key", "column"),
