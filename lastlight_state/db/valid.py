@@ -187,6 +187,20 @@ def sought(where: str, key: Any) -> str:
     return key if type(key) is str and key.isascii() and "\0" not in key else _text(where, key)
 
 
+def are_storable(*texts: Any) -> bool:
+    """True if databases can hold these texts. Where one of them cannot be held, there is nothing to find or remove.
+
+    What is no text counts as storable: its type is for the call to refuse.
+    """
+    try:
+        for one in texts:
+            if isinstance(one, str):
+                _text("text", str(one))
+    except InvalidValue:
+        return False
+    return True
+
+
 def page_limit(value: Any) -> int:
     """Return the size of a page: 1 to 500."""
     return number("limit", value, least=1, most=PAGE_LIMIT)

@@ -76,13 +76,14 @@ class A2ATasks(TaskStore):
         """Store a task, in the place of the one that is there."""
         owner, data = self._owner_of(context), task.SerializeToString()
         given: dict[str, Any] = {"scope": self._scoped(owner), "user": owner or None, "ttl": self._ttl}
-        await self._calls.transact(lambda tx: tx.states.put(task.id, data, **given), repeatable=True)
+        task_id = valid.identifier("task.id", task.id, _MOST_ID)
+        await self._calls.transact(lambda tx: tx.states.put(task_id, data, **given), repeatable=True)
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """Return a task of the owner, or None."""
-        if not _is_id(task_id):
-            return None
         scope = self._scoped(self._owner_of(context))
+        if not valid.are_storable(task_id, scope):
+            return None
         found = await self._calls.view(lambda view: view.states.find(task_id, scope=scope))
         return None if found is None else Task.FromString(found.value)
 
@@ -114,25 +115,19 @@ class A2ATasks(TaskStore):
                     found = heapq.nlargest(size + 1, found, key=lambda one: one[0])
             return heapq.nlargest(size + 1, found, key=lambda one: one[0]), total
 
-        found, total = await self._calls.view(read)
+        found, total = await self._calls.view(read) if valid.are_storable(scope) else ([], 0)
         page = [task for _, task in found[:size]]
         token = encode_list_tasks_cursor(_cursor(page[-1])) if len(found) > size else None
         return ListTasksResponse(tasks=page, next_page_token=token, total_size=total, page_size=size)
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
         """Remove a task of the owner, if it is there."""
-        if not _is_id(task_id):
-            return
         scope = self._scoped(self._owner_of(context))
-        await self._calls.transact(lambda tx: tx.states.remove(task_id, scope=scope), repeatable=True)
+        if valid.are_storable(task_id, scope):
+            await self._calls.transact(lambda tx: tx.states.remove(task_id, scope=scope), repeatable=True)
 
     def _scoped(self, owner: str) -> str:
         return composed(self._scope, TASKS, owner)
-
-
-def _is_id(task_id: str) -> bool:
-    """True if a task can have this id: those of requests are any text."""
-    return valid.is_identifier(task_id, _MOST_ID)
 
 
 def _passes(task: Task, params: ListTasksRequest) -> bool:

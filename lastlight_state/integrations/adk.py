@@ -16,21 +16,21 @@ conversation. A call that is cancelled learns the outcome of its write first.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession, runtime
+from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.db.repository import UNSET
 from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import MisuseError, StaleVersion
 from lastlight_state.ids import new_id
+from lastlight_state.integrations.adk_state import PAGE, STATE_LIMITS, Place, by_scope, deltas, jsonable, merge
 from lastlight_state.integrations.conversing import ADK_APP, ADK_SESSION, ADK_SESSIONS, ADK_USER, Calls
 from lastlight_state.keys import composed, parts_of
 from lastlight_state.states import State, StateSummary
@@ -41,34 +41,14 @@ try:
     from google.adk.errors.already_exists_error import AlreadyExistsError
     from google.adk.errors.session_not_found_error import SessionNotFoundError
     from google.adk.events.event import Event
-    from google.adk.events.event_actions import EventActions
     from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
     from google.adk.sessions.session import Session
     from google.adk.sessions.state import State as Prefixes
 except ImportError:  # the module can be looked at without ADK; a service cannot be made
     BaseSessionService = object
 
-#: How many states and events are read at once.
-_PAGE = 500
 #: What is known of a session: the id of the conversation that has its events, and when it was changed last.
 _TALK, _UPDATED = "conversation", "updated"
-
-
-class _Place(NamedTuple):
-    """Where the states of a session are: scopes."""
-
-    app: str
-    user: str
-    sessions: str
-    session: str
-
-
-class _Deltas(NamedTuple):
-    """Changes of state by where they belong, without what is temporary."""
-
-    app: dict[str, Any]
-    user: dict[str, Any]
-    session: dict[str, Any]
 
 
 class ADKSessions(BaseSessionService):
@@ -89,15 +69,17 @@ class ADKSessions(BaseSessionService):
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         """Create a session, with its first state, and return it. Raises `AlreadyExistsError`."""
-        name = (session_id or "").strip() or new_id()
+        name = valid.identifier("session_id", (session_id or "").strip() or new_id(), STATE_LIMITS.key)
+        valid.content("app_name", app_name, STATE_LIMITS.scope)
+        valid.content("user_id", user_id, STATE_LIMITS.user)
         place = self._place(app_name, user_id, name)
-        deltas = _deltas(EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"])
+        changes = deltas(jsonable(state or {}))
 
         def create(tx: Transaction) -> Session:
             talk = new_id()
             tx.states.put(name, {_TALK: talk}, scope=place.sessions, expected=None, user=user_id or None)
             tx.states.clear(place.session)
-            self._merge(tx, place, user_id, deltas)
+            merge(tx, place, user_id, changes)
             return self._session(tx, place, app_name, tx.states.get(name, scope=place.sessions), user_id)
 
         try:
@@ -113,7 +95,7 @@ class ADKSessions(BaseSessionService):
         place = self._place(app_name, user_id, name)
 
         def read(view: View) -> Session | None:
-            found = view.states.find(name, scope=place.sessions)
+            found = _found(view, place, name)
             if found is None:
                 return None
             session = self._session(view, place, app_name, found, user_id)
@@ -125,6 +107,8 @@ class ADKSessions(BaseSessionService):
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """Return the sessions of a user, or of all, without their events: the one that was changed last comes last."""
         names = (app_name,) if user_id is None else (app_name, user_id)
+        if not valid.are_storable(*names):
+            return ListSessionsResponse(sessions=[])
 
         def within(kind: str) -> dict[str, Any]:
             scope = self._scoped(kind, *names)
@@ -132,13 +116,13 @@ class ADKSessions(BaseSessionService):
 
         def read(view: View) -> list[Session]:
             application = self._scoped(ADK_APP, app_name)
-            app = _by_scope(view, scope=application)[application]
+            app = by_scope(view, scope=application)[application]
             users, states = (
-                _by_scope(view, **within(ADK_USER)),
-                _by_scope(view, under=self._scoped(ADK_SESSION, *names) + "/"),
+                by_scope(view, **within(ADK_USER)),
+                by_scope(view, under=self._scoped(ADK_SESSION, *names) + "/"),
             )
             found = []
-            for one in iterate(view.states.items, limit=_PAGE, **within(ADK_SESSIONS)):
+            for one in iterate(view.states.items, limit=PAGE, **within(ADK_SESSIONS)):
                 whose = parts_of(one.scope)[-1]
                 place = self._place(app_name, whose, one.key)
                 found.append(_made(app_name, whose, one, app, users[place.user], states[place.session]))
@@ -163,6 +147,8 @@ class ADKSessions(BaseSessionService):
         """
         then = aware_utc("before", before)
         under = self._scoped(ADK_SESSIONS, *(() if app_name is None else (app_name,))) + "/"
+        if not valid.are_storable(under):
+            return 0
         deleted, token = 0, None
         while True:
             read = partial(_listed, under=under, page_token=token)
@@ -179,7 +165,9 @@ class ADKSessions(BaseSessionService):
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, by keys without their prefix."""
         scope = self._place(app_name, user_id, "").user
-        return await self._calls.view(lambda view: _by_scope(view, scope=scope)[scope])
+        if not valid.are_storable(scope):
+            return {}
+        return await self._calls.view(lambda view: by_scope(view, scope=scope)[scope])
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Add an event to the end of a session, with its changes of state: all of it or nothing.
@@ -190,22 +178,18 @@ class ADKSessions(BaseSessionService):
         if event.partial:
             return event
         place = self._place(session.app_name, session.user_id, session.id)
-        content = event.model_dump(mode="json", exclude_none=True)
-        changes = content.get("actions", {}).get("state_delta", {})
-        for key in [one for one in changes if one.startswith(Prefixes.TEMP_PREFIX)]:
-            del changes[key]
-        deltas = _deltas(changes)
+        content, changes = _content(event)
         other = new_id()  # of an event whose id another one has
 
         def append(tx: Transaction) -> tuple[str | None, bool]:
             """Return the new version of the session, and whether the event was added."""
-            found = tx.states.find(session.id, scope=place.sessions)
+            found = _found(tx, place, session.id)
             if found is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             talk = found.value[_TALK]
             first = composed(talk, event.id)
             stored = tx.conversations.messages.find(first)
-            own = first if stored is None or runtime.unpacked(stored.content) == content else other
+            own = first if stored is None or _is_same(runtime.unpacked(stored.content), content) else other
             if stored is not None and (own == first or tx.conversations.messages.find(other) is not None):
                 last = [one.message.id for one in tx.conversations.branches.tail(talk, 1)]
                 return found.version if last == [own] else None, own == other
@@ -213,7 +197,7 @@ class ADKSessions(BaseSessionService):
                 raise _stale(session)
             changed = {_TALK: talk, _UPDATED: event.timestamp}
             put = tx.states.put(session.id, changed, scope=place.sessions, expected=found.version)
-            self._merge(tx, place, session.user_id, deltas)
+            merge(tx, place, session.user_id, deltas(changes))
             message = NewMessage(runtime.role_of({"role": event.author}), runtime.packed(content), id=own)
             self._append(tx.conversations, talk, session, message)
             return put.version, True
@@ -231,19 +215,9 @@ class ADKSessions(BaseSessionService):
 
     # What they are made of, in a view or a transaction.
 
-    def _session(self, view: View | Transaction, place: _Place, app_name: str, found: State, user_id: str) -> Session:
-        app, user, own = (_by_scope(view, scope=one)[one] for one in (place.app, place.user, place.session))
+    def _session(self, view: View | Transaction, place: Place, app_name: str, found: State, user_id: str) -> Session:
+        app, user, own = (by_scope(view, scope=one)[one] for one in (place.app, place.user, place.session))
         return _made(app_name, user_id, found, app, user, own)
-
-    def _merge(self, tx: Transaction, place: _Place, user_id: str, deltas: _Deltas) -> None:
-        """Put changes of state, key by key: so nobody waits for another key."""
-        whose = user_id or None
-        for scope, delta, user in (
-            (place.app, deltas.app, None),
-            (place.user, deltas.user, whose),
-            (place.session, deltas.session, whose),
-        ):
-            tx.states.merge({key: runtime.packed(value) for key, value in delta.items()}, scope=scope, user=user)
 
     def _append(self, talks: Conversations, talk: str, session: Session, message: NewMessage) -> None:
         if talks.branches.find(talk) is None:
@@ -255,8 +229,8 @@ class ADKSessions(BaseSessionService):
     def _scoped(self, kind: str, *names: str) -> str:
         return composed(self._scope, kind, *names)
 
-    def _place(self, app_name: str, user_id: str, session_id: str) -> _Place:
-        return _Place(
+    def _place(self, app_name: str, user_id: str, session_id: str) -> Place:
+        return Place(
             self._scoped(ADK_APP, app_name),
             self._scoped(ADK_USER, app_name, user_id),
             self._scoped(ADK_SESSIONS, app_name, user_id),
@@ -265,12 +239,17 @@ class ADKSessions(BaseSessionService):
 
 
 def _listed(view: View, **within: Any) -> Page[StateSummary]:
-    return view.states.list(limit=_PAGE, **within)
+    return view.states.list(limit=PAGE, **within)
 
 
-def _delete(tx: Transaction, place: _Place, name: str, before: datetime | None = None) -> bool:
+def _found(view: View | Transaction, place: Place, name: str) -> State | None:
+    """Return the state of a session; None also where none can have its names."""
+    return view.states.find(name, scope=place.sessions) if valid.are_storable(name, *place) else None
+
+
+def _delete(tx: Transaction, place: Place, name: str, before: datetime | None = None) -> bool:
     """Delete a session, unless it was changed at this time or later. Return whether it was there."""
-    found = tx.states.find(name, scope=place.sessions)
+    found = _found(tx, place, name)
     if found is None or (before is not None and found.updated_at >= before):
         return False
     try:
@@ -295,26 +274,6 @@ def _made(
     return made
 
 
-def _by_scope(view: View | Transaction, **within: Any) -> Mapping[str, dict[str, Any]]:
-    """Return the values of states by scope and key. A scope without states has an empty one."""
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
-    for one in iterate(view.states.items, limit=_PAGE, **within):
-        found[one.scope][one.key] = runtime.unpacked(one.value)
-    return found
-
-
-def _deltas(state: Mapping[str, Any]) -> _Deltas:
-    found = _Deltas({}, {}, {})
-    for key, value in state.items():
-        if key.startswith(Prefixes.APP_PREFIX):
-            found.app[key.removeprefix(Prefixes.APP_PREFIX)] = value
-        elif key.startswith(Prefixes.USER_PREFIX):
-            found.user[key.removeprefix(Prefixes.USER_PREFIX)] = value
-        elif not key.startswith(Prefixes.TEMP_PREFIX):
-            found.session[key] = value
-    return found
-
-
 def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[Event]:
     """Return events in order: the last so many, without those up to the last one before a time."""
     branch = talks.branches.find(talk)
@@ -322,7 +281,7 @@ def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[E
     first = 0 if config.num_recent_events is None else max(end - config.num_recent_events, 0)
     found: list[Event] = []
     while end > first:
-        start = max(end - _PAGE, first)
+        start = max(end - PAGE, first)
         page = iterate(talks.branches.history, talk, from_ord=start, limit=end - start)
         events = [_event(one.message.content) for one in page if one.ord < end]
         older = [at for at, one in enumerate(events) if _is_before(one, config.after_timestamp)]
@@ -333,8 +292,23 @@ def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[E
     return found
 
 
+def _content(event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an event as it is stored, and its changes of state, without what is temporary."""
+    content = event.model_dump(mode="json", exclude_none=True)
+    delta = event.actions.state_delta
+    changes = jsonable({key: value for key, value in delta.items() if not key.startswith(Prefixes.TEMP_PREFIX)})
+    if "state_delta" in content.get("actions", {}):
+        content["actions"]["state_delta"] = changes
+    return content, changes
+
+
 def _event(content: Any) -> Event:
     return Event.model_validate_json(json.dumps(runtime.unpacked(content)))
+
+
+def _is_same(stored: Any, content: Any) -> bool:
+    """True if two contents of events are equal. NaN counts as equal to itself."""
+    return bool(stored == content) or json.dumps(stored, sort_keys=True) == json.dumps(content, sort_keys=True)
 
 
 def _is_before(event: Event, then: float | None) -> bool:

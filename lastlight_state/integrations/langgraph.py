@@ -21,7 +21,6 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial, wraps
 from itertools import islice
-from math import isfinite
 from typing import Any, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
@@ -30,6 +29,7 @@ from lastlight_state.checkpoints.models import Taken
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import MisuseError, NotFound
+from lastlight_state.integrations.langgraph_metadata import REBUILT, filterable, is_filterable, passes
 from lastlight_state.integrations.langgraph_writes import EarlyWrites, Place, Writes
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Claim
@@ -45,10 +45,6 @@ try:
 except ImportError:  # the module can be looked at without the framework; a saver cannot be made
     BaseCheckpointSaver = object
 
-#: The channels that are rebuilt from writes of ancestors, as metadata count them.
-_REBUILT = "counters_since_delta_snapshot"
-#: Of metadata, what lists can be filtered by: flags, numbers, and texts of at most so many characters.
-_MOST_TEXT, _MOST_NUMBER = 1_024, 2**63
 #: What a prune leaves of a thread.
 _STRATEGIES = frozenset({"keep_latest", "delete"})
 #: How many checkpoints a list reads at once.
@@ -110,6 +106,8 @@ class LangGraphSaver(BaseCheckpointSaver):
         one = asked.get("checkpoint_id") or None
         space = asked.get("checkpoint_ns") or ""
         thread = str(asked["thread_id"])
+        if not valid.are_storable(thread, space, one):
+            return None
         found = self._checkpoints.find(thread, one, namespace=space, scope=self._scope)
         return None if found is None else self._tuple(thread, found)
 
@@ -124,7 +122,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         """Return checkpoints, newest first; without a config those of all threads, thread by thread."""
         wanted = filter or {}
         page = _PAGE if limit is None or wanted else max(1, min(limit, _PAGE))
-        found = (one for one in self._found(config, wanted, before, page) if _passes(one.metadata, wanted))
+        found = (one for one in self._found(config, wanted, before, page) if passes(one.metadata, wanted))
         return islice(found, limit)
 
     def put(
@@ -146,7 +144,7 @@ class LangGraphSaver(BaseCheckpointSaver):
             space,
             asked.get("checkpoint_id") or None,
             run if isinstance(run, str) and run else None,
-            _listed(whole),
+            filterable(whole),
         )
         whose = user if isinstance(user, str) and user else None
         self._write(
@@ -190,12 +188,14 @@ class LangGraphSaver(BaseCheckpointSaver):
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread with everything of it."""
-        self._write(lambda checkpoints: checkpoints.delete(str(thread_id), scope=self._scope))
-        self._early.forget(str(thread_id))
+        if valid.are_storable(thread := str(thread_id)):
+            self._write(lambda checkpoints: checkpoints.delete(thread, scope=self._scope))
+            self._early.forget(thread)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, and their writes."""
-        self._write(lambda checkpoints: checkpoints.delete_runs([*run_ids], scope=self._scope))
+        runs = [one for one in map(str, run_ids) if valid.is_identifier(one)]
+        self._write(lambda checkpoints: checkpoints.delete_runs(runs, scope=self._scope))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread whole. Raises `Conflict` where the target is not empty, `NotFound` without a source."""
@@ -316,12 +316,15 @@ class LangGraphSaver(BaseCheckpointSaver):
     def _of_thread(
         self, thread: str, space: str | None, wanted: Config, before: Config | None, page: int
     ) -> Iterator[CheckpointTuple]:
+        first = None if before is None else before["configurable"]["checkpoint_id"]
+        if not valid.are_storable(thread, space, first):
+            return
         found = iterate(
             self._checkpoints.history,
             thread,
             namespace=space,
-            before=None if before is None else before["configurable"]["checkpoint_id"],
-            where={name: value for name, value in wanted.items() if _is_listed(value)},
+            before=first,
+            where={name: value for name, value in wanted.items() if is_filterable(name) and is_filterable(value)},
             scope=self._scope,
             limit=page,
         )
@@ -329,8 +332,10 @@ class LangGraphSaver(BaseCheckpointSaver):
             yield from (self._tuple(thread, stored) for stored in found)
 
     def _keep_latest(self, thread: str) -> None:
+        if not valid.are_storable(thread):
+            return
         listed = iterate(self._checkpoints.list, thread, scope=self._scope, limit=500)
-        channels = {name for one in listed for name in (one.metadata or {}).get(_REBUILT, ())}
+        channels = {name for one in listed for name in (one.metadata or {}).get(REBUILT, ())}
         with suppress(NotFound):  # a thread that is not there has nothing to lose
             self._write(
                 lambda checkpoints: checkpoints.keep_latest(thread, from_ancestors=sorted(channels), scope=self._scope)
@@ -339,22 +344,3 @@ class LangGraphSaver(BaseCheckpointSaver):
 
 def _config(thread: str, space: str, one: str) -> dict[str, Any]:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": space, "checkpoint_id": one}}
-
-
-def _listed(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return of metadata what lists can be filtered by, and the names of channels that are rebuilt."""
-    found = {name: value for name, value in metadata.items() if _is_listed(value)}
-    rebuilt = metadata.get(_REBUILT)
-    return {**found, _REBUILT: sorted(rebuilt)} if rebuilt else found
-
-
-def _is_listed(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) <= _MOST_TEXT and "\0" not in value and value.encode(errors="ignore").decode() == value
-    if isinstance(value, float):
-        return isfinite(value)
-    return value is None or (isinstance(value, int) and -_MOST_NUMBER <= value < _MOST_NUMBER)
-
-
-def _passes(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(name in metadata and metadata[name] == value for name, value in wanted.items())

@@ -12,7 +12,14 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 
 try:
-    from langgraph.store.base import IndexConfig, PutOp, ensure_embeddings, get_text_at_path, tokenize_path
+    from langgraph.store.base import (
+        IndexConfig,
+        MatchCondition,
+        PutOp,
+        ensure_embeddings,
+        get_text_at_path,
+        tokenize_path,
+    )
 except ImportError:  # as in `langgraph_store`
     ensure_embeddings = None
 
@@ -131,3 +138,10 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "$lt": lambda value, wanted: _are_alike(value, wanted) and value < wanted,
     "$lte": lambda value, wanted: _are_alike(value, wanted) and value <= wanted,
 }
+
+
+def matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    """True if a namespace has the labels that a condition wants at its beginning or its end."""
+    path = tuple(condition.path)
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return len(namespace) >= len(path) and all(want in ("*", label) for want, label in zip(path, part, strict=True))

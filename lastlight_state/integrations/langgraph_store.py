@@ -30,7 +30,7 @@ from lastlight_state.db.lists.pages import iterate
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import InvalidValue, MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations.conversing import ITEMS, VECTORS
-from lastlight_state.integrations.langgraph_search import Embedded, Index, passes, refuse_unknown
+from lastlight_state.integrations.langgraph_search import Embedded, Index, matches, passes, refuse_unknown
 from lastlight_state.keys import composed, parts_of
 from lastlight_state.states import State, StateSummary
 from lastlight_state.store import StateStore
@@ -43,7 +43,6 @@ try:
         IndexConfig,
         Item,
         ListNamespacesOp,
-        MatchCondition,
         Op,
         PutOp,
         Result,
@@ -188,6 +187,8 @@ class LangGraphStore(BaseStore):
     def _put(self, tx: Transaction, place: _Place, op: PutOp, embeddings: Sequence[bytes]) -> None:
         items, indexed = self._items + place.labels, self._vectors + place.labels
         if op.value is None:
+            if not valid.are_storable(items, place.key):
+                return
             tx.states.remove(place.key, scope=items)
             tx.states.remove(place.key, scope=indexed)
             return
@@ -221,7 +222,7 @@ class LangGraphStore(BaseStore):
     ) -> list[Result]:
         asked: dict[str, list[str]] = {}
         for op in ops:
-            if isinstance(op, GetOp):
+            if isinstance(op, GetOp) and valid.are_storable(*op.namespace, op.key):
                 asked.setdefault(_labels(op.namespace), []).append(op.key)
         got = {
             _Place(labels, key): one
@@ -247,6 +248,8 @@ class LangGraphStore(BaseStore):
 
     def _searched(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
         """Return items in the order of namespaces and keys, or with a query the nearest first."""
+        if not valid.are_storable(*op.namespace_prefix):
+            return []
         query = similarity.Query(embedded.queries[op.query], "cosine") if op.query in embedded.queries else None
         if self._index is not None and query is not None and query.norm:
             return self._nearest(view, op, self._index, query)
@@ -300,9 +303,11 @@ class LangGraphStore(BaseStore):
         under = next(
             (_labels(one.path) for one in conditions if one.match_type == "prefix" and "*" not in one.path), ""
         )
+        if not valid.are_storable(under):
+            return []
         listed = iterate(view.states.scopes, under=self._items + under, limit=_PAGE)
         spaces = (_namespace(scope.removeprefix(self._items)) for scope in listed)
-        matching = (one for one in spaces if all(_matches(condition, one) for condition in conditions))
+        matching = (one for one in spaces if all(matches(condition, one) for condition in conditions))
         cut = (one for one, _ in groupby(one[: op.max_depth] for one in matching))
         return [*islice(cut, op.offset, op.offset + op.limit)]
 
@@ -352,9 +357,3 @@ def _minutes(ttl: float | None) -> timedelta | None:
         return None if ttl is None else timedelta(minutes=ttl)
     except (OverflowError, TypeError, ValueError):
         raise InvalidValue("ttl", "must be a number of minutes, which end before the year 10000") from None
-
-
-def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
-    path = tuple(condition.path)
-    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
-    return len(namespace) >= len(path) and all(want in ("*", label) for want, label in zip(path, part, strict=True))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.conversations import Conversations, NewBranch, NewMessage, NewSession, runtime
+from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
@@ -102,7 +103,8 @@ class OpenAIAgentsSession:
 
     async def clear_session(self) -> None:
         """Delete the session with all its items."""
-        await self._talks.write(lambda talks: talks.sessions.delete(self._key))
+        if valid.are_storable(self._key):
+            await self._talks.write(lambda talks: talks.sessions.delete(self._key))
 
     # What the SDK's compaction and its encryption ask a session of its own for; others are cleared and filled again.
 
@@ -117,7 +119,7 @@ class OpenAIAgentsSession:
                 validate(item)
             return item
 
-        return await self._talks.write(pop)
+        return await self._talks.write(pop) if valid.are_storable(self._key) else None
 
     async def _atomic_replace_items(self, items: Sequence[Any]) -> bool:
         new = _messages(items)
@@ -159,7 +161,7 @@ class OpenAIAgentsSession:
     # What they are made of, in a view or a transaction.
 
     def _tail(self, talks: Conversations, limit: int | None) -> _End:
-        branch = talks.branches.find(self._key)
+        branch = talks.branches.find(self._key) if valid.are_storable(self._key) else None
         if branch is None or limit == 0:
             return _End([], 0, 0, 0)
         first = 0 if limit is None or limit < 0 else max(branch.length - limit, 0)

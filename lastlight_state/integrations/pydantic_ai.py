@@ -31,6 +31,7 @@ from lastlight_state.conversations import (
     SessionPatch,
     runtime,
 )
+from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.errors import AlreadyExists, MisuseError, NotFound, StaleVersion
 from lastlight_state.integrations import conversing
@@ -84,6 +85,8 @@ class PydanticAIConversations(ConversationStore):
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or None."""
         key = self._key(conversation_id)
+        if not valid.are_storable(key):
+            return None
 
         def read(talks: Conversations) -> ConversationRecord | None:
             found = talks.sessions.find(key)
@@ -93,6 +96,8 @@ class PydanticAIConversations(ConversationStore):
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """Return records, of all scopes or of one, the last saved first."""
+        if not (scope is None or valid.is_identifier(scope)):
+            return []
 
         def read(talks: Conversations) -> list[ConversationRecord]:
             where = SessionFilter(project=self._scope or None, user=scope)
@@ -112,9 +117,10 @@ class PydanticAIConversations(ConversationStore):
         """Store a record with its new entries, whole or not at all, if the stored one has the revision.
 
         Raises `ConversationConflict` where it has another one, or where the record ends with an entry that is not
-        there.
+        there, and `InvalidValue` for an id or a scope that cannot be stored.
         """
-        key = self._key(record.conversation_id)
+        key = valid.identifier("conversation_id", self._key(record.conversation_id))
+        valid.optional("scope", record.scope)
         extra = {_RECORD: runtime.packed(json.loads(self._records.dump_json(record)))}
         new = [self._message(entry) for entry in new_entries]
 
@@ -140,6 +146,8 @@ class PydanticAIConversations(ConversationStore):
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Delete a conversation with the entries that no other one has. Raises `ConversationConflict`."""
         key = self._key(conversation_id)
+        if not valid.are_storable(key):
+            raise ConversationConflict(conversation_id)
 
         def delete(talks: Conversations) -> None:
             stored = talks.sessions.find(key)
@@ -156,6 +164,8 @@ class PydanticAIConversations(ConversationStore):
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry. Raises `KeyError`."""
+        if not valid.are_storable(entry_id):
+            raise KeyError(entry_id)
         found = await self._talks.read(lambda talks: talks.messages.find(self._entry_key(entry_id)))
         if found is None or _ENTRY not in (found.extra or {}):
             raise KeyError(entry_id)
@@ -165,6 +175,8 @@ class PydanticAIConversations(ConversationStore):
         """Return the entries up to this one, the last ``limit`` of them, page by page. Raises `KeyError`."""
         if head_id is None or limit == 0:
             return []
+        if not valid.are_storable(head_id):
+            raise KeyError(head_id)
 
         def read(talks: Conversations) -> list[ConversationEntry]:
             place = self._place(talks, head_id)

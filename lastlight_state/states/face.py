@@ -188,8 +188,9 @@ class States(Repository):
         With ``expected`` one of another version stays, and is `StaleVersion`. False also where this very call removed
         it, and was repeated because the answer to its commit got lost.
         """
-        common = self._common(scope, None, None)
-        change = _change(common, key, REMOVED, expected)
+        sought = self._sought(key, scope)
+        common = {**self._common("", None, None), **sought}
+        change = _Change(sought["key"], None, _removable(expected))
         return self._writing(lambda unit: _remove(unit, common, change), repeatable=True)
 
     def clear(self, scope: str, *, prefix: str = "") -> int:
@@ -253,11 +254,9 @@ def _changes(common: Row, given: Any, expected: Any) -> list[_Change]:
 
 def _change(common: Row, key: Any, value: Any, expected: Any, *, where: str = "value") -> _Change:
     name = valid.identifier("key", key, _MOST.key)
-    version = expected if expected is UNSET else valid.optional("expected", expected)
     if value is REMOVED:
-        if version is None:
-            raise InvalidValue("expected", "must be a version: what is not there cannot be removed")
-        return _Change(name, None, version)
+        return _Change(name, None, _removable(expected))
+    version = expected if expected is UNSET else valid.optional("expected", expected)
     row = {**common, "id": new_id(), "key": name, "value": None, "body": None, "expected": version}
     if isinstance(value, bytes | bytearray | memoryview):
         if len(value) > _MOST.body:
@@ -266,6 +265,13 @@ def _change(common: Row, key: Any, value: Any, expected: Any, *, where: str = "v
     else:
         row["value"] = codec.encode(where, value, max_bytes=_MOST.value)
     return _Change(name, row, version)
+
+
+def _removable(expected: Any) -> Any:
+    """Return the version that a state must have which is removed."""
+    if expected is None:
+        raise InvalidValue("expected", "must be a version: what is not there cannot be removed")
+    return expected if expected is UNSET else valid.identifier("expected", expected)
 
 
 def _put(unit: Unit, common: Row, change: _Change) -> StateSummary:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import product
+from math import inf
 from typing import Any
 
 import pytest
@@ -30,8 +31,8 @@ from lastlight_state.workflows import Trigger
 #: Names that escaping must tell apart: few for stories, which shall meet the same session again and again.
 USERS, NAMES = ["ana", "ana/b"], ["s", "b/s"]
 ODD_APPS, ODD_USERS, ODD_NAMES = ["app", "app/ana"], [*USERS, "ana%2Fb", ""], [*NAMES, " s ", "%"]
-KEYS = ["k", "l", "user:k", "app:k", "temp:k", "user:app:k"]
-ODD: list[Any] = [None, 1, 0.1, "x", "nul \0", [], {"a": {"b": [None, True]}}, 2**70, "\U0001f600"]
+KEYS = ["k", "l", "user:k", "app:k", "temp:k", "user:app:k", "", "app:\n"]
+ODD: list[Any] = [None, 1, 0.1, inf, "x", "nul \0", [], {"a": {"b": [None, True]}}, 2**70, "\U0001f600"]
 DELTAS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(ODD), max_size=3)
 #: Later than any session of a test is made.
 THEN = 4_000_000_000.0
