@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from lastlight_state.conversations import checks, words
@@ -118,9 +119,8 @@ class Vectors(Repository):
                 return []
             whose = f"namespace {namespace!r}"
             own.refuse_other_length("vector", asked.dimensions, known["dimensions"], whose)
-            found = searching.best_matches(
-                [searching.batches(unit, statement, values, after, asked)], asked, passes=passes
-            )
+            batches = searching.batches(partial(unit.readable, statement), values, after, asked.query)
+            found = searching.best_matches([batches], asked, passes=passes)
             return _hits(unit, values["namespace"], found)
 
         return self._viewing(search)
