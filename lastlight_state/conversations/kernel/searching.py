@@ -48,7 +48,6 @@ def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
     """Return what a caller asks for, checked. A zero vector is refused under cosine."""
     given = valid.group("how", how, Search)
     metric = valid.word("how.metric", given.metric, words.METRICS)
-    valid.word("how.exactness", given.exactness, words.EXACTNESS)
     query = Query(checks.vector("vector", vector), given.metric)
     if metric == "cosine" and not query.norm:
         raise InvalidValue("vector", "must not be zero under cosine")

@@ -68,11 +68,7 @@ def found(
     ids = as_list([{"id": key} for key, _ in best])
     rows = unit.sound(storing.MANY, {"ids": ids})[0] if best else []
     messages = {row["id"]: Message.of(row) for row in rows}
-    return [
-        MessageHit.of({"message": messages[key], "score": score, "approximate": False})
-        for key, score in best
-        if key in messages
-    ]
+    return [MessageHit.of({"message": messages[key], "score": score}) for key, score in best if key in messages]
 
 
 def _streams(

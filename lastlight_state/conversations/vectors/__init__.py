@@ -222,8 +222,4 @@ def _hits(unit: Unit, namespace: str, found: Sequence[tuple[str, float]]) -> lis
     ids = as_list([{"id": key} for key, _ in found])
     rows = unit.sound(sql.TEXTS, {"namespace": namespace, "ids": ids})[0]
     chunks = {row["id"]: ChunkText.of(row) for row in rows}
-    return [
-        VectorHit.of({"chunk": chunks[key], "score": score, "approximate": False})
-        for key, score in found
-        if key in chunks
-    ]
+    return [VectorHit.of({"chunk": chunks[key], "score": score}) for key, score in found if key in chunks]
