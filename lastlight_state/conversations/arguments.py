@@ -10,7 +10,6 @@ from typing import Any
 from lastlight_state.conversations import runtime
 from lastlight_state.conversations.words import (
     MODES,
-    Exactness,
     InvocationKind,
     Metric,
     Mode,
@@ -278,12 +277,11 @@ class MessageFilter:
 class Search:
     """The way to compare embeddings, and the least score to find. A greater score is nearer.
 
-    ``l2`` scores are distances, negated. ``approximate`` permits an index to answer; without one it is exact.
+    ``l2`` scores are distances, negated.
     """
 
     metric: Metric = "cosine"
     min_score: float | None = None
-    exactness: Exactness = "exact"
 
 
 @dataclass(frozen=True)

@@ -80,11 +80,10 @@ class Message(MessageSummary):
 
 
 class MessageHit(Record):
-    """A message that a search found. ``approximate`` says that an index may have missed nearer ones."""
+    """A message that a search found, and how near it is."""
 
     message: Message
     score: float
-    approximate: bool
 
 
 class MessageUse(Record):

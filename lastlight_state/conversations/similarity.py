@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from math import dist, inf, isfinite, sqrt
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lastlight_state.conversations.words import Metric
 from lastlight_state.db import valid
@@ -68,10 +68,20 @@ def _of_numbers(where: str, vector: Any) -> bytes:
 _SLACK = 1e-9
 
 
-class Candidate(NamedTuple):
+class Ordered(Protocol):
+    """A key that has an order: an id, or where an item is."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+
+K = TypeVar("K", bound=Ordered)
+
+
+class Candidate(NamedTuple, Generic[K]):
     """A vector to compare, by its id. Its norm is computed where it is not known."""
 
-    key: str
+    key: K
     packed: bytes
     norm: float | None = None
 
@@ -85,7 +95,7 @@ class Query:
         self._numbers = unpack(packed)
         self.norm = norm(self._numbers)
 
-    def scores(self, given: Iterable[Candidate], floor: float, most: int) -> Iterator[tuple[str, float]]:
+    def scores(self, given: Iterable[Candidate[K]], floor: float, most: int) -> Iterator[tuple[K, float]]:
         """Yield the scores of candidates, the ``most`` best at least, and none below ``floor``.
 
         Vectors of another length have none, nor under cosine those that are zero, nor those with NaN or infinities.
@@ -96,7 +106,7 @@ class Query:
             if isfinite(score) and score >= floor:
                 yield one.key, score
 
-    def _score(self, one: Candidate) -> float:
+    def _score(self, one: Candidate[K]) -> float:
         numbers = unpack(one.packed)
         if self._metric == "l2":
             return -dist(self._numbers, numbers)
@@ -106,7 +116,7 @@ class Query:
         lengths = self.norm * (norm(numbers) if one.norm is None else one.norm)
         return dot / lengths if lengths else -inf
 
-    def _likely(self, candidates: Sequence[Candidate], floor: float, most: int) -> Sequence[Candidate]:
+    def _likely(self, candidates: Sequence[Candidate[K]], floor: float, most: int) -> Sequence[Candidate[K]]:
         """Return the candidates that may be among the ``most`` best; without numpy all."""
         numpy = _library()
         if numpy is None or len(candidates) <= most:
@@ -136,21 +146,24 @@ class Query:
         return (dots, _SLACK * lengths) if self._metric == "dot" else (dots / lengths, _SLACK)
 
 
-class Best:
-    """The best of many scored vectors, each once. Where scores are equal, the id decides."""
+class Best(Generic[K]):
+    """The best of many scored ids, each once, with its best score. Where scores are equal, the id decides."""
 
     def __init__(self, most: int, least: float | None) -> None:
         self._most = most
         self._least = -inf if least is None else least
-        self._found: list[tuple[float, str]] = []
+        self._found: list[tuple[float, K]] = []
 
-    def take(self, query: Query, candidates: Iterable[Candidate]) -> None:
-        """Look at some more."""
-        scored = {(-score, key) for key, score in query.scores(candidates, self._floor, self._most)}
-        self._found = sorted(scored.union(self._found))[: self._most]
+    def take(self, query: Query, candidates: Iterable[Candidate[K]], *, of_each: int = 1) -> None:
+        """Look at some more, in which an id may stand ``of_each`` times."""
+        scored = {key: -negated for negated, key in self._found}
+        for key, score in query.scores(candidates, self._floor, self._most * of_each):
+            if score > scored.get(key, -inf):
+                scored[key] = score
+        self._found = sorted((-score, key) for key, score in scored.items())[: self._most]
 
     @property
-    def found(self) -> list[tuple[str, float]]:
+    def found(self) -> list[tuple[K, float]]:
         """Return ids and scores, the best first."""
         return [(key, -negated) for negated, key in self._found]
 

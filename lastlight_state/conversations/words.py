@@ -15,7 +15,6 @@ Mode = Literal["db", "json", "python"]
 SaveMode = Literal["grow", "replace"]
 InboxState = Literal["open", "all"]
 Metric = Literal["cosine", "dot", "l2"]
-Exactness = Literal["exact", "approximate"]
 SessionStatus = Literal[
     "pending", "running", "completed", "completed_empty", "failed", "timed_out", "aborted", "cancelled"
 ]
@@ -46,7 +45,6 @@ MODES = words(Mode)
 SAVE_MODES = words(SaveMode)
 INBOX_STATES = words(InboxState)
 METRICS = words(Metric)
-EXACTNESS = words(Exactness)
 LIVE: SourceKind = "live"
 STATUSES = words(SessionStatus)
 SOURCES = words(Source)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from lastlight_state.conversations import similarity
+from lastlight_state.conversations.kernel import searching
 from lastlight_state.db import valid
+from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import InvalidValue
+from lastlight_state.integrations.conversing import ITEMS, VECTORS
+from lastlight_state.keys import composed
+from lastlight_state.states import State, StateSummary
+from lastlight_state.states.face import MANY
 
 try:
     from langgraph.store.base import (
@@ -25,6 +31,44 @@ except ImportError:  # as in `langgraph_store`
 
 #: In front of the embeddings of an item: how many numbers each of them has.
 _DIMS = struct.Struct("<I")
+
+
+class Place(NamedTuple):
+    """Where an item is: the labels of its namespace as one text, and its key."""
+
+    labels: str
+    key: str
+
+
+class PassingItems:
+    """Items that pass a filter, walked along beside their embeddings, which have the same order.
+
+    The first of them are remembered, as many as are ``wanted``.
+    """
+
+    def __init__(self, places: Iterator[Place], wanted: int) -> None:
+        self._first: list[Place] = []
+        self._places = places
+        self._wanted = wanted
+        self._next = self._further()
+
+    def has(self, place: Place) -> bool:
+        """True if this item passes. Places are asked for in their order."""
+        while self._next is not None and self._next < place:
+            self._next = self._further()
+        return self._next == place
+
+    def filled(self) -> list[Place]:
+        """Return the first items that pass, walking on behind the last embedding until there are as many as wanted."""
+        while self._next is not None and len(self._first) < self._wanted:
+            self._next = self._further()
+        return self._first
+
+    def _further(self) -> Place | None:
+        found = next(self._places, None)
+        if found is not None and len(self._first) < self._wanted:
+            self._first.append(found)
+        return found
 
 
 class Embedded(NamedTuple):
@@ -66,14 +110,26 @@ class Index:
         """Return what is stored of the embeddings of an item."""
         return _DIMS.pack(self._dims) + b"".join(embeddings)
 
-    def score(self, query: similarity.Query, stored: bytes) -> float | None:
-        """Return how near the nearest of an item's embeddings is. Those that cannot be compared have None."""
-        if _DIMS.unpack_from(stored)[0] != self._dims:
-            return None
-        size = len(query.packed)
-        parts = [stored[at : at + size] for at in range(_DIMS.size, len(stored), size)]
-        candidates = [similarity.Candidate("", one) for one in parts]
-        return max((found for _, found in query.scores(candidates, -inf, len(parts))), default=None)
+    def nearest(
+        self, pages: Iterable[Sequence[tuple[Place, bytes]]], query: similarity.Query, most: int
+    ) -> list[tuple[Place, float]]:
+        """Return the items whose nearest embedding is nearest to a query, best first; equal ones by their place.
+
+        ``pages`` hold the places of items and what is stored of their embeddings. Those of another length count for
+        nothing.
+        """
+        best = similarity.Best[Place](most, None)
+        head, size = _DIMS.pack(self._dims), len(query.packed)
+        for page in pages:
+            candidates = [
+                similarity.Candidate(place, stored[at : at + size])
+                for place, stored in page
+                if stored.startswith(head)
+                for at in range(len(head), len(stored), size)
+            ]
+            longest = max([len(stored) for _, stored in page], default=0)
+            best.take(query, candidates, of_each=max(1, longest // size))
+        return best.found
 
     def _packed(self, texts: Sequence[str], vectors: Sequence[Sequence[float]]) -> dict[str, bytes]:
         if len(texts) != len(vectors):
@@ -84,6 +140,58 @@ class Index:
                 raise InvalidValue("index.embed", problem, expected=self._dims, found=len(one))
         packed = (similarity.packed("index.embed", [*map(float, one)], most=self._dims) for one in vectors)
         return dict(zip(texts, packed, strict=True))
+
+
+class StoredItems:
+    """Where the items and embeddings of a store are: in states, whose scopes begin with ``items`` and ``vectors``."""
+
+    def __init__(self, scope: str) -> None:
+        self.items = composed(scope, ITEMS, "")
+        self.vectors = composed(scope, VECTORS, "")
+
+    def place_of(self, one: StateSummary) -> Place:
+        """Return where the item of a state is, or of the embeddings of one."""
+        kind = self.items if one.scope.startswith(self.items) else self.vectors
+        return Place(one.scope.removeprefix(kind), one.key)
+
+    def at(self, view: View | Transaction, places: Sequence[Place]) -> dict[Place, State]:
+        """Return the items of these places that are there."""
+        found: dict[Place, State] = {}
+        for labels, some in groupby(sorted(places), lambda place: place.labels):
+            keys = [one.key for one in some]
+            for at in range(0, len(keys), MANY):
+                states = view.states.find_many(keys[at : at + MANY], scope=self.items + labels)
+                found.update((Place(labels, key), one) for key, one in states.items())
+        return found
+
+    def embeddings(
+        self,
+        view: View | Transaction,
+        labels: str,
+        query: similarity.Query,
+        passes: Callable[[Place], bool] | None = None,
+    ) -> Iterator[list[tuple[Place, bytes]]]:
+        """Yield what is stored of the embeddings below a namespace, page by page, in the order of their places."""
+        under, kind = self.vectors + labels, len(self.vectors)
+        for rows in searching.batches(view.states._bodies(under), {}, {"scope": under, "key": ""}, query):
+            stored = [(Place(row["scope"][kind:], row["key"]), row["body"] or b"") for row in rows]
+            yield stored if passes is None else [one for one in stored if passes(one[0])]
+
+    def nearest(
+        self, view: View | Transaction, labels: str, index: Index, query: similarity.Query, wanted: int
+    ) -> list[tuple[Place, float]]:
+        """Return the items below a namespace that are nearest to a query. Embeddings without an item are passed over.
+
+        Returns at least as many as are ``wanted``, where there are so many.
+        """
+        most = wanted
+        while True:
+            scored = index.nearest(self.embeddings(view, labels, query), query, most)
+            found = self.at(view, [place for place, _ in scored])
+            there = [one for one in scored if one[0] in found]
+            if len(there) >= wanted or len(scored) < most:
+                return there
+            most *= 2
 
 
 # Filters of searches, as LangGraph's: members of a value, members of those, and operators.

@@ -29,10 +29,18 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import InvalidValue, MisuseError, NotFound, StaleVersion
-from lastlight_state.integrations.conversing import ITEMS, VECTORS
-from lastlight_state.integrations.langgraph_search import Embedded, Index, matches, passes, refuse_unknown
+from lastlight_state.integrations.langgraph_search import (
+    Embedded,
+    Index,
+    PassingItems,
+    Place,
+    StoredItems,
+    matches,
+    passes,
+    refuse_unknown,
+)
 from lastlight_state.keys import composed, parts_of
-from lastlight_state.states import State, StateSummary
+from lastlight_state.states import State
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Claim
 
@@ -59,19 +67,12 @@ _PAGE = 100
 _VALUE, _TTL = "value", "ttl"
 
 
-class _Place(NamedTuple):
-    """Where an item is: the labels of its namespace as one text, and its key."""
-
-    labels: str
-    key: str
-
-
 class _Batch(NamedTuple):
     """What one call is to do: its operations, the last write of each item as it is stored, and the texts to embed."""
 
     ops: list[Op]
-    puts: dict[_Place, PutOp]
-    texts: dict[_Place, list[str]]
+    puts: dict[Place, PutOp]
+    texts: dict[Place, list[str]]
     queries: list[str]
 
     @property
@@ -107,8 +108,7 @@ class LangGraphStore(BaseStore):
         behind = store if isinstance(store, AsyncStateStore) else AsyncStateStore(store)
         self._runner = behind._runner
         self._store = behind._store
-        self._items = composed(scope, ITEMS, "")
-        self._vectors = composed(scope, VECTORS, "")
+        self._stored = StoredItems(scope)
         self._user_of = user_of
         self._claim = claim
         self.ttl_config = ttl
@@ -161,20 +161,20 @@ class LangGraphStore(BaseStore):
 
     # What is done, in a view or a transaction.
 
-    def _viewed(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[_Place, State]]:
+    def _viewed(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[Place, State]]:
         """Return the answers to operations that only read, and which items live on from now."""
-        lasting: dict[_Place, State] = {}
+        lasting: dict[Place, State] = {}
         with self._store.view() as view:
             return self._answers(view, batch.ops, embedded, lasting), lasting
 
-    def _refreshed(self, lasting: Mapping[_Place, State]) -> None:
+    def _refreshed(self, lasting: Mapping[Place, State]) -> None:
         """Let items live on that were read, without a claim; in a store that only reads nothing is done."""
         if not self._store.settings.read_only:
             self._store.run(lambda tx: self._refresh(tx, lasting), label=type(self).__name__, repeatable=True)
 
     def _written(self, batch: _Batch, embedded: Embedded) -> list[Result]:
         def work(tx: Transaction) -> list[Result]:
-            lasting: dict[_Place, State] = {}
+            lasting: dict[Place, State] = {}
             found = self._answers(tx, batch.ops, embedded, lasting)
             self._refresh(tx, lasting)
             for place, op in sorted(batch.puts.items()):
@@ -184,8 +184,8 @@ class LangGraphStore(BaseStore):
         repeatable = len(batch.ops) == len(batch.puts)
         return self._store.run(work, claim=self._claim, label=type(self).__name__, repeatable=repeatable)
 
-    def _put(self, tx: Transaction, place: _Place, op: PutOp, embeddings: Sequence[bytes]) -> None:
-        items, indexed = self._items + place.labels, self._vectors + place.labels
+    def _put(self, tx: Transaction, place: Place, op: PutOp, embeddings: Sequence[bytes]) -> None:
+        items, indexed = self._stored.items + place.labels, self._stored.vectors + place.labels
         if op.value is None:
             if not valid.are_storable(items, place.key):
                 return
@@ -207,27 +207,27 @@ class LangGraphStore(BaseStore):
         if ttl is None and stored.expires_at is not None:  # what replaces it lives for ever
             tx.states.expire(key, None, scope=scope)
 
-    def _refresh(self, tx: Transaction, lasting: Mapping[_Place, State]) -> None:
+    def _refresh(self, tx: Transaction, lasting: Mapping[Place, State]) -> None:
         """Let these items live on from now, but for those that somebody has removed or replaced meanwhile."""
         now = self._store.states._now()
         for place, one in sorted(lasting.items()):
             with suppress(NotFound, StaleVersion, OverflowError):  # the last where it would end after the year 9999
                 end = now + timedelta(minutes=one.value[_TTL])
-                tx.states.expire(place.key, end, scope=self._items + place.labels, expected=one.version)
+                tx.states.expire(place.key, end, scope=self._stored.items + place.labels, expected=one.version)
                 with suppress(NotFound):  # without embeddings
-                    tx.states.expire(place.key, end, scope=self._vectors + place.labels)
+                    tx.states.expire(place.key, end, scope=self._stored.vectors + place.labels)
 
     def _answers(
-        self, view: View | Transaction, ops: Sequence[Op], embedded: Embedded, lasting: dict[_Place, State]
+        self, view: View | Transaction, ops: Sequence[Op], embedded: Embedded, lasting: dict[Place, State]
     ) -> list[Result]:
         asked: dict[str, list[str]] = {}
         for op in ops:
             if isinstance(op, GetOp) and valid.are_storable(*op.namespace, op.key):
                 asked.setdefault(_labels(op.namespace), []).append(op.key)
         got = {
-            _Place(labels, key): one
+            Place(labels, key): one
             for labels, keys in asked.items()
-            for key, one in view.states.find_many(keys, scope=self._items + labels).items()
+            for key, one in view.states.find_many(keys, scope=self._stored.items + labels).items()
         }
         answers: list[Result] = []
         for op in ops:
@@ -243,7 +243,7 @@ class LangGraphStore(BaseStore):
                 answers.append(self._namespaces(view, op) if isinstance(op, ListNamespacesOp) else None)
                 read = []
             if getattr(op, "refresh_ttl", False):
-                lasting.update((self._place_of(one), one) for one in read if _TTL in one.value)
+                lasting.update((self._stored.place_of(one), one) for one in read if _TTL in one.value)
         return answers
 
     def _searched(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
@@ -258,45 +258,31 @@ class LangGraphStore(BaseStore):
         return [(one, None) for one in islice(found, op.offset, wanted)]
 
     def _passing(self, view: View | Transaction, op: SearchOp, page: int = _PAGE) -> Iterator[State]:
-        listed = iterate(view.states.items, under=self._items + _labels(op.namespace_prefix), limit=page)
+        listed = iterate(view.states.items, under=self._stored.items + _labels(op.namespace_prefix), limit=page)
         return (one for one in listed if passes(runtime.unpacked(one.value[_VALUE]), op.filter))
 
     def _nearest(
         self, view: View | Transaction, op: SearchOp, index: Index, query: similarity.Query
     ) -> list[tuple[State, float | None]]:
-        """Return the items that are nearest to a query, and behind them those without embeddings.
-
-        Items and embeddings are walked side by side, for they have one order; only the best are kept.
-        """
-        labels = _labels(op.namespace_prefix)
-        listed: Iterable[StateSummary] = (
-            self._passing(view, op) if op.filter else iterate(view.states.list, under=self._items + labels, limit=_PAGE)
-        )
-        indexed = iterate(view.states.items, under=self._vectors + labels, limit=_PAGE)
-        wanted = op.offset + op.limit
-        best: list[tuple[float, _Place]] = []
-        others: list[_Place] = []
-        vectors = next(indexed, None)
-        for one in listed:
-            place = self._place_of(one)
-            while vectors is not None and self._place_of(vectors) < place:
-                vectors = next(indexed, None)
-            is_indexed = vectors is not None and self._place_of(vectors) == place
-            score = index.score(query, vectors.value) if vectors is not None and is_indexed else None
-            if score is not None:
-                best.append((-score, place))
-                if len(best) >= wanted + _PAGE:
-                    best = sorted(best)[:wanted]
-            elif len(others) < wanted:
-                others.append(place)
-        ranked = [*((place, -score) for score, place in sorted(best)), *((place, None) for place in others)]
-        chosen = dict(ranked[op.offset : wanted])
-        found = {
-            _Place(labels, key): one
-            for labels, some in groupby(sorted(chosen), lambda place: place.labels)
-            for key, one in view.states.find_many([one.key for one in some], scope=self._items + labels).items()
-        }
-        return [(found[place], score) for place, score in chosen.items() if place in found]
+        """Return the items that are nearest to a query, and behind them those without embeddings."""
+        wanted, labels = op.offset + op.limit, _labels(op.namespace_prefix)
+        if op.filter:
+            passing = PassingItems(map(self._stored.place_of, self._passing(view, op)), wanted)
+            pages = self._stored.embeddings(view, labels, query, passing.has)
+            scored = index.nearest(pages, query, wanted)
+            others = iter(passing.filled())
+        else:
+            scored = self._stored.nearest(view, labels, index, query, wanted)
+            listed = iterate(view.states.list, under=self._stored.items + labels, limit=_PAGE)
+            others = map(self._stored.place_of, listed)
+        ranked: list[tuple[Place, float | None]] = [*scored[:wanted]]
+        if len(ranked) < wanted:
+            known = {place for place, _ in scored}
+            unscored = ((place, None) for place in others if place not in known)
+            ranked.extend(islice(unscored, wanted - len(ranked)))
+        chosen = ranked[op.offset :]
+        found = self._stored.at(view, [place for place, _ in chosen])
+        return [(found[place], score) for place, score in chosen if place in found]
 
     def _namespaces(self, view: View | Transaction, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         conditions = op.match_conditions or ()
@@ -305,20 +291,15 @@ class LangGraphStore(BaseStore):
         )
         if not valid.are_storable(under):
             return []
-        listed = iterate(view.states.scopes, under=self._items + under, limit=_PAGE)
-        spaces = (_namespace(scope.removeprefix(self._items)) for scope in listed)
+        listed = iterate(view.states.scopes, under=self._stored.items + under, limit=_PAGE)
+        spaces = (_namespace(scope.removeprefix(self._stored.items)) for scope in listed)
         matching = (one for one in spaces if all(matches(condition, one) for condition in conditions))
         cut = (one for one, _ in groupby(one[: op.max_depth] for one in matching))
         return [*islice(cut, op.offset, op.offset + op.limit)]
 
-    def _place_of(self, one: StateSummary) -> _Place:
-        """Return where the item of a state is, or of the embeddings of one."""
-        kind = self._items if one.scope.startswith(self._items) else self._vectors
-        return _Place(one.scope.removeprefix(kind), one.key)
-
     def _shown(self, one: State) -> dict[str, Any]:
         return {
-            "namespace": _namespace(one.scope.removeprefix(self._items)),
+            "namespace": _namespace(one.scope.removeprefix(self._stored.items)),
             "key": one.key,
             "value": runtime.unpacked(one.value[_VALUE]),
             "created_at": one.created_at,
@@ -334,8 +315,8 @@ def _namespace(labels: str) -> tuple[str, ...]:
     return tuple(parts_of(labels)[:-1])
 
 
-def _place(op: GetOp | PutOp) -> _Place:
-    return _Place(_labels(op.namespace), op.key)
+def _place(op: GetOp | PutOp) -> Place:
+    return Place(_labels(op.namespace), op.key)
 
 
 def _value(op: PutOp) -> Any:

@@ -7,7 +7,7 @@ meanwhile. One that has expired counts as not there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -16,10 +16,10 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.schema.declarations import limits_of
-from lastlight_state.db.units.unit import Unit
+from lastlight_state.db.units.unit import FoundRows, Unit
 from lastlight_state.errors import InvalidValue, PayloadTooLarge, StaleVersion
 from lastlight_state.ids import new_id
 from lastlight_state.states import statements as sql
@@ -204,6 +204,14 @@ class States(Repository):
     def state_of(self, state_id: str) -> State:
         """Return the state of an ``id``, as plans name it, also one that has expired. Raises `NotFound`."""
         return self._one(State.of, sql.GET_OF, {"id": valid.sought("state_id", state_id)}, kind=STATE, key=state_id)
+
+    def _bodies(self, under: str) -> Callable[[Values], FoundRows[sql.BodyRow]]:
+        """Return a function that reads the bytes of scopes that begin with ``under``, behind a scope and a key.
+
+        For the searches of adapters: in the order of lists, with no other column.
+        """
+        given = {**_range("under", under), **self._at()}
+        return lambda values: self._reading(lambda unit: unit.readable(sql.BODIES, {**given, **values}))
 
     def _at(self) -> Row:
         return {"now": self._now()}

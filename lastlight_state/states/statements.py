@@ -26,6 +26,14 @@ class ScopeRow(TypedDict):
     key: str
 
 
+class BodyRow(TypedDict):
+    """Where a state is, and its bytes."""
+
+    scope: str
+    key: str
+    body: bytes | None
+
+
 class ExpiryRow(TypedDict):
     """When a state that was removed had expired, or would have."""
 
@@ -160,6 +168,19 @@ _is_first = ~sa.exists(
 )
 #: Scopes, each by its first key.
 SCOPES: Listing[ScopeRow] = _list("states.scopes", [_c.scope, _c.key], ScopeRow, _is_first)
+
+#: The bytes of states of a range of scopes, behind a scope and a key.
+BODIES = prepared(
+    sa.select(_c.scope, _c.key, _c.body)
+    .where(
+        sa.tuple_(*_ORDER) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in _ORDER)),
+        _c.scope < bind("under_end", _c.scope),
+        _VALID,
+    )
+    .order_by(*_ORDER)
+    .limit(sa.bindparam("limit", type_=sa.Integer)),
+    BodyRow,
+)
 
 _in_scope = _c.scope == bind("scope", _c.scope)
 #: Remove what is in a scope, whole or by a prefix; what has expired, too.

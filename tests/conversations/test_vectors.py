@@ -138,9 +138,8 @@ def test_the_nearest_are_found_by_each_metric(every_backend: StateStore, library
     search = vectors.search
     assert found(search("ns", [2, 0])) == [("a", 1), ("long", 1), ("up", 0), ("far", -1)]
     assert found(search("ns", [2, 0], how=Search("dot"), top_k=3)) == [("long", 8), ("a", 2), ("up", 0)]
-    near = search("ns", [2, 0], how=Search("l2", min_score=-2, exactness="approximate"))
+    near = search("ns", [2, 0], how=Search("l2", min_score=-2))
     assert found(near) == [("a", -1), ("long", -2), ("zero", -2)]
-    assert {hit.approximate for hit in near} == {False}
     assert near[0].chunk.content == "text of a"
 
 
@@ -175,7 +174,7 @@ def test_a_search_is_of_a_document_or_of_some_metadata(every_backend: StateStore
 @pytest.mark.parametrize(
     "given",
     [{"vector": [0, 0]}, {"vector": []}, {"top_k": 0}, {"top_k": 1_001}, {"how": Search("near")},  # type: ignore[arg-type]
-     {"how": Search(exactness="rough")}, {"how": Search(min_score=float("nan"))}, {"how": Search(min_score=True)},  # type: ignore[arg-type]
+     {"how": Search(min_score=float("nan"))}, {"how": Search(min_score=True)},
      {"where": ["k"]}, {"where": {"k": float("nan")}}],
 )  # fmt: skip
 def test_a_search_that_makes_no_sense_is_refused(store: StateStore, given: dict[str, Any]) -> None:

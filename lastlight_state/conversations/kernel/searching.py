@@ -12,8 +12,8 @@ from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.similarity import Best, Candidate, Query
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import KeyedRows, keyed_rows, window
-from lastlight_state.db.rows.statements import RowT, Statement, Values
-from lastlight_state.db.units.unit import Unit
+from lastlight_state.db.rows.statements import RowT, Values
+from lastlight_state.db.units.unit import FoundRows, Unit
 from lastlight_state.errors import InvalidValue
 
 
@@ -48,7 +48,6 @@ def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
     """Return what a caller asks for, checked. A zero vector is refused under cosine."""
     given = valid.group("how", how, Search)
     metric = valid.word("how.metric", given.metric, words.METRICS)
-    valid.word("how.exactness", given.exactness, words.EXACTNESS)
     query = Query(checks.vector("vector", vector), given.metric)
     if metric == "cosine" and not query.norm:
         raise InvalidValue("vector", "must not be zero under cosine")
@@ -59,7 +58,7 @@ def best_matches(
     streams: Iterable[Iterable[list[C]]], search: SearchRequest, *, passes: Callable[[C], bool] | None = None
 ) -> list[tuple[str, float]]:
     """Return the ids and scores of the best rows of these streams, of which each row may come several times."""
-    found = Best(search.top_k, search.least)
+    found = Best[str](search.top_k, search.least)
     for batches in streams:
         for rows in batches:
             some = rows if passes is None else filter(passes, rows)
@@ -68,27 +67,27 @@ def best_matches(
 
 
 def batches(
-    unit: Unit, statement: Statement[RowT], values: Values, after: Mapping[str, Any], search: SearchRequest
+    read: Callable[[Values], FoundRows[RowT]], values: Values, after: Mapping[str, Any], query: Query
 ) -> Iterator[list[RowT]]:
-    """Yield the rows of a statement, batch by batch. Rows that cannot be read are logged and left out.
+    """Yield the rows of a statement that ``read`` runs, batch by batch. Rows that cannot be read are logged, left out.
 
     The statement has the parameter ``limit``, and for each column of its order ``after_`` with the column's name;
     ``after`` is a key before all rows.
     """
-    size = max(1, min(words.BATCH, _BATCH_BYTES // len(search.query.packed)))
+    size = max(1, min(words.BATCH, _BATCH_BYTES // len(query.packed)))
     key: Mapping[str, Any] | None = after
     while key is not None:
         given = {**values, **{f"after_{name}": value for name, value in key.items()}}
-        shown = window(partial(_read, unit, statement, given, list(after)), size)
-        yield unit.passing(shown.rows)
+        shown = window(partial(_read, read, given, list(after)), size)
+        yield Unit.passing(shown.rows)
         key = None if shown.last is None else dict(zip(after, shown.last, strict=True))
 
 
-def _read(unit: Unit, statement: Statement[RowT], values: Values, key: list[str], most: int) -> KeyedRows[RowT]:
-    return keyed_rows(unit.readable(statement, {**values, "limit": most}), key)
+def _read(read: Callable[[Values], FoundRows[RowT]], values: Values, key: list[str], most: int) -> KeyedRows[RowT]:
+    return keyed_rows(read({**values, "limit": most}), key)
 
 
-def _candidates(rows: Iterable[ComparedRow]) -> Iterator[Candidate]:
+def _candidates(rows: Iterable[ComparedRow]) -> Iterator[Candidate[str]]:
     return (Candidate(row["id"], row["embedding"], row.get("norm")) for row in rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
@@ -67,11 +68,7 @@ def found(
     ids = as_list([{"id": key} for key, _ in best])
     rows = unit.sound(storing.MANY, {"ids": ids})[0] if best else []
     messages = {row["id"]: Message.of(row) for row in rows}
-    return [
-        MessageHit.of({"message": messages[key], "score": score, "approximate": False})
-        for key, score in best
-        if key in messages
-    ]
+    return [MessageHit.of({"message": messages[key], "score": score}) for key, score in best if key in messages]
 
 
 def _streams(
@@ -79,12 +76,13 @@ def _streams(
 ) -> Iterator[Iterator[list[Scanned]]]:
     names = frozenset(name for name, value in given.items() if value is not None)
     if at is None:
-        yield searching.batches(unit, scan(names, linked=False), dict(given), {"id": ""}, asked)
+        read = partial(unit.readable, scan(names, linked=False))
+        yield searching.batches(read, dict(given), {"id": ""}, asked.query)
         return
-    statement = scan(names, linked=True)
+    read = partial(unit.readable, scan(names, linked=True))
     for one in _segments(unit, *at):
         values = {**given, "progression_id": one.progression_id, "until": one.until}
-        yield searching.batches(unit, statement, values, {"ord": one.start - 1}, asked)
+        yield searching.batches(read, values, {"ord": one.start - 1}, asked.query)
 
 
 def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from lastlight_state.conversations import checks, words
@@ -118,9 +119,8 @@ class Vectors(Repository):
                 return []
             whose = f"namespace {namespace!r}"
             own.refuse_other_length("vector", asked.dimensions, known["dimensions"], whose)
-            found = searching.best_matches(
-                [searching.batches(unit, statement, values, after, asked)], asked, passes=passes
-            )
+            batches = searching.batches(partial(unit.readable, statement), values, after, asked.query)
+            found = searching.best_matches([batches], asked, passes=passes)
             return _hits(unit, values["namespace"], found)
 
         return self._viewing(search)
@@ -222,8 +222,4 @@ def _hits(unit: Unit, namespace: str, found: Sequence[tuple[str, float]]) -> lis
     ids = as_list([{"id": key} for key, _ in found])
     rows = unit.sound(sql.TEXTS, {"namespace": namespace, "ids": ids})[0]
     chunks = {row["id"]: ChunkText.of(row) for row in rows}
-    return [
-        VectorHit.of({"chunk": chunks[key], "score": score, "approximate": False})
-        for key, score in found
-        if key in chunks
-    ]
+    return [VectorHit.of({"chunk": chunks[key], "score": score}) for key, score in found if key in chunks]

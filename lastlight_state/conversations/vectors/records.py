@@ -82,8 +82,7 @@ class Chunk(ChunkText):
 
 
 class VectorHit(Record):
-    """A chunk that a search found. ``approximate`` says that an index may have missed nearer ones."""
+    """A chunk that a search found, and how near it is."""
 
     chunk: ChunkText
     score: float
-    approximate: bool
