@@ -16,7 +16,7 @@ call that is cancelled learns the outcome of its write first.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial, wraps
@@ -28,8 +28,10 @@ from lastlight_state.checkpoints import Checkpoint as Stored, Checkpoints, Conte
 from lastlight_state.checkpoints.models import Taken
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
+from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.errors import MisuseError, NotFound
 from lastlight_state.integrations.langgraph_metadata import REBUILT, filterable, is_filterable, passes
+from lastlight_state.integrations.langgraph_moving import MovedThreads, move
 from lastlight_state.integrations.langgraph_writes import EarlyWrites, Place, Writes
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Claim
@@ -49,8 +51,6 @@ except ImportError:  # the module can be looked at without the framework; a save
 _STRATEGIES = frozenset({"keep_latest", "delete"})
 #: How many checkpoints a list reads at once.
 _PAGE = 20
-#: The parent of a checkpoint that has none.
-_NOWHERE: Mapping[str, Any] = {"configurable": {"checkpoint_id": None}}
 
 Config: TypeAlias = Mapping[str, Any]
 
@@ -129,6 +129,22 @@ class LangGraphSaver(BaseCheckpointSaver):
         self, config: Config, checkpoint: Checkpoint, metadata: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Store a checkpoint with the values of its new versions, whole or not at all."""
+        self._write(lambda checkpoints: self._put(checkpoints, config, checkpoint, metadata, new_versions))
+        asked = config["configurable"]
+        place = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", checkpoint["id"]
+        for made in self._early.taken(place):
+            self._has_stored(place, made)
+        return _config(*place)
+
+    def _put(
+        self,
+        checkpoints: Checkpoints,
+        config: Config,
+        checkpoint: Checkpoint,
+        metadata: Mapping[str, Any],
+        new_versions: Mapping[str, Any],
+        after: str | UnsetType | None = UNSET,
+    ) -> None:
         asked = config["configurable"]
         thread, space = str(asked["thread_id"]), asked.get("checkpoint_ns") or ""
         whole = dict(get_checkpoint_metadata(config, metadata))
@@ -147,13 +163,7 @@ class LangGraphSaver(BaseCheckpointSaver):
             filterable(whole),
         )
         whose = user if isinstance(user, str) and user else None
-        self._write(
-            lambda checkpoints: checkpoints.put(thread, new, scope=self._scope, user=whose, ttl=self._ttl, other="keep")
-        )
-        place = thread, space, checkpoint["id"]
-        for made in self._early.taken(place):
-            self._has_stored(place, made)
-        return _config(*place)
+        checkpoints.put(thread, new, scope=self._scope, user=whose, ttl=self._ttl, after=after, other="keep")
 
     def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store what a task wrote. The first of a place stays, but for errors, interrupts and the like.
@@ -162,17 +172,20 @@ class LangGraphSaver(BaseCheckpointSaver):
         this saver stores the checkpoint. Those of a thread that was deleted are never stored.
         """
         asked = config["configurable"]
-        given = {
-            (idx := WRITES_IDX_MAP.get(name, at)): NewWrite(idx, name, self._content(value), task_path)
-            for at, (name, value) in enumerate(writes)
-        }
         place = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked["checkpoint_id"]
-        taken: Taken = "replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep"
-        made = Writes(task_id, [*given.values()], taken)
+        made = self._writes(writes, task_id, task_path)
         if not self._has_stored(place, made):
             self._early.add(place, made)
             if self._has_stored(place, made):  # its checkpoint came meanwhile, and did not find it
                 self._early.remove(place, made)
+
+    def _writes(self, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> Writes:
+        given = {
+            (idx := WRITES_IDX_MAP.get(name, at)): NewWrite(idx, name, self._content(value), task_path)
+            for at, (name, value) in enumerate(writes)
+        }
+        taken: Taken = "replace" if all(name in WRITES_IDX_MAP for name, _ in writes) else "keep"
+        return Writes(task_id, [*given.values()], taken)
 
     def _has_stored(self, place: Place, made: Writes) -> bool:
         """Store writes of a checkpoint. False where it is not there: in flight, or deleted with its thread."""
@@ -216,40 +229,16 @@ class LangGraphSaver(BaseCheckpointSaver):
         counted = 0 if current is None else int(str(current).split(".")[0])
         return f"{counted + 1:032}.{random.random():016}"  # noqa: S311 - tells apart, and keeps no secret
 
-    def move_from(self, source: Any, *, limit: int | None = None) -> int:
-        """Copy all threads of another checkpointer, such as a shipped one, and return how many checkpoints were new.
+    def move_from(self, source: Any, *, limit: int | None = None, revive: Collection[str] = ()) -> MovedThreads:
+        """Copy all threads of another checkpointer, such as a shipped one, and say what was done.
 
-        What is here already stays, so that a call that was cut off can be made again, and a later one brings in what
-        the source has got since. ``limit`` is how many checkpoints one call brings in at most. The source is only read.
-        Its serializer must be able to read its values; what they become is the business of this one's.
+        A later call brings in what the source has got since; one that was cut off can be made again. A thread goes on
+        here only from a checkpoint that came from this source: one that went on here, or that another source has under
+        the same id, is named in ``kept``. A thread that was deleted here stays deleted, unless ``revive`` names it.
+        ``limit`` is how many checkpoints one call brings in at most. The source is only read. Its serializer must be
+        able to read its values; what they become is the business of this one's.
         """
-        places = [one.config["configurable"] for one in source.list(None)]
-        moved = 0
-        brought: set[tuple[str, str, str, str]] = set()
-        for place in reversed(places):  # the oldest first, so that the latest here is the latest there
-            thread, space, one = place["thread_id"], place["checkpoint_ns"], place["checkpoint_id"]
-            found = source.get_tuple({"configurable": place})
-            if found is None:  # gone meanwhile
-                continue
-            versions = {
-                name: version
-                for name, version in found.checkpoint["channel_versions"].items()
-                if (str(thread), space, name, str(version)) not in brought
-            }
-            brought.update((str(thread), space, name, str(version)) for name, version in versions.items())
-            is_here = self._checkpoints.find(str(thread), one, namespace=space, scope=self._scope) is not None
-            if not is_here:
-                if moved == limit:
-                    break
-                parent = {**place, "checkpoint_id": (found.parent_config or _NOWHERE)["configurable"]["checkpoint_id"]}
-                self.put({"configurable": parent}, found.checkpoint, found.metadata, versions)
-                moved += 1
-            tasks: dict[str, list[tuple[str, Any]]] = {}
-            for task, channel, value in found.pending_writes or ():
-                tasks.setdefault(task, []).append((channel, value))
-            for task, writes in tasks.items():
-                self.put_writes(found.config, writes, task)
-        return moved
+        return move(self, source, limit, revive)
 
     # From coroutines, on the worker threads of the store.
 

@@ -12,6 +12,7 @@ A row that was stored by somebody else after the look is `Conflict` (code ``uniq
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -73,6 +74,11 @@ def stored_pairs(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]
 def differing(row: Row, stored: Row) -> list[str]:
     """Return the columns of a given row that are stored with another value."""
     return [name for name, value in row.items() if canonical({"": value}) != canonical({"": stored[name]})]
+
+
+def digest(row: Row) -> str:
+    """Return the digest of a row, the same on every database."""
+    return hashlib.sha256(_form(row)).hexdigest()
 
 
 def _ordered(unit: Unit, given: Given) -> list[Subject]:

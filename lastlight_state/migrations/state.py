@@ -33,6 +33,11 @@ UNRELEASED = (
     "on it; make the database again; to keep its runs and sessions, export them with the version that made it "
     "(`lastlight-state export`) and load them into the new one (`lastlight-state import`)"
 )
+#: What to do with a database that the original program keeps on Postgres since August 2026.
+IMPORTED = (
+    "this is a database of the original program, whose newer versions keep times as text on Postgres: it is not taken "
+    "over; open another database or schema, and run there: lastlight-state import URL"
+)
 
 _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state IN ('running', 'interrupted')"
 

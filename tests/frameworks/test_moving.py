@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from agents.memory import SQLiteSession
 from frameworks.test_langgraph_graphs import CONFIG, graph, story, told
 from langgraph.checkpoint.memory import InMemorySaver
@@ -73,9 +76,9 @@ def test_a_database_of_the_shipped_saver_goes_on_here(database: Database, tmp_pa
         graph(shipped).invoke({"log": ["in"]}, other)
         ours = LangGraphSaver(database.open())
         whole = len(_tuples(shipped))
-        assert ours.move_from(shipped, limit=5) == 5
-        assert ours.move_from(shipped) == whole - 5
-        assert ours.move_from(shipped) == 0
+        assert ours.move_from(shipped, limit=5) == (5, (), ())
+        assert ours.move_from(shipped) == (whole - 5, (), ())
+        assert ours.move_from(shipped) == (0, (), ())
         assert _tuples(ours) == _tuples(shipped)
         assert told(graph(ours)) == told(graph(shipped))
         assert told(graph(ours), other) == told(graph(shipped), other)
@@ -117,6 +120,105 @@ def test_a_postgres_database_of_the_shipped_saver_goes_on_here(postgres_database
         shipped.setup()
         story(lambda: shipped)
         ours = LangGraphSaver(postgres_database.open())
-        assert ours.move_from(shipped) == len(_tuples(shipped))
+        assert ours.move_from(shipped).checkpoints == len(_tuples(shipped))
         assert _tuples(ours) == _tuples(shipped)
         assert told(graph(ours)) == told(graph(shipped))
+
+
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
+def shipped(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
+    """Return how a shipped saver is made, an empty one at each call."""
+    with ExitStack() as stack:
+
+        def made(name: str) -> Any:
+            if request.param == "memory":
+                return InMemorySaver()
+            if request.param == "sqlite":
+                return stack.enter_context(SqliteSaver.from_conn_string(str(tmp_path / f"{name}.db")))
+            url = make_url(request.getfixturevalue("postgres_database").url).set(drivername="postgresql")
+            with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as raw:
+                raw.execute(f"CREATE SCHEMA {name}")
+            theirs = url.update_query_dict({"options": f"-csearch_path={name}"}).render_as_string(hide_password=False)
+            saver = stack.enter_context(PostgresSaver.from_conn_string(theirs))
+            saver.setup()
+            return saver
+
+        yield made
+
+
+def test_a_thread_of_another_saver_with_the_same_id_is_named_and_left(
+    database: Database, shipped: Callable[[str], Any]
+) -> None:
+    """integrations AD-80: another scope has both."""
+    shop, clinic, store = shipped("shop"), shipped("clinic"), database.open()
+    for saver, name in ((shop, "shop"), (clinic, "clinic")):
+        graph(saver).invoke({"log": [name]}, CONFIG)
+    ours = LangGraphSaver(store)
+    ours.move_from(shop)
+    before = _tuples(ours)
+    assert ours.move_from(clinic) == (0, ("t",), ())
+    assert _tuples(ours) == before == _tuples(shop)
+    other = LangGraphSaver(store, scope="clinic")
+    other.move_from(clinic)
+    assert _tuples(other) == _tuples(clinic)
+    graph(shop).invoke(Command(resume="yes"), CONFIG)
+    assert ours.move_from(shop).kept == ()
+    assert _tuples(ours) == _tuples(shop)
+
+
+def test_a_thread_that_went_on_here_is_not_rolled_back(database: Database, shipped: Callable[[str], Any]) -> None:
+    """integrations AD-80: it is named once its source has gone on, too."""
+    theirs, store = shipped("theirs"), database.open()
+    graph(theirs).invoke({"log": ["in"]}, CONFIG)
+    ours = LangGraphSaver(store)
+    ours.move_from(theirs)
+    graph(ours).invoke(Command(resume="here"), CONFIG)
+    here = _tuples(ours)
+    assert ours.move_from(theirs) == (0, (), ())
+    graph(theirs).invoke(Command(resume="there"), CONFIG)
+    assert ours.move_from(theirs) == (0, ("t",), ())
+    assert _tuples(ours) == here
+    assert graph(ours).get_state(CONFIG).values["answer"] == "here"
+
+
+def test_a_thread_that_was_deleted_here_stays_deleted_until_it_is_named(
+    database: Database, shipped: Callable[[str], Any]
+) -> None:
+    """integrations AD-80: by a saver or by a prune, and whether its source has gone on."""
+    theirs, store = shipped("theirs"), database.open()
+    graph(theirs).invoke({"log": ["in"]}, CONFIG)
+    ours = LangGraphSaver(store)
+    ours.move_from(theirs)
+    ours.delete_thread("t")
+    assert ours.move_from(theirs) == (0, (), ("t",))
+    graph(theirs).invoke(Command(resume="there"), CONFIG)
+    assert ours.move_from(theirs, revive=["u"]) == (0, (), ("t",))
+    assert _tuples(ours) == []
+    assert ours.move_from(theirs, revive=["t"]).removed == ()
+    assert _tuples(ours) == _tuples(theirs)
+
+
+def test_a_thread_of_a_source_that_was_begun_anew_is_another_one(
+    database: Database, shipped: Callable[[str], Any]
+) -> None:
+    """integrations AD-80."""
+    ours = LangGraphSaver(database.open())
+    first, second = shipped("first"), shipped("second")
+    for saver in (first, second):
+        graph(saver).invoke({"log": ["in"]}, CONFIG)
+    ours.move_from(first, limit=1)  # cut off, so that its beginning alone is here
+    assert ours.move_from(second).kept == ("t",)
+    ours.move_from(first)
+    assert _tuples(ours) == _tuples(first)
+
+
+def test_coroutines_move_threads_too(database: Database) -> None:
+    """integrations AD-80."""
+    memory = InMemorySaver()
+    graph(memory).invoke({"log": ["in"]}, CONFIG)
+
+    async def main() -> None:
+        async with AsyncStateStore(database.open()) as store:
+            assert (await LangGraphSaver(store).amove_from(memory)).checkpoints == len(_tuples(memory))
+
+    asyncio.run(main())

@@ -17,7 +17,7 @@ from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.plans import data_of, lines_of
 from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.migrations import Plan, check as plan_of
-from lastlight_state.migrations.state import UNRELEASED
+from lastlight_state.migrations.state import IMPORTED, UNRELEASED
 from lastlight_state.migrations.verification import LOG_LOST, LOG_LOST_TOO
 from lastlight_state.store import StateStore
 
@@ -125,7 +125,7 @@ def _failure(plan: Plan, mending: str, lost: bool) -> Failure | None:
         return Failure(exits.NO, "collision", text)
     if plan.adoption is not None:
         return Failure(exits.BEHIND, state.state, f"a database of the original program; run: {mending}")
-    text = _MEANING[state.state]
+    text = IMPORTED if IMPORTED in plan.differences else _MEANING[state.state]
     if _EXITS[state.state] == exits.BEHIND:
         text += f"; run: {mending}"
     return Failure(_EXITS[state.state], state.state, text)

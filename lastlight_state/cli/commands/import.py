@@ -32,7 +32,9 @@ KEPT = (Column("UNIT", lambda one: one.unit, keep=True), Column("KEPT AS IT IS H
 @command("import")
 @click.argument("path", metavar="PATH_OR_URL")
 @click.option("--kind", metavar="WORD", help="What is there; without it, the path is looked at.")
-@click.option("--revive", is_flag=True, help="Also what was pruned since an earlier import.")
+@click.option("--scope", metavar="NAME", help="What the names of this source begin with here, apart from others.")
+@click.option("--revive", is_flag=True, help="Also what was removed here since an earlier import.")
+@click.option("--revive-unit", metavar="UNIT", multiple=True, help="The same of this unit; may be given again.")
 @click.option("--lenient", is_flag=True, help="Keep values that are refused as text, instead of failing their unit.")
 @click.option("--limit", metavar="N", type=int, help="Stop after this many units were stored.")
 @click.option("--on-conflict", metavar="WORD", help="Of a bundle: refuse, skip what differs, or new_ids.")
@@ -54,6 +56,8 @@ def run(call: Call, path: str, kind: Any, *, dry_run: bool, **terms: Any) -> Ans
         ours["on_conflict"] = ours["on_conflict"] or "refuse"
         return maintenance.loaded(call, Path(path), ours, dry_run=dry_run)
     terms["kind"] = kind
+    if named := terms.pop("revive_unit"):
+        terms["revive"] = terms["revive"] or named
     if dry_run:
         report = read_once(call, lambda store: store.maintenance.imports.plan(path, **terms))
     else:
@@ -66,7 +70,7 @@ def run(call: Call, path: str, kind: Any, *, dry_run: bool, **terms: Any) -> Ans
 def _refuse_unfit(is_ours: bool, terms: dict[str, Any], ours: dict[str, Any]) -> None:
     """Raise for a flag of the other kind of source."""
     if is_ours and (given := next((name for name, value in terms.items() if value), None)):
-        raise InvalidValue(f"--{given}", "must not be given with a bundle")
+        raise InvalidValue(f"--{given.replace('_', '-')}", "must not be given with a bundle")
     if not is_ours and (given := next((name for name, value in ours.items() if value not in (None, False)), None)):
         raise InvalidValue(f"--{given.replace('_', '-')}", "must not be given without a bundle")
 

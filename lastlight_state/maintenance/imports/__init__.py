@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -44,12 +45,16 @@ from lastlight_state.maintenance.imports.pieces import (
     UnitLookup,
 )
 from lastlight_state.maintenance.imports.servers import place_of
+from lastlight_state.maintenance.imports.strangers import program_at
 from lastlight_state.receipts import Receipt, Receipts, steps
 
 # Counts what an import does, or would do.
 
 #: How many units that failed a report names, and how many things that were kept.
 NAMED = 500
+
+#: The longest scope in bytes: names that it stands before are ids, which have 256.
+_SCOPE_BYTES = 64
 
 _UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
 
@@ -142,6 +147,12 @@ class Imports(Repository):
 
     def _detected(self, place: Place) -> SourceKind:
         kinds = [kind for kind in KINDS.values() if kind.takes(place)]
+        stranger = program_at(place) if isinstance(place, Path) else None
+        if stranger is not None:
+            raise Conflict(
+                f"{str(place)!r:.200} has session files of {stranger}, which is no kind of source",
+                code="unknown_source",
+            )
         for kind in kinds:
             try:
                 if kind.found_at(place):
@@ -157,17 +168,18 @@ class Imports(Repository):
         path: str | Path,
         *,
         kind: SourceKind | None = None,
-        revive: bool = False,
+        revive: bool | Sequence[str] = False,
         lenient: bool = False,
         limit: int | None = None,
+        scope: str | None = None,
     ) -> ImportReport:
         """Return what `run` would do at this moment. Writes nothing, neither to the database nor to the source."""
         place = place_of(path)
-        source, tally, terms = self._kind(place, kind), Tally(), _terms(revive, lenient, limit)
+        source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         with closing(source.parts(place)) as parts:
             for part in parts:
-                tally.add(part, partial(self._looked, source, part, planned, terms))
+                tally.add(part, partial(self._looked, source, place, part, planned, terms))
                 if tally.stored == limit:
                     break
         return tally.report(source.name, None)
@@ -177,9 +189,10 @@ class Imports(Repository):
         path: str | Path,
         *,
         kind: SourceKind | None = None,
-        revive: bool = False,
+        revive: bool | Sequence[str] = False,
         lenient: bool = False,
         limit: int | None = None,
+        scope: str | None = None,
         actor: str | None = None,
     ) -> ImportReport:
         """Import what is new of a source, each unit in one transaction, and return the counts with the receipt.
@@ -188,16 +201,19 @@ class Imports(Repository):
         ``smithers-db``).
 
         A unit that fails leaves nothing, is named with its reason, and the others go on. A unit that is as it was is
-        left alone; of one that has grown, what is new is appended. Sessions, runs and messages of teams that were
-        pruned stay away unless ``revive`` says otherwise; files that were removed come back.
+        left alone; of one that has grown, what is new is appended. A unit belongs to the source that it came from: one
+        of the same name with another content fails, and so does one that went on here and in its source. With
+        ``scope`` the names of a source begin with it, where they are no ids of their own (kinds ``openai-agents-db``,
+        ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``). What was removed here stays away, unless ``revive`` is
+        True or has the name of the unit.
         With ``lenient``, values that are refused are kept as text under ``adapted`` in ``extra``, and counted. With
         ``limit``, the import ends after that many units were stored, and the same call brings in the next. After an
         interruption the same call goes on. Raises `Conflict` ``already_running`` while another import of the kind runs,
         and ``unknown_source``.
         """
         place = place_of(path)
-        source, tally, terms = self._kind(place, kind), Tally(), _terms(revive, lenient, limit)
-        policy = {"source": storable(str(place), 4_000), **terms._asdict()}
+        source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
+        policy = {"source": _shown(place), **terms._asdict()}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=jobs.owner(), actor=actor)
         again = "the same command"
         with (
@@ -205,7 +221,7 @@ class Imports(Repository):
             closing(source.parts(place)) as parts,
         ):
             for part in parts:
-                tally.add(part, partial(self._imported, receipt, part, terms, tally))
+                tally.add(part, partial(self._imported, receipt, place, part, terms, tally))
                 receipt = self._alive(receipt, tally)
                 if tally.stored == limit:
                     break
@@ -218,35 +234,49 @@ class Imports(Repository):
             return receipt
         return self._receipts.step(receipt, counts=tally.counts)
 
-    def _kind(self, place: Place, kind: SourceKind | None) -> Kind:
+    def _kind(self, place: Place, kind: SourceKind | None, scope: str | None) -> Kind:
         if kind is not None:
             valid.word("kind", kind, KINDS)
         found = KINDS[self._detected(place) if kind is None else kind]
         if not found.takes(place):
             raise InvalidValue("kind", f"{found.name} is read from files, and not from a server")
+        if scope is not None and not found.has_names:
+            raise InvalidValue("scope", f"must not be given for {found.name}, whose units have ids of their own")
         return found
 
     def _into(self, terms: _Terms) -> ImportTarget:
         known = self._remember(KnownClasses)
-        return ImportTarget(self._now(), self._settings, self._listeners, known, terms.lenient)
+        return ImportTarget(self._now(), self._settings, self._listeners, known, terms.lenient, terms.scope)
 
     def _looked(
-        self, source: Kind, part: Part, planned: defaultdict[str, dict[str, Any]], terms: _Terms, read: Read
+        self,
+        source: Kind,
+        place: Place,
+        part: Part,
+        planned: defaultdict[str, dict[str, Any]],
+        terms: _Terms,
+        read: Read,
     ) -> Outcome:
-        key, piece = valid.identifier("name", part.key), read(self._into(terms))
+        valid.identifier("name", part.key)
+        piece = read(self._into(terms))
+        key = source.unit(part, piece)
 
         def looked(view: Unit) -> Outcome:
-            done = piece.compared(UnitLookup(view, source.name, key, terms.revive, planned))
+            kind, revives = terms.of(source.name), terms.revives(part.key)
+            done = piece.compared(UnitLookup(view, kind, key, revives, planned, source=_shown(place)))
             return Outcome(*done, piece.kept)
 
         return self._viewing(looked)
 
-    def _imported(self, receipt: Receipt, part: Part, terms: _Terms, tally: Tally, read: Read) -> Outcome:
-        key, piece = valid.identifier("name", part.key), read(self._into(terms))
+    def _imported(self, receipt: Receipt, place: Place, part: Part, terms: _Terms, tally: Tally, read: Read) -> Outcome:
+        valid.identifier("name", part.key)
+        piece = read(self._into(terms))
+        key = KINDS[receipt.scope].unit(part, piece)
 
         def stored(view: Unit) -> Outcome:
             steps.confirm(view, receipt)
-            look = UnitLookup(view, receipt.scope, key, terms.revive, receipt_id=receipt.id)
+            kind, revives = terms.of(receipt.scope), terms.revives(part.key)
+            look = UnitLookup(view, kind, key, revives, receipt_id=receipt.id, source=_shown(place))
             done = Outcome(*piece.compared(look), piece.kept)
             if done[0] in STORED:
                 piece.store(view, done[0])
@@ -260,11 +290,26 @@ class Imports(Repository):
 class _Terms(NamedTuple):
     """The options of an import."""
 
-    revive: bool
+    revive: bool | tuple[str, ...]
     lenient: bool
     limit: int | None
+    scope: str | None
+
+    def of(self, kind: str) -> str:
+        """Return the kind of source as the ledger has it: two scopes are two sources."""
+        return kind if self.scope is None else f"{kind} {self.scope}"
+
+    def revives(self, unit: str) -> bool:
+        """Return whether a unit that was removed here is to come back."""
+        return self.revive if isinstance(self.revive, bool) else unit in self.revive
 
 
-def _terms(revive: Any, lenient: Any, limit: Any) -> _Terms:
+def _terms(revive: Any, lenient: Any, limit: Any, scope: Any) -> _Terms:
     most = None if limit is None else valid.number("limit", limit, least=1)
-    return _Terms(valid.flag("revive", revive), valid.flag("lenient", lenient), most)
+    named = revive if isinstance(revive, bool) else tuple(valid.identifier("revive", one) for one in revive)
+    return _Terms(named, valid.flag("lenient", lenient), most, valid.optional("scope", scope, _SCOPE_BYTES))
+
+
+def _shown(place: Place) -> str:
+    """Return where a source is, as receipts name it: a path from the root, or a URL without its password."""
+    return storable(os.path.abspath(place) if isinstance(place, Path) else str(place), 4_000)  # noqa: PTH100 - no link

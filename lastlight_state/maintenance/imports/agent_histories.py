@@ -30,7 +30,7 @@ from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.drafts import Draft
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text
-from lastlight_state.maintenance.imports.pieces import Kind, Part
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece
 from lastlight_state.maintenance.imports.run_folders import moment_of
 from lastlight_state.maintenance.imports.session_trees import piece_of
 
@@ -54,28 +54,33 @@ def parts(path: Path) -> Generator[Part]:
         rows = {row["session_id"]: row for row in source.rows(_SESSIONS)}
         named = dict.fromkeys(chain(rows, source.values(_ITEMS, "session_id")))
         for name in sorted(named, key=repr):
-            yield Part(key_text(name), piece_of(partial(_draft, source, name, rows.get(name))))
+            yield Part(key_text(name), partial(_piece, source, name, rows.get(name)))
         yield from foreign.left(source, _TABLES)
+        yield from foreign.unknown(source, {table: columns.split() for table, columns in _TABLES.items()})
 
 
-def _draft(source: Foreign, name: Any, row: Row | None, lenient: bool) -> Draft:
+def _piece(source: Foreign, name: Any, row: Row | None, into: ImportTarget) -> Piece:
+    return piece_of(partial(_draft, source, name, row, into.scope or _SCOPE))(into)
+
+
+def _draft(source: Foreign, name: Any, row: Row | None, scope: str, lenient: bool) -> Draft:
     if not isinstance(name, str):
         raise InvalidValue(f"{_SESSIONS}.session_id", f"expected text, got {type(name).__name__}")
     items = list(source.rows(_ITEMS, "WHERE session_id = ? ORDER BY id", [name]))
-    key, noticed = composed(_SCOPE, _WORD, name), Counter[str]()
-    messages = list(_messages(name, items, noticed, lenient=lenient))
+    key, noticed = composed(scope, _WORD, name), Counter[str]()
+    messages = list(_messages(key, items, noticed, lenient=lenient))
     times = [moment for one in [*([row] if row else []), *items] if (moment := moment_of(one["created_at"]))]
     begun = min(times, default=None)
     updated = moment_of(row["updated_at"]) if row else max(times, default=None)
     if begun is None or updated is None:
         raise InvalidValue(f"{_SESSIONS}.updated_at", "must be a time")
-    session = NewSession(key, project=_SCOPE, times=SessionTimes(created_at=begun, updated_at=updated))
+    session = NewSession(key, project=scope, times=SessionTimes(created_at=begun, updated_at=updated))
     source.confirm()
     tree = SessionTree(session, [BranchTree(NewBranch(key, created_at=begun), messages)])
-    return Draft(tree, foreign.digest((row, items)), updated, noticed=noticed)
+    return Draft(tree, foreign.digest((row, items)), updated, noticed=noticed, only_grows=True)
 
 
-def _messages(name: str, items: list[Row], noticed: Counter[str], *, lenient: bool) -> Iterator[NewMessage]:
+def _messages(session: str, items: list[Row], noticed: Counter[str], *, lenient: bool) -> Iterator[NewMessage]:
     for row in items:
         where = f"{_ITEMS}[{row['id']}]"
         text = row["message_data"]
@@ -90,9 +95,8 @@ def _messages(name: str, items: list[Row], noticed: Counter[str], *, lenient: bo
             noticed["item_unreadable"] += 1  # the SDK passes it over as well
             continue
         created: datetime | None = moment_of(row["created_at"])
-        key = composed(_SCOPE, _WORD, name, str(row["id"]))
-        yield NewMessage(runtime.role_of(item), content, id=key, created_at=created)
+        yield NewMessage(runtime.role_of(item), content, id=f"{session}/{row['id']}", created_at=created)
 
 
 #: The kind of source.
-KIND = Kind("openai-agents-db", f"a SQLite file with the tables {_NAMES}", found_at, parts)
+KIND = Kind("openai-agents-db", f"a SQLite file with the tables {_NAMES}", found_at, parts, has_names=True)

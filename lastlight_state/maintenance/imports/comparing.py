@@ -191,7 +191,7 @@ def _order(
         return given
     at = _first_difference(stored, given)
     inherited = view.value(orders.INHERITED, {"progression_id": own}) or 0
-    if _is_as_left(view, own, base) and at >= max(inherited, head["forked_at_ord"] or 0):
+    if is_as_left(view, own, base) and at >= max(inherited, head["forked_at_ord"] or 0):
         return given
     found.kept_orders.add(own)
     if stored[: len(given)] != given:
@@ -211,7 +211,7 @@ def _pool(
     """Return the order of all messages. What branches have and it lacks comes behind it."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
     given = [*pool.ids, *orders.unheld(own, set(pool.ids))]
-    if stored is None or given[: len(here)] == here or _is_as_left(view, stored["progression_id"], base):
+    if stored is None or given[: len(here)] == here or is_as_left(view, stored["progression_id"], base):
         found.pool = given
         return
     found.kept_orders.add(stored["progression_id"])
@@ -290,7 +290,7 @@ def _linked(view: Unit, progression_id: str) -> list[str]:
     return [row["message_id"] for row in view.rows(orders.LINKED, {"progression_id": progression_id})]
 
 
-def _is_as_left(view: Unit, progression_id: str, base: ImportedVersions) -> bool:
+def is_as_left(view: Unit, progression_id: str, base: ImportedVersions) -> bool:
     """True if nobody has changed an order since the last import."""
     return bool(view.value(sql.ORDER_VERSION, {"id": progression_id}) == base.orders.get(progression_id))
 

@@ -144,6 +144,8 @@ class Draft:
     ``history`` has the statuses of the session, the oldest first, and ``branch_statuses`` those of its branches.
     ``pool`` is the order of all messages, None where the source keeps none. A source that keeps one has one row for a
     message, whichever sessions have it. ``begun`` says when orders were made, by their ids.
+    ``only_grows`` says that the ids are made of names and numbers, which another source may have, too: then nothing
+    that is stored follows, and what is new comes behind it.
     """
 
     tree: SessionTree
@@ -155,3 +157,4 @@ class Draft:
     branch_statuses: Mapping[str, Change] = field(default_factory=dict)
     pool: Pool | None = None
     begun: Mapping[str, Any] = field(default_factory=dict)
+    only_grows: bool = False

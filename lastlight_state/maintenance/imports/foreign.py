@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -193,6 +194,15 @@ def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Pa
             yield Part(table, None, left=int(count))
 
 
+def unknown(source: Foreign, known: Mapping[str, Collection[str]]) -> Iterator[Part]:
+    """Yield in how many rows a column of these tables that is not known holds something, by table and column."""
+    for table, columns in known.items():
+        for name in source.columns(table):
+            if name not in columns:
+                for part in counted(source, table, f"{quoted(name)} IS NOT NULL"):
+                    yield replace(part, key=f"{table}.{name}")
+
+
 def _refused(error: StateError, _: ImportTarget) -> Piece:
     raise error
 
@@ -203,8 +213,10 @@ def unit_name(table: str, key: Any) -> str:
 
 
 def key_text(key: Any) -> str:
-    """Return the key of a row as a text that can be shown."""
-    return key.encode("utf-8", "backslashreplace").decode() if isinstance(key, str) else f"{key!r:.200}"
+    """Return the key of a row as a text that can be shown. What is no text names its type: 5 is not ``"5"``."""
+    if isinstance(key, str):
+        return key.encode("utf-8", "backslashreplace").decode()
+    return f"{key!r:.200} ({type(key).__name__})"
 
 
 def digest(found: Any) -> str:

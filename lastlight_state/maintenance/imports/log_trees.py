@@ -25,12 +25,13 @@ from lastlight_state.files.agent_log import paths as agent_log_paths, raw
 from lastlight_state.files.agent_log.tree import PROJECTS, LogTree
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.run_log import paths, storage
+from lastlight_state.files.run_log.states import INDEX
 from lastlight_state.files.run_log.tree import RunTree
 from lastlight_state.maintenance.imports import foreign, pieces
 from lastlight_state.maintenance.imports.foreign import is_sqlite, opened, readable
 from lastlight_state.maintenance.imports.lenient import as_text
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, UnitLookup, key_of
-from lastlight_state.maintenance.imports.run_logs import INDEX, TABLE, LogPiece, indexed, single
+from lastlight_state.maintenance.imports.run_logs import TABLE, LogPiece, indexed, single
 
 # Imported line files: how one is compared with the file that is stored, and copied byte for byte.
 
@@ -61,6 +62,8 @@ class CopyPiece:
         """
         self._there = self._common()
         is_known = pieces.known(look) == self.digest
+        if self._there is None and pieces.is_removed(look, self):
+            return "pruned", Counter(), Counter()
         if self._there is not None and self._there >= self._size:
             return ("unchanged", Counter(), Counter()) if is_known else ("imported", Counter(), Counter(kept=1))
         return "imported" if self._there is None else "grown", Counter({_COUNTED: 1}), Counter()
@@ -193,6 +196,7 @@ def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
                 key = f"{paths.STATE}/{as_text(row.get('session_id'))}"
                 seen.add(key)
                 yield Part(key, partial(indexed, tree, source, row))
+            yield from foreign.left(source, {TABLE})
     except StateError as error:
         yield Part(INDEX, partial(_refused, error))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import AlreadyExists, Conflict, StateError, UnsafePath
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, StateError, UnsafePath
 from lastlight_state.files.jsonl import files, files as line_files
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.face import MODES, Mailboxes, fill
@@ -143,7 +143,10 @@ def piece(root: Path, group: str, session: str, into: ImportTarget) -> CopyPiece
     Raises `UnsafePath` for names that no mailbox may have, and links.
     """
     place = Place.below(root, group, session)
-    target = Place.below(into.settings.mailboxes, group, session)
+    named = group if into.scope is None else f"{into.scope}.{group}"
+    target = Place.below(into.settings.mailboxes, named, session)
+    if place.root == target.root and into.scope is not None:
+        raise InvalidValue("scope", "must not be given for mailboxes that are adopted where they stand")
     return AdoptedPiece(place, into) if place.root == target.root else CopyPiece(place, target, into)
 
 
@@ -165,6 +168,8 @@ class CopyPiece:
         """Return what happens with it. Raises `AlreadyExists` if another mailbox is here or the source has changed."""
         known, self._is_there = pieces.known(look), os.path.lexists(self._there.path)
         noticed = self._contents.noticed + Counter(other_files=self._attachments.others)
+        if not self._is_there and pieces.is_removed(look, self):
+            return "pruned", Counter(), Counter()
         if not self._is_there:
             rows = self._contents.rows + Counter(attachments=len(self._attachments.found))
             return "imported", rows + Counter({_COUNTED: 1}), noticed
@@ -326,4 +331,4 @@ def _folders(path: Path) -> list[str]:
 
 
 #: The kind of source.
-KIND = Kind("nanoclaw", f"<agent group>/<session>/{INBOUND_DB}", found_at, parts)
+KIND = Kind("nanoclaw", f"<agent group>/<session>/{INBOUND_DB}", found_at, parts, has_names=True)

@@ -6,22 +6,24 @@ import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
+from lastlight_state.keys import composed
 from lastlight_state.receipts import Receipt
-from lastlight_state.receipts.models import LEDGER, TOMBSTONES
+from lastlight_state.receipts.models import LEDGER, RECEIPTS, TOMBSTONES
 from lastlight_state.settings import Settings
 
 # Records of imports.
@@ -90,14 +92,21 @@ class ImportTarget:
     known_classes: KnownClasses
     #: Whether values that are refused are kept as text.
     lenient: bool = False
+    #: What stands before the names of the source, so that equal names of two sources are two units here.
+    scope: str | None = None
+
+    def scoped(self, *names: str) -> str:
+        """Return a name of the source as it is called here."""
+        return composed(*names) if self.scope is None else composed(self.scope, *names)
 
 
 @dataclass(frozen=True)
 class UnitLookup:
     """One look at what is stored of a unit.
 
-    ``key`` names the unit in a source of ``kind``. ``planned`` has what earlier units of the same dry run would
-    store, by table and key: it is empty in a run, where they are stored. ``receipt_id`` is that of the run.
+    ``key`` names the unit in a source of ``kind``, which ends with the scope that was given. ``planned`` has what
+    earlier units of the same dry run would store, by table and key: it is empty in a run, where they are stored.
+    ``receipt_id`` is that of the run, ``source`` is where it reads, as its receipt says.
     """
 
     view: Unit
@@ -106,6 +115,7 @@ class UnitLookup:
     revives: bool
     planned: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     receipt_id: str = ""
+    source: str = ""
 
 
 class Piece(Protocol):
@@ -175,6 +185,14 @@ class Kind:
     found_at: Callable[[Any], bool]
     parts: Callable[[Any], Generator[Part]]
     on_servers: bool = False
+    #: Whether units are known by names that another source may have, too: a caller may give these a scope.
+    has_names: bool = False
+    #: Whether units are found by the names of their files, which say nothing of what is in them.
+    has_files: bool = False
+
+    def unit(self, part: Part, piece: Piece) -> str:
+        """Return the name of a unit in the ledger."""
+        return valid.identifier("name", key_of((part.key, piece.target[1])) if self.has_files else part.key)
 
     def takes(self, place: Place) -> bool:
         """True if a source of this kind may be there at all."""
@@ -198,6 +216,9 @@ _CHANGED = ("target_kind", "target_id", "digest", "outcome", "receipt_id", "impo
 _of_unit = (_l.source_kind == bind("source_kind", _l.source_kind), _l.source_key == bind("source_key", _l.source_key))
 _IMPORTED = prepared(sa.select(_l.digest).where(*_of_unit))
 _TARGET = prepared(sa.select(_l.target_id).where(*_of_unit))
+_POLICY = prepared(
+    sa.select(RECEIPTS.c.policy).select_from(LEDGER.join(RECEIPTS, RECEIPTS.c.id == _l.receipt_id)).where(*_of_unit)
+)
 _BURIED = prepared(sa.select(_t.id).where(_t.kind == bind("kind", _t.kind), _t.id == bind("id", _t.id)))
 _new = insert(LEDGER).values({column.name: bind(column.name, column) for column in LEDGER.columns})
 _NOTE = prepared(
@@ -215,11 +236,30 @@ def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
     kind, target_id = piece.target
     before = known(look)
     if not is_stored:
-        buried = look.view.value(_BURIED, {"kind": kind, "id": target_id}) is not None
-        return "pruned" if buried and not look.revives else "imported"
+        return "pruned" if is_removed(look, piece) else "imported"
     if before is None:
         raise AlreadyExists(kind, target_id, problem="is stored, and was not imported from such a source")
     return "unchanged" if before == piece.digest else "grown"
+
+
+def is_removed(look: UnitLookup, piece: Piece) -> bool:
+    """Return whether a unit that is not here stays away: it was imported once, or was pruned."""
+    kind, target_id = piece.target
+    if look.revives:
+        return False
+    return known_target(look) == target_id or look.view.value(_BURIED, {"kind": kind, "id": target_id}) is not None
+
+
+def refuse_other(piece: Piece, problem: str) -> NoReturn:
+    """Raise `AlreadyExists` for a unit whose name is here, with the content of another source."""
+    kind, target_id = piece.target
+    raise AlreadyExists(kind, target_id, problem=f"{problem}; nothing of it is written")
+
+
+def is_from_here(look: UnitLookup) -> bool:
+    """Return whether the last import of the unit was from the same path or server."""
+    policy = look.view.value(_POLICY, {"source_kind": look.kind, "source_key": look.key})
+    return isinstance(policy, dict) and policy.get("source") == look.source
 
 
 def known(look: UnitLookup) -> str | None:
@@ -252,7 +292,11 @@ def _message_key(message_id: str) -> str:
 
 def note(look: UnitLookup, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:
     """Keep that the unit was stored."""
-    kind, target_id = piece.target
-    source = {"source_kind": look.kind, "source_key": look.key, "target_kind": kind, "target_id": target_id}
-    done = {"digest": piece.digest, "outcome": outcome, "receipt_id": receipt_id, "imported_at": at}
+    note_unit(replace(look, receipt_id=receipt_id), piece.target, piece.digest, outcome, at)
+
+
+def note_unit(look: UnitLookup, target: tuple[str, str], digest: str, outcome: str, at: datetime) -> None:
+    """Write the line of a unit in the ledger."""
+    source = {"source_kind": look.kind, "source_key": look.key, "target_kind": target[0], "target_id": target[1]}
+    done = {"digest": digest, "outcome": outcome, "receipt_id": look.receipt_id, "imported_at": at}
     look.view.change(_NOTE, {**source, **done})

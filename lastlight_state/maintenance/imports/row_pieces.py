@@ -45,7 +45,8 @@ class Growth:
 class RowDraft:
     """A unit to store. ``target`` is the kind and the id of what it becomes: of the first row of the table ``head``.
 
-    ``digest`` tells whether the source is as it was. ``stays_gone``: what was deleted here is not brought back.
+    ``digest`` tells whether the source is as it was. ``is_alone`` says that the head is all of the unit: one row, whose
+    name says nothing of where it came from.
     """
 
     target: tuple[str, str]
@@ -53,7 +54,7 @@ class RowDraft:
     digest: str
     given: Given
     noticed: Counter[str]
-    stays_gone: bool = False
+    is_alone: bool = False
 
 
 class RowPiece:
@@ -62,6 +63,8 @@ class RowPiece:
     def __init__(self, draft: RowDraft, growths: Mapping[str, Growth], into: ImportTarget) -> None:
         self.draft, self._growths, self._into = draft, growths, into
         self.digest, self.target = draft.digest, draft.target
+        if draft.is_alone:
+            self.digest += f" {self._left(draft.given[draft.head][0])}"
         self._given: Given = draft.given
         self._moves: list[tuple[sa.Table, Growth, Row, Row, list[str]]] = []
         self._kept: list[str] = []
@@ -74,16 +77,17 @@ class RowPiece:
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
-        is_stored = any(row_merge.stored_pairs(look.view, head))
-        gone = self.draft.stays_gone and pieces.known(look) == self.digest
-        found = pieces.outcome(look, self, is_stored=is_stored or gone)
+        stored_head = [stored for _, _, stored in row_merge.stored_pairs(look.view, head)]
+        found = pieces.outcome(look, self, is_stored=bool(stored_head))
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self.draft.noticed)
         self._moves, self._kept = [], []
         for subject, row, stored in row_merge.stored_pairs(look.view, self._given):
-            self._follow(subject.table, row, stored, noticed)
+            self._follow(look, subject.table, row, stored, noticed)
         added = row_merge.missing_rows(look.view, self._given, keeps=True)
+        if (self._moves or added) and any(one.get("claim_epoch") for one in stored_head):
+            pieces.refuse_other(self, "went on here, and in its source")
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
 
     def store(self, view: Unit, outcome: str) -> None:
@@ -95,7 +99,7 @@ class RowPiece:
                 growth.write(view, self._into, growth, stored, row, names)
         row_merge.insert_missing(view, self._given, keeps=True)
 
-    def _follow(self, table: sa.Table, row: Row, stored: Row, noticed: Counter[str]) -> None:
+    def _follow(self, look: UnitLookup, table: sa.Table, row: Row, stored: Row, noticed: Counter[str]) -> None:
         growth = self._growths[table.name]
         names = [name for name in row_merge.differing(row, stored) if name not in growth.left]
         if refused := [name for name in names if name in growth.fixed]:
@@ -103,11 +107,25 @@ class RowPiece:
             raise AlreadyExists(table.name, _key(table, row), problem=problem, fields=tuple(refused))
         if not names:
             return
-        if growth.is_open(stored, row):
+        if growth.is_open(stored, row) and self._may_follow(look, table, stored):
             self._moves.append((table, growth, stored, row, names))
         else:
             noticed["row_kept"] += 1
             self._kept.append(f"{table.name} {_key(table, row)}: {', '.join(names)}")
+
+    def _may_follow(self, look: UnitLookup, table: sa.Table, stored: Row) -> bool:
+        """Return whether a row that is a unit is as its last import left it. Raises for a row of another source."""
+        if not self.draft.is_alone or table.name != self.draft.head:
+            return True
+        if not pieces.is_from_here(look):
+            pieces.refuse_other(self, "is stored, and came from another place")
+        given = self.draft.given[self.draft.head][0]
+        return self._left({name: stored[name] for name in given}) == (pieces.known(look) or "").partition(" ")[2]
+
+    def _left(self, row: Row) -> str:
+        """Return the digest of what an import leaves of a row, by which the next one finds it changed here."""
+        fixed = self._growths[self.draft.head].left
+        return row_merge.digest({name: value for name, value in row.items() if name not in fixed})
 
 
 def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, names: Sequence[str]) -> None:

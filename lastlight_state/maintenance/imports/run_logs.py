@@ -24,7 +24,7 @@ from lastlight_state.errors import (
 )
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.run_log import RunLog, SessionState, paths, storage
-from lastlight_state.files.run_log.states import check, files as states_files, refuse_backwards
+from lastlight_state.files.run_log.states import INDEX, check, files as states_files, refuse_backwards
 from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
 from lastlight_state.maintenance.imports import foreign, pieces
 from lastlight_state.maintenance.imports.foreign import Foreign, Row
@@ -68,6 +68,8 @@ class LogPiece:
         """Return what happens with the file. Raises `AlreadyExists` for a log that is stored with other bytes."""
         before, stored = pieces.known(look), self._found()
         outcome = "imported"
+        if stored is None and pieces.is_removed(look, self):
+            return "pruned", Counter(), Counter()
         if stored is not None:
             with _opened(stored) as there, _opened(self._source) as here:
                 self._there = os.fstat(there.fileno()).st_size
@@ -161,8 +163,8 @@ def _refuse_other_run(line: bytes, run_id: str) -> None:
 
 # Imported snapshots of sessions: how one is read in either layout, compared with the stored one, and put.
 
-#: The database of the later layout, its table, and the folder of the messages.
-INDEX, TABLE, MESSAGES = "state.db", "session_state", "messages"
+#: The table of the database of the later layout, and the folder of the messages.
+TABLE, MESSAGES = "session_state", "messages"
 #: What changes with every save, or only grows.
 _MOVES_ON = ("updated_at", "run_id", "invoke_seq", "messages")
 #: The columns of the later layout that say what the messages and the field ``meta`` say, too.
@@ -198,6 +200,8 @@ class StatePiece:
             return "unchanged", Counter(), self._noticed
         stored = states_files.load(self._path, self._state.session_id)
         self._based_on = None if stored is None else stored.updated_at
+        if stored is None and pieces.is_removed(look, self):
+            return "pruned", Counter(), Counter()
         outcome = "imported" if stored is None or stored.to_json() == self._state.to_json() else "grown"
         if stored is not None:
             refuse_backwards(self._state, stored)

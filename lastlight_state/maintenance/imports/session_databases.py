@@ -22,7 +22,7 @@ from lastlight_state.conversations.arguments import (
 )
 from lastlight_state.conversations.runtime import BRANCHES_PILE, messages_pile
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.maintenance.imports import cells, foreign, session_histories as histories
+from lastlight_state.maintenance.imports import cells, foreign, session_histories as histories, team_tables
 from lastlight_state.maintenance.imports.drafts import Change, Draft, Pool
 from lastlight_state.maintenance.imports.foreign import Foreign, Row, key_text, unit_name
 from lastlight_state.maintenance.imports.lenient import decoded
@@ -73,7 +73,9 @@ def parts(path: Path) -> Generator[Part]:
             yield Part(key_text(row["id"]), piece_of(partial(_draft, source, row, shared)))
         for missing in sorted(set(source.values("branches", "session_id")) - known, key=repr):
             yield Part(unit_name("missing_sessions", missing), _without_session)
-        yield from foreign.left(source, _READ)
+        yield from team_tables.parts(source)
+        yield from foreign.left(source, _READ | team_tables.read(source))
+        yield from foreign.unknown(source, {name: _TABLES[name].split() for name in ("message_types", "progressions")})
         yield from _left(source)
 
 
@@ -171,7 +173,6 @@ class _Session:
         if not isinstance(order, list) or not all(isinstance(one, str) for one in order):
             raise InvalidValue(f"{where}.collection", "expected a list of ids")
         self._begun[row["progression_id"]] = found[0]["created_at"]
-        self._noticed["order_columns_left"] += len(found[0].keys() - {"id", "created_at", "collection"})
         return order
 
     def _own_order(self, row: Row) -> str | None:

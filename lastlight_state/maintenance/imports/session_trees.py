@@ -21,7 +21,7 @@ from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
-from lastlight_state.maintenance.imports import comparing, drafts as sql, pieces
+from lastlight_state.maintenance.imports import comparing, drafts as sql, growing, pieces
 from lastlight_state.maintenance.imports.comparing import SessionDifference
 from lastlight_state.maintenance.imports.drafts import DIFFERS, Change, Draft, ImportedVersions
 from lastlight_state.maintenance.imports.lenient import fitting
@@ -116,7 +116,10 @@ class SessionPiece:
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self._draft.noticed)
-        self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
+        if self._draft.only_grows and self._stored is not None:
+            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies)
+        else:
+            self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
         kept = list(self._found.kept)
         if self._stored is not None:
             self._fields_kept = self._compare_fields(look.view, self._stored)

@@ -106,16 +106,17 @@ _ACK = prepared(
 
 @dataclass(frozen=True)
 class Letter:
-    """A message, the inboxes that it is in, and when it was read there."""
+    """A message, the inboxes that it is in, when it was read there, and all that its source says of it for ever."""
 
     message: NewMessage
     owners: tuple[str, ...]
     read: Mapping[str, datetime]
+    said: str
 
 
 @dataclass(frozen=True)
 class Team:
-    """A team that was read. ``members`` are the names of their inboxes."""
+    """A team that was read. ``members`` are the names of their inboxes, ``seed`` is how its source calls it."""
 
     id: str
     members: tuple[str, ...]
@@ -123,18 +124,20 @@ class Team:
     letters: tuple[Letter, ...]
     digest: str
     noticed: Counter[str]
+    seed: str
 
 
 class TeamPiece:
     """A team that was read and checked.
 
-    Its digest ends with that of the ids of its messages, by which the next import knows which ones it brought in: of
-    these, what is not here any more was removed here, and stays away.
+    Its digest ends with that of its messages, by which the next import knows which ones it brought in: a file that does
+    not begin with these is another one, or was begun anew. What is not here any more of them was removed here, and
+    stays away.
     """
 
     def __init__(self, team: Team, into: ImportTarget) -> None:
         self._team, self._into = team, into
-        self._marks = list(_marks(team.letters))
+        self._marks = list(_marks(team.seed, team.letters))
         self.digest = f"{team.digest} {self._marks[-1]}"
         self.target = ("team", team.id)
         drafts = [storing.draft(f"messages[{i}]", one.message, into.now) for i, one in enumerate(team.letters)]
@@ -154,6 +157,8 @@ class TeamPiece:
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
         team, is_same = self._team, pieces.known_target(look) == self._team.id
+        if is_same:
+            self._refuse_other(look)
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
         if not is_same and (stored or team.id in look.planned["teams"]):
             raise AlreadyExists("team", team.id, problem="is stored, and was not imported from such a source")
@@ -173,7 +178,7 @@ class TeamPiece:
         """Return the rows to add, and the number of deliveries of messages imported ``before`` that stay away."""
         planned = look.planned["messages"]
         self._found, self._look = comparing.SessionDifference(), look
-        absent = comparing.messages(look, self._found, self._bodies, _is_of_one_team)
+        absent = comparing.messages(look, self._found, self._bodies, _is_changed_here)
         self._removed = before & absent.keys()
         new = {one: told for one, told in absent.items() if one not in self._removed}
         self._joining = [one for one in self._team.members if one not in members]
@@ -203,10 +208,16 @@ class TeamPiece:
             view.change(_ACK, row)
 
     def _imported_before(self, digest: str | None) -> frozenset[str]:
-        """Return the messages that the file had at its last import; none if it was more than added to since."""
-        mark = (digest or "").rpartition(" ")[2]
-        count = self._marks.index(mark) if mark in self._marks else 0
+        """Return the messages that the file had at its last import."""
+        count = self._marks.index((digest or "").rpartition(" ")[2])
         return frozenset(one.message.id for one in self._team.letters[:count])
+
+    def _refuse_other(self, look: UnitLookup) -> None:
+        mark = (pieces.known(look) or "").rpartition(" ")[2]
+        if mark not in self._marks:
+            pieces.refuse_other(
+                self, "is stored with other messages than those with which this file begins: a scope keeps both"
+            )
 
     def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], DeliveredRow]:
         """Return the stored deliveries of these messages, by owner and message."""
@@ -251,14 +262,14 @@ class TeamPiece:
         return placed
 
 
-def _is_of_one_team(stored: WholeMessageRow, body: MessageDraft) -> bool:
-    return bool(stored["channel"] == body["channel"])
+def _is_changed_here(stored: WholeMessageRow, body: MessageDraft) -> bool:
+    return bool(stored["channel"] == body["channel"]) and stored["revision"] > 0
 
 
-def _marks(letters: Sequence[Letter]) -> Iterator[str]:
-    """Yield the digests of the ids of no message, of the first one, of the first two, and so on."""
-    seen = hashlib.sha256()
+def _marks(seed: str, letters: Sequence[Letter]) -> Iterator[str]:
+    """Yield the digests of no message, of the first one, of the first two, and so on."""
+    seen = hashlib.sha256(seed.encode())
     yield seen.hexdigest()
     for letter in letters:
-        seen.update(f"{len(letter.message.id)} {letter.message.id} ".encode("utf-8", "surrogatepass"))
+        seen.update(f"{len(letter.said)} {letter.said} ".encode())
         yield seen.hexdigest()

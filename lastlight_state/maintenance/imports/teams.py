@@ -16,7 +16,6 @@ from lastlight_state.clock import of_file
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports.lenient import as_text, fitting_message
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part
 from lastlight_state.maintenance.imports.run_folders import moment_of, object_in
@@ -28,6 +27,8 @@ _FIELDS = ("id", "from", "to", "content", "timestamp", "read_by")
 #: What a team file has that arrives. A channel has no name of its own, and none of the rest.
 _TEAM = ("id", "members", "created_at", "messages")
 _EVERYBODY = "*"
+#: What a message says for ever: the rest may change in the file.
+_SAID = ("id", "from", "content", "timestamp")
 
 
 def found_at(path: Path) -> bool:
@@ -50,18 +51,23 @@ def _files(path: Path) -> list[Path]:
 def _read(file: Path, into: ImportTarget) -> TeamPiece:
     seen, noticed = hashlib.sha256(), Counter[str]()
     told = object_in(file, "team", seen, noticed if into.lenient else None)
-    reader = _Reader(
-        into, noticed, valid.identifier("id", told.get("id", file.stem)), _names("members", told.get("members"))
-    )
+    return piece({"id": file.stem, **told}, of_file(file.stat().st_mtime_ns), seen.hexdigest(), noticed, into)
+
+
+def piece(told: dict[str, Any], changed: datetime, digest: str, noticed: Counter[str], into: ImportTarget) -> TeamPiece:
+    """Return the team of an object as a team file has it. One that tells no begin is of when it was ``changed``."""
+    team_id = valid.identifier("id", told["id"])
+    reader = _Reader(into, noticed, team_id, _names("members", told.get("members")))
     began = moment_of(told.get("created_at"))
     noticed["created_at_approximate"] += began is None
     noticed.update(f"{as_text(name)}_left" for name, value in told.items() if name not in _TEAM and value is not None)
-    began = began or of_file(file.stat().st_mtime_ns)
+    began = began or changed
     letters = [
         reader.letter(f"messages[{i}]", one, began) for i, one in enumerate(_list("messages", told.get("messages")))
     ]
     members = tuple(reader.owner("members", one) for one in reader.members)
-    return TeamPiece(Team(reader.team_id, members, began, tuple(letters), seen.hexdigest(), noticed), into)
+    seed = ascii([team_id, told.get("created_at")])
+    return TeamPiece(Team(reader.channel, members, began, tuple(letters), digest, noticed, seed), into)
 
 
 @dataclass(frozen=True)
@@ -74,9 +80,14 @@ class _Reader:
     members: list[str]
     ids: set[str] = field(default_factory=set)
 
+    @property
+    def channel(self) -> str:
+        """Return the id of the team as it is called here."""
+        return self.team_id if self.into.scope is None else self.into.scoped(self.team_id)
+
     def owner(self, where: str, name: str) -> str:
         """Return the name of an inbox. Teams have members of the same names, who are not the same."""
-        return valid.identifier(where, composed(self.team_id, name))
+        return valid.identifier(where, self.into.scoped(self.team_id, name))
 
     def letter(self, where: str, told: Any, began: datetime) -> Letter:
         """Return a message with the inboxes that it is in, and when it was read there."""
@@ -91,18 +102,19 @@ class _Reader:
         read = self._read_by(f"{where}.read_by", told.get("read_by"), sent or began)
         self.noticed["read_by_others"] += len(read.keys() - set(owners))
         message = self._message(where, told, sent or began, owners)
-        return Letter(message, tuple(owners), {one: at for one, at in read.items() if one in owners})
+        said = ascii([told.get(name) for name in _SAID])
+        return Letter(message, tuple(owners), {one: at for one, at in read.items() if one in owners}, said)
 
     def _message(self, where: str, told: dict[str, Any], sent: datetime, owners: list[str]) -> NewMessage:
         sender = told.get("from")
         one = NewMessage(
-            id=told["id"],
+            id=told["id"] if self.into.scope is None else self.into.scoped(told["id"]),
             role="user",
             content=told["content"] if told.get("content") is not None else "",
             created_at=sent,
             sender=None if sender is None else self.owner(f"{where}.from", _text(f"{where}.from", sender)),
             recipient=owners[0] if len(owners) == 1 else None,
-            channel=self.team_id,
+            channel=self.channel,
             extra={name: value for name, value in told.items() if name not in _FIELDS} or None,
         )
         return fitting_message(one, self.into.now, self.noticed) if self.into.lenient else one
@@ -139,4 +151,4 @@ def _text(where: str, told: Any) -> str:
 
 
 #: The kind of source.
-KIND = Kind("lionagi-teams", "a folder teams with *.json", found_at, parts)
+KIND = Kind("lionagi-teams", "a folder teams with *.json", found_at, parts, has_names=True, has_files=True)

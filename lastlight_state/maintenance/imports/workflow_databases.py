@@ -130,8 +130,8 @@ _KINDS = {
     "messaging_sessions": "messaging_session",
 }
 _OVERRIDES = ("cron_overrides", "workflow_overrides")
-#: The tables whose rows can be deleted here without a tombstone.
-_NOT_BURIED = (*_OVERRIDES, "cron_fires")
+#: The tables whose rows are units, each alone.
+_ALONE = (*_OVERRIDES, "cron_fires")
 #: The tables whose rows belong to a run, each with the order of its rows.
 _OF_RUNS = {"executions": "started_at, id", "workflow_approvals": "created_at, id"}
 _NAMES = ", ".join(workflow_rows.TABLES)
@@ -238,7 +238,7 @@ def _piece(source: Foreign, read: Callable[[], Found], into: ImportTarget) -> Pi
         fire_abandoned=int(head == "cron_fires" and found[head][0]["status"] == "running"),
     )
     key: str = given[head][0]["name" if head in _OVERRIDES else "id"]
-    draft = RowDraft((_KINDS[head], key), head, digest(found), given, noticed, stays_gone=head in _NOT_BURIED)
+    draft = RowDraft((_KINDS[head], key), head, digest(found), given, noticed, is_alone=head in _ALONE)
     return RowPiece(draft, workflow_rows.GROWTHS, into)
 
 

@@ -19,6 +19,7 @@ from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import apply
 from lastlight_state.migrations.adoption.survey import FIRST, ONE_ACTIVE, SESSIONS, Promised, Survey, surveyed
 from lastlight_state.migrations.records import MigrationResult
+from lastlight_state.migrations.state import IMPORTED
 
 _log = logging.getLogger("lastlight_state.migrations")
 
@@ -66,6 +67,8 @@ def refusal(found: Survey | None) -> SchemaMismatch:
             "`lastlight-state stamp --to REVISION` writes it; if they are another program's, "
             "`--schema NAME` puts ours elsewhere on Postgres"
         )
+    if found.differences == (IMPORTED,):
+        return SchemaMismatch(IMPORTED)
     return SchemaMismatch(
         "there are tables named like ours, no version of ours beside them, and they are not as the original program "
         "makes them; if they are another program's, `--schema NAME` puts ours elsewhere on Postgres:",

@@ -19,7 +19,7 @@ from lastlight_state.migrations.adoption.fit import blueprints, without_version
 from lastlight_state.migrations.failures import translated
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.records import Adoption, Rewrite
-from lastlight_state.migrations.state import SEED_TABLES
+from lastlight_state.migrations.state import IMPORTED, SEED_TABLES
 
 # Finds values of the original program's tables that are in another form than this library stores.
 #
@@ -167,6 +167,8 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
     rest = {entry: definition for entry, definition in found.items() if entry not in later}
     differences = [*fit.misfits(rest, first, additive=True), *fit.clashes(rest, first, newest)]
     differences += original.displacing({table for _, table, _ in newest})
+    if differences and _has_other_times(found, first):
+        differences = [IMPORTED]
     if not differences:
         differences = [f"damaged: {line}" for line in original.damages()]
     odd = [] if differences else list(malformed(original, found))
@@ -189,6 +191,18 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
         else (),
         tuple(one for one in odd if one.found.mends) if sound else (),
     )
+
+
+def _has_other_times(found: Catalogue, first: Catalogue) -> bool:
+    """True if the original program's tables are there, and every time in them has another type than ours."""
+    times: list[Entry] = [
+        ("column", table, column.name)
+        for table in SEED_TABLES
+        for column in METADATA.tables[table].columns
+        if form_of(column) == "time"
+    ]
+    there = [one for one in times if one in found and one in first]
+    return len({table for _, table, _ in there}) > 1 and all(found[one] != first[one] for one in there)
 
 
 def _count(connection: Connection) -> int:

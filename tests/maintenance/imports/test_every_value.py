@@ -27,6 +27,8 @@ STATE: dict[str, dict[str, Any]] = {
         "status_reason_code": "run.failed.exit_code",
         "ended_at_is_approximate": 1,
     },
+    "teams": {"members": '["bo"]'},
+    "team_messages": {"team_id": "teams.id", "sender": "ana", "recipient": "bo", "read_by": '["bo"]'},
     "branches": {
         "session_id": "sessions.id",
         "progression_id": "order",
@@ -56,6 +58,11 @@ def _conversations(store: Any) -> Iterator[Any]:
         branch = talks.branches.get(summary.id)
         orders.append(branch.progression_id)
         yield branch
+    [member] = talks.exchange.members("teams.id").items
+    yield [member, *member.member.split("/")]
+    [delivery] = talks.exchange.inbox("teams.id/bo", state="all").items
+    message = talks.messages.get(delivery.message_id)
+    yield [message, *message.sender.split("/")]
     for one in orders:
         yield talks.progressions.get(one)
         yield list(talks.messages.get_many(talks.progressions.collection(one)).values())
@@ -67,7 +74,7 @@ def test_every_value_of_a_state_database_arrives_or_is_named(store: Any, tmp_pat
     cells = filled(source, STATE, begin=BEGIN, but=["schema_meta"])
     put_order(source, "order", ["messages.id"])
     done = store.maintenance.imports.run(source)
-    assert (done.units, done.failures) == ({"imported": 1}, ())
+    assert (done.units, done.failures) == ({"imported": 2}, ())
     # a number of a class, for which its name stands here
     assert unseen(cells, _conversations(store), done.noticed) == ["message_types.type_id", "messages.lion_class"]
     assert store.conversations.sessions.get("sessions.id").ended_at_is_approximate is True

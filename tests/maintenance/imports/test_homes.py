@@ -77,12 +77,13 @@ def test_a_home_may_be_called_like_the_folder_in_it(store: Any, home: Path) -> N
     assert store.maintenance.imports.run(home / "sessions").units == {"imported": 1}
 
 
-def test_a_state_that_was_removed_here_comes_back(store: Any, home: Path) -> None:
-    """maintenance OP-36, OP-83: files have no tombstones."""
+def test_a_state_that_was_removed_here_stays_away_until_it_is_asked_for(store: Any, home: Path) -> None:
+    """maintenance OP-36, OP-83, M-121."""
     write_state(home, state("one"))
     store.maintenance.imports.run(home)
     store.run_log.states.clear(SESSION)
-    assert store.maintenance.imports.run(home).units == {"imported": 1}
+    assert store.maintenance.imports.run(home).units == {"pruned": 1}
+    assert store.maintenance.imports.run(home, revive=True).units == {"imported": 1}
     assert store.run_log.states.get(SESSION).messages == (said("one"),)
 
 

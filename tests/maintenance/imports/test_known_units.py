@@ -16,8 +16,8 @@ from lastlight_state.testing import Database
 NOTED = {
     "lionagi-runs": "43f976156dd48e18",
     "lionagi-db": "5fdb76a61dccf017",
-    "lionagi-teams": "fed3eba957380e21",
-    "lastlight-db": "7acf33400b6f9c68",
+    "lionagi-teams": "778683eeec9d4fe6",
+    "lastlight-db": "25d0360d16e8b0f4",
     "smithers-db": "07ced849ede5ea18",
     "lastlight-logs": "70889518442fe718",
     "codelia": "ef1cc3f33428dcad",

@@ -87,7 +87,7 @@ def test_chunks_keep_their_namespace_and_can_be_searched(store: Any, source: Pat
     assert store.maintenance.imports.run(source).units == {"grown": 1, "unchanged": 2}
     assert vectors.get("docs", "a").content == "new"
     vectors.clear("docs", ids=["a"])
-    assert store.maintenance.imports.run(source).units == {"unchanged": 3}
+    assert store.maintenance.imports.run(source).units == {"pruned": 1, "unchanged": 2}
 
 
 @pytest.mark.parametrize(

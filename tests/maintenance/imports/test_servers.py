@@ -89,3 +89,11 @@ def test_the_command_imports_from_a_url(sqlite_database: Database, server: str) 
     """maintenance M-96, OP-70."""
     said = lastlight_state("import", server, "--url", sqlite_database.url, "--json")
     assert (said.code, said.data["kind"], said.data["units"]) == (0, "lastlight-db", {"imported": 1})
+
+
+def test_check_and_migrate_name_the_import_for_a_database_that_is_not_taken_over(server: str) -> None:
+    """maintenance M-123: in one sentence, and not by all the columns that differ."""
+    for verb in ("check", "migrate"):
+        said = lastlight_state(verb, "--url", server)
+        text = said.out + said.err
+        assert (said.code != 0, "lastlight-state import URL" in text, "started_at" in text) == (True, True, False)

@@ -104,20 +104,22 @@ def test_a_second_import_of_teams_adds_what_is_new_and_acknowledges_what_was_rea
     assert exchange.ack("t1/ana", taken.ord, reader="worker") == 1
 
 
-def test_a_message_that_a_team_file_revised_follows_unless_it_was_revised_here(store: Any, tmp_path: Path) -> None:
-    """maintenance OP-36, OP-84: the rest of the team comes, too."""
+def test_a_message_that_was_revised_here_stays_and_one_that_a_file_revised_is_refused(
+    store: Any, tmp_path: Path
+) -> None:
+    """maintenance OP-36, OP-84, M-120: nobody can say that the file is still the same one."""
     imports, messages = store.maintenance.imports, store.conversations.messages
     write_team(tmp_path, "t1", letter("m1", 1), letter("m2", 2))
     imports.run(tmp_path)
     mine = messages.get("m2")
     messages.put(NewMessage(mine.role, "mine", id="m2", sender=mine.sender, channel=mine.channel, extra=mine.extra))
-    for text in ("once", "twice"):
-        letters = [letter("m1", 1, content=text), letter("m2", 2, content=text), letter(f"m-{text}", 3)]
-        write_team(tmp_path, "t1", *letters)
-        done = imports.run(tmp_path)
-        assert (done.units, [one.kept for one in done.conflicts]) == ({"grown": 1}, ["message m2"])
-        assert (messages.get("m1").content, messages.get("m2").content) == (text, "mine")
-        assert messages.find(f"m-{text}") is not None
+    write_team(tmp_path, "t1", letter("m1", 1), letter("m2", 2), letter("m3", 3))
+    done = imports.run(tmp_path)
+    assert (done.units, [one.kept for one in done.conflicts]) == ({"grown": 1}, ["message m2"])
+    write_team(tmp_path, "t1", letter("m1", 1, content="theirs"), letter("m2", 2), letter("m3", 3), letter("m4", 4))
+    assert imports.run(tmp_path).units == {"failed": 1}
+    found = [messages.find(f"m{i}") for i in range(1, 5)]
+    assert [one and one.content for one in found] == ["about m1", "mine", "about m3", None]
 
 
 def test_messages_of_a_team_that_were_pruned_stay_away_when_its_file_grows(store: Any, tmp_path: Path) -> None:
@@ -144,16 +146,16 @@ def test_messages_of_a_team_that_were_pruned_stay_away_when_its_file_grows(store
     assert imports.run(tmp_path, revive=True).units == {"unchanged": 1}
 
 
-def test_of_a_file_that_lost_messages_all_others_are_looked_at_anew(store: Any, tmp_path: Path) -> None:
-    """maintenance OP-36, OP-84: which of them were imported before is not known then."""
+def test_a_file_that_lost_messages_is_refused(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-84, M-120: which of them were imported before is not known then; what was removed stays away."""
     first, second = (letter(f"m{i}", i, ("ana",), read_by={"ana": told(8)}) for i in (1, 2))
     write_team(tmp_path, "t1", first, second, letter("m3", 3))
     imports = store.maintenance.imports
     imports.run(tmp_path)
     store.maintenance.prune.run(PrunePolicy("exchange", keep_days=0, ids=["t1/ana"]))
     write_team(tmp_path, "t1", second, letter("m3", 3))
-    assert imports.run(tmp_path).rows == {"exchange_deliveries": 1, "messages": 1}
-    assert [(one[1], one[2]) for one in _inbox(store, "t1/ana")] == [("m3", None), ("m2", _at(8))]
+    assert [(one.unit, one.code) for one in imports.run(tmp_path).failures] == [("t1.json", "already_exists")]
+    assert [(one[1], one[2]) for one in _inbox(store, "t1/ana")] == [("m3", None)]
 
 
 def test_a_team_in_which_nothing_but_reading_happened_is_told_of_as_before(store: Any, tmp_path: Path) -> None:

@@ -267,17 +267,18 @@ def test_rows_of_runs_that_are_gone_and_of_none_are_units_of_their_own(store: An
 
 
 def test_an_override_follows_the_newer_side_and_a_deleted_one_stays_away(store: Any, source: Path) -> None:
-    """maintenance OP-36, OP-82: until it is set again there."""
+    """maintenance OP-36, OP-82, M-121: also one that was set again there, until it is asked for."""
     store.maintenance.imports.run(source)
     store.schedules.overrides.clear("nightly")
     change(source, "workflow_overrides", "release", enabled=1, updated_at=AFTER)
-    assert store.maintenance.imports.run(source).units == {"grown": 1, "unchanged": 4}
+    assert store.maintenance.imports.run(source).units == {"grown": 1, "pruned": 1, "unchanged": 3}
     assert store.workflows.overrides.is_enabled("release")
     assert store.schedules.overrides.find("nightly") is None
     change(source, "workflow_overrides", "release", enabled=0)
     assert store.maintenance.imports.run(source).noticed == {"row_kept": 1}
     change(source, "cron_overrides", "nightly", enabled=1, updated_at=AFTER)
-    assert store.maintenance.imports.run(source).rows == {"cron_overrides": 1}
+    assert store.maintenance.imports.run(source).rows == {}
+    assert store.maintenance.imports.run(source, revive=["cron_overrides/nightly"]).rows == {"cron_overrides": 1}
     assert store.schedules.overrides.find("nightly").enabled
 
 

@@ -5,6 +5,7 @@ A snapshot never goes backwards: one that is older than the stored one, or of an
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ from lastlight_state.clock import Clock, aware_utc, iso_text, of_file
 from lastlight_state.db.gate import checked
 from lastlight_state.db.lists import pages
 from lastlight_state.db.valid import flag, group, identifier, page_limit
-from lastlight_state.errors import CorruptData, InvalidValue, NotFound, StaleVersion, StateError
+from lastlight_state.errors import Conflict, CorruptData, InvalidValue, NotFound, StaleVersion, StateError
 from lastlight_state.files.run_log import paths, storage
 from lastlight_state.files.run_log.fields import JsonObject
 from lastlight_state.files.run_log.messages import normalise
@@ -25,6 +26,9 @@ from lastlight_state.files.run_log.runs.lists import RunLists
 from lastlight_state.files.run_log.states import files
 from lastlight_state.files.run_log.states.files import SessionEntry, SessionPage, SessionState
 from lastlight_state.files.run_log.tree import RunFile, RunTree, StateFile
+
+#: The database in which newer versions of the original program keep the states, and no file beside it.
+INDEX = "state.db"
 
 # Snapshots as lists show them.
 
@@ -150,6 +154,21 @@ class States:
         self._lock_timeout = lock_timeout
         self._reconstruction = reconstruction
 
+    @property
+    def _own(self) -> RunTree:
+        """Return the tree, in which no other program keeps the states.
+
+        Raises `Conflict` ``foreign_states`` below a database of the original program: that program reads no snapshot
+        beside it, so the two would part without a word.
+        """
+        if os.path.lexists(self._tree.sessions / INDEX):
+            raise Conflict(
+                f"{str(self._tree.sessions / INDEX)!r:.200} has the states of its program, which reads none beside it: "
+                "choose another run log root, and import this one",
+                code="foreign_states",
+            )
+        return self._tree
+
     @checked
     def find(self, session_id: str) -> SessionState | None:
         """Return the snapshot, or None.
@@ -157,7 +176,7 @@ class States:
         Raises `CorruptData` naming the reason for one that cannot be read, `NewerSchema`.
         """
         paths.readable_id("session_id", session_id)
-        return files.load(self._tree.state_path(session_id), session_id)
+        return files.load(self._own.state_path(session_id), session_id)
 
     @checked
     def get(self, session_id: str) -> SessionState:
@@ -182,7 +201,7 @@ class States:
         check(state)
         saving = Saving(None if based_on is None else aware_utc("based_on", based_on), flag("force", force))
         files.encoded(state)  # so that what cannot be written is refused before anything is locked
-        with storage.acquire(self._tree.state_lock_path(state.session_id), self._lock_timeout):
+        with storage.acquire(self._own.state_lock_path(state.session_id), self._lock_timeout):
             return self._put(state, self._stored(state.session_id, force=saving.force), saving)
 
     @checked
@@ -193,8 +212,8 @@ class States:
         as `put`.
         """
         paths.readable_id("session_id", session_id)
-        with storage.acquire(self._tree.state_lock_path(session_id), self._lock_timeout):
-            stored = files.load(self._tree.state_path(session_id), session_id)
+        with storage.acquire(self._own.state_lock_path(session_id), self._lock_timeout):
+            stored = files.load(self._own.state_path(session_id), session_id)
             if stored is None:
                 raise NotFound(paths.STATE_TYPE, session_id)
             changed = group("change", change(stored), SessionState)
@@ -220,7 +239,7 @@ class States:
         after = pages.key(asked, page_token, (_INT64, str))
         items: list[SessionEntry] = []
         last: tuple[int, str] | None = None
-        for file in self._tree.snapshots():
+        for file in self._own.snapshots():
             if after is not None and (file.changed_ns, file.session_id) >= tuple(after):
                 continue
             if len(items) == limit:
@@ -235,8 +254,8 @@ class States:
     def clear(self, session_id: str) -> bool:
         """Delete the snapshot; returns whether there was one. The logs of the session's runs stay."""
         paths.readable_id("session_id", session_id)
-        with storage.acquire(self._tree.state_lock_path(session_id), self._lock_timeout):
-            return files.remove(self._tree.state_path(session_id))
+        with storage.acquire(self._own.state_lock_path(session_id), self._lock_timeout):
+            return files.remove(self._own.state_path(session_id))
 
     @checked
     def reconstruct(self, session_id: str) -> SessionState | None:
@@ -249,7 +268,7 @@ class States:
         return self._reconstruction.of(session_id)
 
     def _stored(self, session_id: str, *, force: bool) -> SessionState | None:
-        path = self._tree.state_path(session_id)
+        path = self._own.state_path(session_id)
         try:
             return files.load(path, session_id)
         except CorruptData:
@@ -272,7 +291,7 @@ class States:
         if stored is not None and stored.to_json() == state.to_json():
             return stored
         data = files.encoded(state)
-        files.replace(self._tree.state_path(state.session_id), data)
+        files.replace(self._own.state_path(state.session_id), data)
         return files.parsed(data, state.session_id)
 
     def _stamp(self, stored: SessionState | None) -> datetime:

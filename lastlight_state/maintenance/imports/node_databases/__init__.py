@@ -18,7 +18,7 @@ from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports import cells, foreign, servers
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.foreign import Foreign, digest, unit_name
-from lastlight_state.maintenance.imports.node_databases import units
+from lastlight_state.maintenance.imports.node_databases import known, units
 from lastlight_state.maintenance.imports.node_databases.source_rows import SourceRow, Terms, moment
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, Place
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row as Placed, RowDraft, RowPiece, change
@@ -42,11 +42,11 @@ def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) 
     """Return the unit of a row."""
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
-    given = made(terms, row)
+    given = made(terms, units.scoped(into, kind, row))
     *_, head = given
     [first] = given[head]
     key = composed(*(str(first[name]) for name in _KEYS[head]), by=":")
-    draft = RowDraft((kind, key), head, digest(row), given, terms.noticed, stays_gone=True)
+    draft = RowDraft((kind, key), head, digest(row), given, terms.noticed, is_alone=True)
     return RowPiece(draft, _GROWTHS, into)
 
 
@@ -183,17 +183,19 @@ def parts(place: Place) -> Generator[Part]:
         yield from _runs(source)
         yield from _apart(source)
         yield from _elsewhere(source)
+        for part in foreign.unknown(source, known.COLUMNS):
+            yield replace(part, key=part.key.removeprefix(_PREFIX))
 
 
 def _runs(source: Foreign) -> Iterator[Part]:
-    known = set()
+    seen = set()
     left = [name for name in _left(source) if "run_id" in source.columns(name)]
     outputs = _outputs(source)
     for row in source.rows(_RUNS, "ORDER BY created_at_ms, run_id"):
-        known.add(row["run_id"])
+        seen.add(row["run_id"])
         yield Part(unit_name("runs", row["run_id"]), partial(units.piece, source, row, left, outputs))
     named = {one for table in units.OF_RUNS for one in source.values(table, "run_id")}
-    for missing in sorted(named - known, key=repr):
+    for missing in sorted(named - seen, key=repr):
         yield Part(unit_name("missing_runs", missing), _without_run)
 
 
@@ -233,5 +235,10 @@ def _without_run(_: ImportTarget) -> Piece:
 
 #: The kind of source.
 KIND = Kind(
-    "smithers-db", f"a SQLite file with the table {_RUNS}, or a Postgres schema", found_at, parts, on_servers=True
+    "smithers-db",
+    f"a SQLite file with the table {_RUNS}, or a Postgres schema",
+    found_at,
+    parts,
+    on_servers=True,
+    has_names=True,
 )

@@ -124,15 +124,20 @@ _STATUSES = {
     **dict.fromkeys(("waiting-approval", "waiting-event", "waiting-timer"), "paused"),
     **dict.fromkeys(("finished", "continued"), "succeeded"),
     "failed": "failed",
-    "cancelled": "cancelled",
+    **dict.fromkeys(("cancelled", "canceled"), "cancelled"),
 }
+#: Their words for what waits for something that ours have no word for: the row keeps the word where it has a place.
+_WAITS = ("waiting-quota", "waiting-bound", "bound-stale", "paused", "stalled")
+_STATUSES |= dict.fromkeys(_WAITS, "paused")
 _CONTINUED = "run.continued"
 _OUTCOMES = {
     "finished": "succeeded",
     "failed": "failed",
     "cancelled": "cancelled",
     "skipped": "skipped",
-    **dict.fromkeys(("pending", "in-progress", "waiting-approval", "waiting-event", "waiting-timer"), "running"),
+    **dict.fromkeys(
+        ("pending", "in-progress", "waiting-approval", "waiting-event", "waiting-timer", *_WAITS), "running"
+    ),
 }
 _STATES = {
     **{word: word for word in ("pending", "finished", "failed", "skipped", "cancelled")},
@@ -140,6 +145,7 @@ _STATES = {
     "waiting-approval": "waiting_approval",
     "waiting-event": "waiting_signal",
     "waiting-timer": "waiting_timer",
+    **dict.fromkeys(_WAITS, "pending"),
 }
 #: The columns of a run that have a place of their own; what the others hold is the run's context.
 _PLACED_RUN = {
@@ -150,6 +156,14 @@ _PLACED_RUN = {
 _PLACED_ATTEMPT = {
     *("run_id", "node_id", "iteration", "attempt", "state", "started_at_ms", "finished_at_ms", "heartbeat_at_ms"),
     *("heartbeat_data_json", "error_json", "jj_pointer", "response_text", "jj_cwd", "cached"),
+}
+#: Where the details of an execution have what its source says that it used, and the counts that have a column.
+_USAGE = "usage"
+_COUNTS = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_input_tokens": "cache_read_tokens",
+    "cache_creation_input_tokens": "cache_write_tokens",
 }
 #: The phase of a run without nodes.
 _NO_PHASE = "imported"
@@ -185,11 +199,15 @@ def run(terms: Terms, row: Row) -> Row:
         "error": error if status in ("failed", "cancelled") else None,
         "error_detail": detail,
     }
-    return {**made, "context": found.others(_PLACED_RUN, terms.limits.context)}
+    placed = _PLACED_RUN - {"status"} if row["status"] in _WAITS else _PLACED_RUN
+    return {**made, "context": found.others(placed, terms.limits.context)}
 
 
-def attempt(terms: Terms, row: Row) -> Row:
-    """Return an attempt at a node."""
+def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
+    """Return an attempt at a node, with what it used."""
+    if usage is not None:
+        told = {name: value for name, value in usage.items() if name not in _PLACED_ATTEMPT and value is not None}
+        row = {**row, _USAGE: told}
     found = SourceRow(terms, "_smithers_attempts", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _ID), found.must("node_id", _NODE)
     iteration, number = found.must("iteration", valid.number), found.must("attempt", valid.number)
@@ -219,7 +237,19 @@ def attempt(terms: Terms, row: Row) -> Row:
         "work_dir": found.may("jj_cwd", _TEXT),
         "cached": found.may("cached", cells.flag) is True,
     }
-    return {**made, "details": found.others(_PLACED_ATTEMPT, _EXECUTION.details)}
+    return {**made, **_used(terms, usage), "details": found.others(_placed(row), _EXECUTION.details)}
+
+
+def _placed(row: Row) -> set[str]:
+    """Return the columns of an attempt with a place; the word of one that waits for something of theirs has none."""
+    return _PLACED_ATTEMPT - {"state"} if row.get("state") in _WAITS else _PLACED_ATTEMPT
+
+
+def _used(terms: Terms, usage: Row | None) -> Row:
+    """Return what an attempt used, in the columns of an execution. All that the source says stands in the details."""
+    found = SourceRow(terms, "_smithers_run_usage", usage or {}, "node_id")
+    counts = {ours: found.may(theirs, valid.number) for ours, theirs in _COUNTS.items()}
+    return {**counts, "cost_usd": found.may("cost_usd", cells.real)}
 
 
 def last_attempts(attempts: Iterable[Row]) -> dict[Place, Row]:
@@ -232,6 +262,7 @@ def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
     found = SourceRow(terms, "_smithers_nodes", row, "node_id")
     name, iteration = found.must("node_id", _NODE), found.must("iteration", valid.number)
     state = found.must("state", partial(mapped, _STATES))
+    terms.noticed["node_waits"] += row["state"] in _WAITS
     return {
         "run_id": found.must("run_id", _ID),
         "node_id": name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 import sqlalchemy as sa
 
@@ -18,6 +19,7 @@ from lastlight_state.journal.models import (
     SIGNALS,
     TOOL_CALLS,
 )
+from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.imports import workflow_rows
 from lastlight_state.maintenance.imports.cells import Row as CellRow
 from lastlight_state.maintenance.imports.foreign import Foreign, digest
@@ -125,10 +127,20 @@ GROWTHS: dict[str, Growth] = {
 }
 
 
+class StreamEnd(TypedDict):
+    """A stream of a run, and the number that its next row gets."""
+
+    stream: str
+    next_seq: int
+
+
 # A run that was read: how it is compared with what is stored, and stored. Its tool calls get their numbers here.
 
 _c, _s = TOOL_CALLS.c, SEQUENCES.c
 _STREAM = "tool_calls"
+#: The streams whose rows have the numbers of the source, each with its table and the column of the number.
+_STREAMS = (("events", "run_events", "seq"), ("signals", "run_signals", "seq"), ("frames", "run_frames", "frame_no"))
+_ENDS = prepared(sa.select(_s.stream, _s.next_seq).where(_s.run_id == bind("run_id", _s.run_id)), StreamEnd)
 _CALLS = prepared(sa.select(_c.seq, _c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
 _NEXT = prepared(sa.select(_s.next_seq).where(_s.run_id == bind("run_id", _s.run_id), _s.stream == constant(_STREAM)))
 
@@ -150,11 +162,27 @@ class RunPiece(RowPiece):
         self._given = {**self.draft.given, **numbered, **rows}
         # a table that is defined later has its rows brought in by the next import
         self.digest = digest([self.draft.digest, sorted(held)]) if held else self.draft.digest
+        removed = self._leave_removed(look)
         found, added, noticed = super().compared(look)
         if found in STORED:
+            noticed["removed_here"] += removed
             left = self._produced.keys() - held.keys()
             noticed.update({f"{name}_left": len(self._produced[name]) for name in left})
         return found, added, noticed
+
+    def _leave_removed(self, look: UnitLookup) -> int:
+        """Leave out what an earlier import brought in and is not here any more. Returns how many rows that were."""
+        if look.revives:
+            return 0
+        ends = {row["stream"]: row["next_seq"] for row in look.view.rows(_ENDS, {"run_id": self.target[1]})}
+        removed = 0
+        for stream, table, number in _STREAMS:
+            rows = self._given.get(table, ())
+            absent = row_merge.missing_rows(look.view, {table: rows}, keeps=True).get(table, ()) if rows else ()
+            gone = {row[number] for row in absent if row[number] < ends.get(stream, 0)}
+            self._given = {**self._given, table: [row for row in rows if row[number] not in gone]}
+            removed += len(gone)
+        return removed
 
     def _numbered(self, look: UnitLookup) -> dict[str, Sequence[Row]]:
         this = {"run_id": self.target[1]}
@@ -170,6 +198,8 @@ class RunPiece(RowPiece):
         return {"tool_calls": calls, "run_sequences": [*self.draft.given.get("run_sequences", ()), counter]}
 
 
+USAGE = "_smithers_run_usage"
+_PLACE = ("node_id", "iteration", "attempt")
 _PRODUCED = "WHERE run_id = ? ORDER BY node_id"
 #: The tables whose rows belong to a run, each with the order of its rows.
 OF_RUNS = {
@@ -184,6 +214,7 @@ OF_RUNS = {
     "_smithers_tool_calls": "node_id, iteration, attempt, seq",
     "_smithers_sandboxes": "sandbox_id",
     "_smithers_scorers": "id",
+    USAGE: "node_id, iteration, attempt",
     values.TABLE: "run_id",
 }
 #: The rows of a unit as they stand in the source, by table.
@@ -208,19 +239,53 @@ def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[
     produced = {table: list(source.rows(table, _PRODUCED, [row["run_id"]])) for table in outputs}
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
-    given = {table: rows for table, rows in _given(terms, row, found).items() if rows}
+    before = digest([row, found, produced])
+    row, told, made = _scoped(into, row, found, produced)
+    given = {table: rows for table, rows in _given(terms, row, told).items() if rows}
     for table, count in counts.items():
         terms.noticed[f"{table.removeprefix('_smithers_')}_left"] += count
     target = ("workflow_run", given["workflow_runs"][0]["id"])
-    draft = RowDraft(target, "workflow_runs", digest([row, found, produced]), given, terms.noticed)
+    draft = RowDraft(target, "workflow_runs", before, given, terms.noticed)
     executions = {one["id"] for one in given.get("executions", ())}
-    calls = [streams.tool_call(terms, one, executions) for one in found.get("_smithers_tool_calls", ())]
-    return RunPiece(draft, calls, produced, into)
+    calls = [streams.tool_call(terms, one, executions) for one in told.get("_smithers_tool_calls", ())]
+    return RunPiece(draft, calls, made, into)
+
+
+#: The names of the source by which units of ours are known, by what each becomes, and in every table of a run.
+_NAMES = {"cron": ("cron_id",), "output_cache": ("cache_key",), "vector": ("namespace",)}
+_RUN_NAMES = ("run_id", "parent_run_id", "request_id")
+_SCORES = "_smithers_scorers"
+
+
+def scoped(into: ImportTarget, kind: str, row: CellRow) -> CellRow:
+    """Return the row of a unit with its names as they are called here."""
+    return _renamed(into, _NAMES[kind], row)
+
+
+def _renamed(into: ImportTarget, names: Sequence[str], row: CellRow) -> CellRow:
+    if into.scope is None:
+        return row
+    return row | {name: into.scoped(row[name]) for name in names if isinstance(row.get(name), str)}
+
+
+def _scoped(into: ImportTarget, row: CellRow, found: Rows, produced: Outputs) -> tuple[CellRow, Rows, Outputs]:
+    """Return the rows of a run with its names as they are called here."""
+
+    def renamed(tables: Mapping[str, Sequence[Row]]) -> dict[str, list[CellRow]]:
+        return {
+            table: [_renamed(into, (*_RUN_NAMES, "id") if table == _SCORES else _RUN_NAMES, dict(one)) for one in rows]
+            for table, rows in tables.items()
+        }
+
+    return _renamed(into, _RUN_NAMES, row), renamed(found), renamed(produced)
 
 
 def _given(terms: Terms, row: CellRow, found: Rows) -> dict[str, list[CellRow]]:
     run = runs.run(terms, row)
-    attempts = [runs.attempt(terms, one) for one in found.get("_smithers_attempts", ())]
+    used = {tuple(one[name] for name in _PLACE): one for one in found.get(USAGE, ())}
+    tries = found.get("_smithers_attempts", ())
+    attempts = [runs.attempt(terms, one, used.pop(tuple(one[name] for name in _PLACE), None)) for one in tries]
+    terms.noticed["run_usage_left"] += len(used)  # of attempts that are not there
     last = runs.last_attempts(attempts)
     nodes = [runs.node(terms, one, last) for one in found.get("_smithers_nodes", ())]
     loops = [runs.loop(terms, one) for one in found.get("_smithers_ralph", ())]

@@ -1,0 +1,134 @@
+"""Moves threads of another checkpointer here. A thread goes on only from what came from its source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lastlight_state.domains import Transaction
+from lastlight_state.errors import StaleVersion
+from lastlight_state.keys import composed
+from lastlight_state.maintenance.imports import moved_threads
+
+#: The parent of a checkpoint that has none.
+_NOWHERE: Mapping[str, Any] = {"configurable": {"checkpoint_id": None}}
+
+
+class MovedThreads(NamedTuple):
+    """What a move brought in: how many checkpoints, and the threads of which nothing was written.
+
+    ``kept`` are threads that went on here, or that another source has under the same id. ``removed`` are threads that
+    were moved once and deleted here.
+    """
+
+    checkpoints: int
+    kept: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+class _Thread:
+    """One thread of the source: its checkpoints by namespace, the oldest first."""
+
+    def __init__(self, saver: Any, source: Any, thread: str, places: Sequence[Mapping[str, Any]]) -> None:
+        self._saver, self._source, self._thread, self._places = saver, source, thread, places
+        self._key = composed(saver._scope, thread)
+        self._ids: dict[str, list[str]] = {}
+        for place in places:
+            self._ids.setdefault(place["checkpoint_ns"], []).append(place["checkpoint_id"])
+        self._heads = {space: self._here(space) for space in self._ids}
+        self._brought: set[tuple[str, str, str]] = set()
+
+    def _here(self, space: str, one: str | None = None) -> str | None:
+        """Return the id of a checkpoint that is here, the latest one if none is named."""
+        found = self._saver._checkpoints.find(self._thread, one, namespace=space, scope=self._saver._scope)
+        return None if found is None else found.id
+
+    def is_removed(self) -> bool:
+        """Return whether the thread was moved once, and is not here any more."""
+        is_here = bool(self._saver._checkpoints.list(self._thread, scope=self._saver._scope, limit=1).items)
+        return not is_here and moved_threads.has(self._saver._store._context, self._key)
+
+    def went_on(self) -> bool:
+        """Return whether the source has more, and the latest checkpoint here did not come from it."""
+        return any(
+            head is not None and head not in self._ids[space] and self._here(space, self._ids[space][-1]) is None
+            for space, head in self._heads.items()
+        )
+
+    def move(self, limit: int | None) -> int:
+        """Bring in what comes after the latest checkpoints here, and return how many that were.
+
+        Raises `StaleVersion` if somebody went on with the thread meanwhile.
+        """
+        moved = 0
+        waits = {space: head is not None for space, head in self._heads.items()}
+        for place in self._places:
+            space, one = place["checkpoint_ns"], place["checkpoint_id"]
+            if waits[space]:
+                waits[space] = one != self._heads[space]
+                if not waits[space]:
+                    self._store(place, None)
+                continue
+            if moved == limit:
+                break
+            moved += self._store(place, self._heads[space], is_new=True)
+        return moved
+
+    def _store(self, place: Mapping[str, Any], after: str | None, *, is_new: bool = False) -> bool:
+        """Store a checkpoint with what its tasks wrote, in one transaction. What its tasks wrote here stays."""
+        found = self._source.get_tuple({"configurable": place})
+        if found is None:  # gone meanwhile
+            return False
+        saver, space = self._saver, place["checkpoint_ns"]
+        versions = {
+            name: version
+            for name, version in found.checkpoint["channel_versions"].items()
+            if (space, name, str(version)) not in self._brought
+        }
+
+        def work(tx: Transaction) -> None:
+            if is_new:
+                parent = {**place, "checkpoint_id": (found.parent_config or _NOWHERE)["configurable"]["checkpoint_id"]}
+                config = {"configurable": parent}
+                saver._put(tx.checkpoints, config, found.checkpoint, found.metadata, versions, after=after)
+                moved_threads.note(tx._context, self._key)
+            self._put_writes(tx, place, found.pending_writes or ())
+
+        saver._store.run(work, claim=saver._claim, label=type(saver).__name__)
+        if is_new:
+            self._brought.update((space, name, str(version)) for name, version in versions.items())
+            self._heads[space] = place["checkpoint_id"]
+        return is_new
+
+    def _put_writes(self, tx: Transaction, place: Mapping[str, Any], pending: Sequence[tuple[str, str, Any]]) -> None:
+        space, one, saver = place["checkpoint_ns"], place["checkpoint_id"], self._saver
+        tasks: dict[str, list[tuple[str, Any]]] = {}
+        for task, channel, value in pending:
+            tasks.setdefault(task, []).append((channel, value))
+        for task, writes in tasks.items():
+            made = saver._writes(writes, task, "")
+            tx.checkpoints.put_writes(
+                self._thread, one, task, made.writes, namespace=space, scope=saver._scope, taken="keep"
+            )
+
+
+def move(saver: Any, source: Any, limit: int | None, revive: Collection[str]) -> MovedThreads:
+    """Move the threads of a checkpointer, the oldest checkpoint of each first."""
+    threads: dict[str, list[Mapping[str, Any]]] = {}
+    for place in reversed([one.config["configurable"] for one in source.list(None)]):
+        threads.setdefault(str(place["thread_id"]), []).append(place)
+    moved, kept, removed = 0, list[str](), list[str]()
+    for name, places in threads.items():
+        if moved == limit:
+            break
+        thread = _Thread(saver, source, name, places)
+        if name not in revive and thread.is_removed():
+            removed.append(name)
+        elif thread.went_on():
+            kept.append(name)
+        else:
+            try:
+                moved += thread.move(None if limit is None else limit - moved)
+            except StaleVersion:
+                kept.append(name)
+    return MovedThreads(moved, tuple(kept), tuple(removed))

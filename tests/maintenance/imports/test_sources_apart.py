@@ -1,0 +1,142 @@
+"""A unit belongs to the source that it came from: nothing of another one, or of this program, is written over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli.calls import lastlight_state
+from support.maintenance.named_sources import ENDED_RUN, SOURCES
+from support.maintenance.sources import source_of
+
+from lastlight_state import InvalidValue
+from lastlight_state.testing import Database
+
+
+@pytest.fixture(params=SOURCES)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Return a kind whose units are known by names."""
+    return str(request.param)
+
+
+def _folder(tmp_path: Path, name: str) -> Path:
+    (tmp_path / name).mkdir(exist_ok=True)
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("items", [1, 2, 3])
+def test_a_source_with_the_names_of_another_one_is_refused_and_named(
+    store: Any, tmp_path: Path, kind: str, items: int
+) -> None:
+    """maintenance M-120: with a scope both are here, and each goes on from its own source."""
+    named, imports = SOURCES[kind], store.maintenance.imports
+    shop = named.write(_folder(tmp_path, "shop"), "shop", 2)
+    clinic = named.write(_folder(tmp_path, "clinic"), "clinic", items)
+    assert imports.run(shop).units == {"imported": 1}
+    plan, done = imports.plan(clinic), imports.run(clinic)
+    assert plan.units == done.units == {"failed": 1}
+    assert [(one.unit, one.code) for one in done.failures] == [(named.unit, "already_exists")]
+    assert named.read(store, None) == ["shop 0", "shop 1"]
+    assert imports.run(clinic, scope="clinic").units == {"imported": 1}
+    assert imports.run(clinic, scope="clinic").units == {"unchanged": 1}
+    assert imports.run(shop).units == {"unchanged": 1}
+    assert named.read(store, "clinic") == [f"clinic {i}" for i in range(items)]
+    if kind != "nanoclaw":  # a mailbox is copied once
+        named.write(_folder(tmp_path, "shop"), "shop", 3)
+        assert imports.run(shop).units == {"grown": 1}
+        assert named.read(store, None) == ["shop 0", "shop 1", "shop 2"]
+
+
+def test_a_file_that_was_begun_anew_is_another_source(store: Any, tmp_path: Path, kind: str) -> None:
+    """maintenance M-120: also where it stands at the same path, and has lost nothing but its beginning."""
+    named, imports = SOURCES[kind], store.maintenance.imports
+    folder = _folder(tmp_path, "program")
+    source = named.write(folder, "first", 3)
+    imports.run(source)
+    for said, items in (("second", 1), ("second", 3), ("second", 4)):
+        named.write(folder, said, items)
+        assert imports.run(source).units == {"failed": 1}
+        assert named.read(store, None) == ["first 0", "first 1", "first 2"]
+    named.write(folder, "first", 3)
+    assert set(imports.run(source).units) <= {"unchanged", "grown"}
+    assert named.read(store, None) == ["first 0", "first 1", "first 2"]
+
+
+def test_a_unit_that_went_on_here_and_in_its_source_stays_as_it_is_here(store: Any, tmp_path: Path, kind: str) -> None:
+    """maintenance M-120: it is named, and nothing of it is written; an unchanged source is no conflict."""
+    named, imports = SOURCES[kind], store.maintenance.imports
+    source = named.write(_folder(tmp_path, "program"), "said", 2)
+    imports.run(source)
+    named.go_on(store)
+    here = named.read(store, None)
+    assert imports.run(source).units == {"unchanged": 1}
+    named.write(source if source.is_dir() else source.parent, "said", 3)
+    done = imports.run(source)
+    if named.is_shared:
+        assert (done.units, named.read(store, None)) == ({"grown": 1}, [*here, "said 2"])
+    else:
+        assert (done.units, done.failures[0].unit) == ({"failed": 1}, named.unit)
+        assert named.read(store, None) == here
+
+
+def test_what_was_removed_here_stays_away_until_it_is_asked_for_by_name(
+    every_backend: Any, tmp_path: Path, kind: str
+) -> None:
+    """maintenance M-121: whether its source has gone on, or another one has the name."""
+    named, imports = SOURCES[kind], every_backend.maintenance.imports
+    if kind == "smithers-db":
+        named = replace(named, write=ENDED_RUN)
+    folder = _folder(tmp_path, "program")
+    source = named.write(folder, "said", 2)
+    imports.run(source)
+    named.remove(every_backend)
+
+    def left() -> list[str]:
+        return [one for one in named.read(every_backend, None) if one.startswith("said")]
+
+    assert left() == []
+    for items in (2, 2, 3):
+        named.write(folder, "said", items)
+        imports.run(source, revive=["another"])
+        assert set(left()) <= {"said 2"}
+    assert imports.run(source, revive=[named.unit]).units.get("failed") is None
+    assert sorted(left()) == ["said 0", "said 1", "said 2"]
+
+
+@pytest.mark.parametrize("kind", ["lastlight-logs", "codelia"])
+def test_files_that_were_removed_here_stay_away_too(every_backend: Any, tmp_path: Path, kind: str) -> None:
+    """maintenance M-121."""
+    source, imports = source_of(kind, tmp_path / "program"), every_backend.maintenance.imports
+    whole = imports.run(source).units["imported"]
+    roots = [every_backend.settings.agent_sessions, every_backend.settings.run_logs]
+    found = [one for root in roots if root.is_dir() for one in root.rglob("*")]
+    files = {one for one in found if one.suffix in (".jsonl", ".json", ".txt")}
+    for one in files:
+        one.unlink()
+    assert imports.run(source).units == {"pruned": whole}
+    assert imports.run(source, revive=True).units == {"imported": whole}
+    assert all(one.is_file() for one in files)
+
+
+def test_a_kind_with_ids_of_its_own_takes_no_scope(store: Any, tmp_path: Path) -> None:
+    """maintenance M-120."""
+    source = source_of("lionagi-db", tmp_path / "program")
+    with pytest.raises(InvalidValue, match="scope"):
+        store.maintenance.imports.plan(source, scope="clinic")
+
+
+def test_the_command_takes_a_scope_and_names_of_units(sqlite_database: Database, tmp_path: Path) -> None:
+    """maintenance M-120, M-121."""
+    named, store = SOURCES["openai-agents-db"], sqlite_database.open()
+    shop, clinic = (named.write(_folder(tmp_path, name), name, 2) for name in ("shop", "clinic"))
+    store.maintenance.imports.run(shop)
+    call = ("--url", sqlite_database.url, "--json")
+    assert lastlight_state("import", clinic, *call).code == 1
+    said = lastlight_state("import", clinic, "--scope", "clinic", *call)
+    assert (said.code, said.data["units"]) == (0, {"imported": 1})
+    named.remove(store)
+    assert lastlight_state("import", shop, *call).data["units"] == {"pruned": 1}
+    said = lastlight_state("import", shop, "--revive-unit", "user_1", *call)
+    assert (said.code, said.data["units"]) == (0, {"imported": 1})
