@@ -109,10 +109,10 @@ class Vacuumed(Record):
 class TimelineEntry(Record):
     """One thing that happened to a run: when, who did it, one line of text, and the row that records it.
 
-    ``source`` is ``transition``, ``input``, ``approval``, ``human_request``, ``execution``, ``signal`` or ``event``;
-    ``key`` is its number or id. Transitions and inputs are told in the order of their numbers: one whose recorded time
-    is earlier than that of the one before has ``at`` from there, and its own time as ``clock``, which is None
-    otherwise.
+    ``source`` is ``transition``, ``input``, ``approval``, ``human_request``, ``execution``, ``signal`` or ``event``,
+    for a follower also ``phase``; ``key`` is its number or id. Transitions and inputs are told in the order of their
+    numbers: one whose recorded time is earlier than that of the one before has ``at`` from there, and its own time as
+    ``clock``, which is None otherwise.
     """
 
     source: str

@@ -79,8 +79,9 @@ class Timeline(Repository):
     ) -> Iterator[FollowedEntry]:
         """Yield what happens to the run, once and in order: what is stored, then what is new as it is committed.
 
-        Tells every change of the run's status, whoever made it, what happened to its questions, its inputs, the
-        signals it received and its events. Executions, and signals that were taken, are told by `list` alone. Going on
+        Tells every change of the run's status, whoever made it, with why it failed or what it waits for; the phases
+        that ended, with the errors of those that failed; what happened to its questions, its inputs, the signals it
+        received and its events. Starts of executions, and signals that were taken, are told by `list` alone. Going on
         ``after`` the ``cursor`` of the last entry that was seen misses nothing and repeats nothing.
 
         With ``until_end`` it ends when the run has ended and everything is told. It also ends after ``idle_timeout``

@@ -14,13 +14,18 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Row, constant
 from lastlight_state.journal.models import EVENTS, SIGNALS
 from lastlight_state.maintenance.records import TimelineEntry
+from lastlight_state.maintenance.timeline_phases import Phases
 from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.kernel.executions import BY_RUN, MICROS, OUTCOME, covered
+from lastlight_state.workflows.kernel.transitions import first_line
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, TRANSITIONS
-from lastlight_state.workflows.words import QUESTION_NOTES, dollars_of
+from lastlight_state.workflows.words import QUESTION_NOTES, TERMINAL, dollars_of
 
 _FIRST_TEXT, _LAST_TEXT = "", "\U0010ffff"
 _FIRST_NUMBER, _LAST_NUMBER = -1, 2**63 - 1
+
+#: Reasons of transitions whose details no other fact of the timeline tells.
+_EXPLAINED = ("run.requeued", "run.paused.signal", "run.paused.timer", "claim.taken_over", "claim.gave_up")
 
 TEXT_KEYS = (_FIRST_TEXT, _LAST_TEXT)
 NUMBER_KEYS = (_FIRST_NUMBER, _LAST_NUMBER)
@@ -37,7 +42,7 @@ class Fact:
     """
 
     source: str
-    listing: Listing
+    listing: Listing | Phases
     bounds: tuple[Any, Any]
     text: Callable[[Row], str]
     actor: str | None = None
@@ -102,13 +107,16 @@ def _transition_text(row: Row) -> str:
 
 
 def detailed_text(row: Row) -> str:
-    text = _transition_text(row)
-    return text if row["detail"] is None else f"{text}: {row['detail']:.200}"
+    """Return the text of a transition with the first line of its detail."""
+    text, detail = _transition_text(row), first_line(row["detail"])
+    return text if detail is None else f"{text}: {detail}"
 
 
 def _explained_text(row: Row) -> str:
-    """Return the text with what an operator said. Other details repeat facts of the timeline."""
-    return detailed_text(row) if row["source"] == "operator" else _transition_text(row)
+    """Return the text with what an operator said and why an engine did it. Other details are facts of the timeline."""
+    is_end = row["source"] == "engine" and row["to_status"] in TERMINAL
+    explained = is_end or row["source"] == "operator" or row["reason"] in _EXPLAINED
+    return detailed_text(row) if explained else _transition_text(row)
 
 
 def _asked_text(row: Row) -> str:
@@ -143,7 +151,8 @@ def _finished_text(row: Row) -> str:
         parts.append(f"${dollars_of(row['micros']):.4f}")
     if row["stop_reason"] not in (None, row["outcome"]):
         parts.append(row["stop_reason"])
-    return ", ".join(parts)
+    error = first_line(row["error"])
+    return ", ".join(parts) if error is None else f"{', '.join(parts)}: {error}"
 
 
 def _input_text(row: Row) -> str:
@@ -304,7 +313,7 @@ FACTS = (
             EXECUTIONS,
             "workflow_run_id",
             ("finished_at", "id"),
-            (_e.skill, OUTCOME, _e.duration_ms, _e.turns, MICROS.label("micros"), _e.stop_reason),
+            (_e.skill, OUTCOME, _e.duration_ms, _e.turns, MICROS.label("micros"), _e.stop_reason, _e.error),
             covering=_EXECUTIONS,
             few=True,
         ),

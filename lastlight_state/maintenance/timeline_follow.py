@@ -1,8 +1,8 @@
 """Following what happens to a run: what is stored, then what is new as it is committed, each once and in order.
 
-Four lists of a run are numbered in the order of its commits: its transitions, its inputs, the signals it received and
-its events. So whoever has seen a number has seen all before it in that list, and a cursor is four numbers. Between the
-lists the times decide, among what was new at one look.
+Five lists of a run are numbered in the order of its commits: its transitions, its inputs, the signals it received, its
+events and its phases. So whoever has seen a number has seen all before it in that list, and a cursor is five numbers.
+Between the lists the times decide, among what was new at one look.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from lastlight_state.maintenance.timeline_facts import (
     numbered,
     received_text,
 )
+from lastlight_state.maintenance.timeline_phases import Phases, phase_text
 from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import TERMINAL
@@ -52,7 +53,7 @@ PAGE = 200
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _SIGNALS, _EVENTS = 2, 3
 #: The numbers of the first of each list; events may begin at any.
-_FIRST = (1, 0, 0, 0)
+_FIRST = (1, 0, 0, 0, 1)
 
 #: What a follower is told: lists with numbers in the order of the commits, so that nothing comes in behind what was
 #: told. Their transitions have notes of what happened to questions, with details.
@@ -92,6 +93,7 @@ FOLLOWED = (
         event_text,
         at="occurred_at",
     ),
+    Fact("phase", Phases(), NUMBER_KEYS, phase_text, at="at"),
 )
 
 _wanted = listed("runs")
@@ -115,6 +117,7 @@ TOLD = prepared(
         RUNS.c.id,
         sa.cast(
             RUNS.c.transition_seq
+            + RUNS.c.phase_count
             + sa.func.coalesce(_streams.scalar_subquery(), 0)
             + sa.func.coalesce(_inputs.scalar_subquery(), 0),
             RUNS.c.transition_seq.type,
@@ -199,7 +202,7 @@ class Follower:
             if isinstance(row, CorruptData):
                 _log.error("a follower passed over what cannot be read: %s", row)
             else:
-                at = max(at, row[FOLLOWED[rank].at or ""])
+                at = max(at, row[FOLLOWED[rank].at or ""] or at)
             if key is not None:
                 rows.append(_Place(at, rank, key[0], None if isinstance(row, CorruptData) else row))
         if rows and rank in (_SIGNALS, _EVENTS):

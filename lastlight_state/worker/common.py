@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import socket
@@ -28,6 +29,7 @@ from lastlight_state.schedules import CronSpec
 from lastlight_state.worker.calls import Entered, Left, RunFailed, settled
 from lastlight_state.worker.held import Stop
 from lastlight_state.worker.memory import TRIES, problems_of
+from lastlight_state.worker.outages import outlasted
 from lastlight_state.worker.retry import Retry
 from lastlight_state.worker.steps import failure_of
 from lastlight_state.workflows import Claim, Failure, WorkflowRun
@@ -117,6 +119,7 @@ class Registry(Generic[F]):
         self.grace = grace
         self._workflows: dict[str, Definition[F]] = {}
         self._swept: float | None = None
+        self._failed_at = self._away_since = self._careful_until = -math.inf
         self._jobs: dict[str, Any] = {}
 
     def workflow(
@@ -168,6 +171,11 @@ class Registry(Generic[F]):
         return {"cap": self.cap, "workflow_names": self._names, "workflow_caps": caps}
 
     @property
+    def _waiting_for(self) -> dict[str, Any]:
+        careful = self._seconds_careful
+        return {**self._admitting, "timeout": careful or WAIT_SECONDS, "claimable": not careful}
+
+    @property
     def _taking(self) -> dict[str, Any]:
         return {"owner": self.owner, "lease": self.lease}
 
@@ -192,13 +200,13 @@ class Registry(Generic[F]):
             held.check()
             given = None
             if workflow.input is not None:
-                found = await settled(held.store.outputs.inputs.find(run_id))
+                found = await outlasted(held, lambda: held.store.outputs.inputs.find(run_id))
                 given = workflow.read(found)
             await held.awaited(workflow.function(self._job(held, given)))
-            await _ended(settled(runs.finish(run_id, "succeeded")), run_id)
+            await _ended(outlasted(held, lambda: runs.finish(run_id, "succeeded")), run_id)
         except Left:
             if held.driven.cancel_requested and not held.driven.lost:
-                await _ended(settled(runs.finish(run_id, "cancelled")), run_id)
+                await _ended(outlasted(held, lambda: runs.finish(run_id, "cancelled")), run_id)
         except BaseException as error:
             if held.is_stopped_by(error):
                 raise
@@ -214,20 +222,15 @@ class Registry(Generic[F]):
         after = "no further try" if ends else f"the next in {retry.pause_after(tries)}"
         log = _log.warning if isinstance(error, RunFailed) else _log.error
         log("try %d of run %s failed: %s; %s", tries, held.run.id, failure.error, after, exc_info=error)
-        while True:
-            try:
-                await _ended(self._stored(held, retry, tries, failure, ends=ends), held.run.id)
-            except PayloadTooLarge:
-                if ends:
-                    raise
-                ends = True  # scratch has no room for the number of tries
-            except BackendError as away:
-                if held.driven.lost:
-                    raise
-                _log.warning("how run %s went cannot be stored at the moment: %s", held.run.id, away)
-                await settled(self._pause(PAUSE_SECONDS))
-            else:
-                return
+        try:
+            await self._store_end(held, retry, tries, failure, ends=ends)
+        except PayloadTooLarge:
+            if ends:
+                raise
+            await self._store_end(held, retry, tries, failure, ends=True)  # scratch has no room for the number of tries
+
+    async def _store_end(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
+        await _ended(outlasted(held, lambda: self._stored(held, retry, tries, failure, ends=ends)), held.run.id)
 
     async def _stored(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
         """Store a failed try: end the run, or send it to the queue for the next one."""
@@ -244,6 +247,35 @@ class Registry(Generic[F]):
                     not_before=held.now() + retry.pause_after(tries),
                 )
             )
+
+    async def _wait_out(self, run_id: str, away: BackendError, begun: float) -> None:
+        """Wait a moment for the database on behalf of a run, whose call began at this time of the monotonic clock."""
+        self._note_outage(begun)
+        _log.warning("run %s waits for the database: %s", run_id, away)
+        await settled(self._pause(PAUSE_SECONDS))
+
+    def _note_outage(self, begun: float) -> None:
+        """Note that the database failed a call. After a long outage, leave leases to their holders for a while."""
+        now, lease = time.monotonic(), self.lease.total_seconds()
+        is_new = begun - self._failed_at > 2 * PAUSE_SECONDS
+        self._away_since = begun if is_new else min(begun, self._away_since)
+        self._failed_at = now
+        if now - self._away_since > lease / 3:  # a renewal was due meanwhile
+            self._careful_until = now + lease / 2
+
+    async def _may_take_over(self) -> bool:
+        """True unless the database was away lately, or just kept this call waiting as it does the holders of leases."""
+        if not self._seconds_careful:
+            begun = time.monotonic()
+            async with Entered(self._store.transaction()):
+                pass
+            if time.monotonic() - begun > PAUSE_SECONDS:
+                self._note_outage(begun)
+        return not self._seconds_careful
+
+    @property
+    def _seconds_careful(self) -> float:
+        return max(0.0, self._careful_until - time.monotonic())
 
     def _held(self, run: WorkflowRun, driven: Any) -> Any:
         raise NotImplementedError

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
-from lastlight_state.errors import ClaimLost
+from lastlight_state.errors import BackendError, ClaimLost
 from lastlight_state.worker.calls import Left, settled
 from lastlight_state.worker.memory import Memory
 from lastlight_state.workflows import WorkflowRun
@@ -29,7 +30,14 @@ class Stop(Protocol):
 class HeldRun(Generic[S, W, J, B]):
     """A run in the hands of a worker: its store, its claim, and what it keeps of its steps."""
 
-    def __init__(self, store: S, run: WorkflowRun, driven: Driven[W, J, B], stop: Stop) -> None:
+    def __init__(
+        self,
+        store: S,
+        run: WorkflowRun,
+        driven: Driven[W, J, B],
+        stop: Stop,
+        wait_out: Callable[[str, BackendError, float], Awaitable[None]],
+    ) -> None:
         self.store = store
         self.run = run
         self.workflows = driven.workflows
@@ -40,11 +48,18 @@ class HeldRun(Generic[S, W, J, B]):
         self.memory = Memory(run, self.limits)
         self.driven = driven
         self._stop = stop
+        self._wait_out = wait_out
 
     def check(self) -> None:
         """Raise `Left` if the run is lost or is to be cancelled, or if the worker stops."""
         if self._stop.is_set() or self.driven.lost or self.driven.cancel_requested:
             raise Left
+
+    async def outlast(self, away: BackendError, begun: float) -> None:
+        """Wait a moment for the database, which failed a call that began at a time. Raises its error for a lost run."""
+        if self.driven.lost:
+            raise away
+        await self._wait_out(self.run.id, away, begun)
 
     async def awaited(self, value: Any) -> Any:
         """Return what a function of the author returned."""

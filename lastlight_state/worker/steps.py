@@ -12,11 +12,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db.news.listeners import message_of, storable
-from lastlight_state.errors import InvalidValue, MisuseError, PayloadTooLarge, StateError
+from lastlight_state.errors import (
+    AlreadyExists,
+    InvalidValue,
+    MisuseError,
+    PayloadTooLarge,
+    StateError,
+)
+from lastlight_state.ids import new_id
 from lastlight_state.journal import ANY, Signal
 from lastlight_state.worker.calls import Entered, Left, RunFailed, settled
 from lastlight_state.worker.memory import (
@@ -27,7 +35,19 @@ from lastlight_state.worker.memory import (
     stored_result,
     typed,
 )
-from lastlight_state.workflows import Approval, Claim, Failure, Gate, HumanRequest, NodeRef, Question, RunningExecution
+from lastlight_state.worker.outages import outlasted, outlasting
+from lastlight_state.workflows import (
+    Approval,
+    Claim,
+    Execution,
+    ExecutionOptions,
+    Failure,
+    Gate,
+    HumanRequest,
+    NodeRef,
+    Question,
+    RunningExecution,
+)
 from lastlight_state.workflows.human_requests.checks import default_id
 
 if TYPE_CHECKING:
@@ -90,12 +110,10 @@ class Steps(Generic[S, W, J, B]):
         held, place = self._held, self._place
         path = place.path(place.take_name("phase", name))
         if name in place.results or (not place.loop and name in held.memory.outside):
-            return typed(name, await self._kept(name, path), returns)
+            return typed(name, await outlasted(held, lambda: self._kept(name, path)), returns)
         held.check()
-        executions, limits = held.workflows.executions, held.limits
-        execution = RunningExecution(
-            await settled(executions.start(f"{held.run.workflow_name}:{path}", run_id=held.run.id)), limits
-        )
+        limits = held.limits
+        execution = RunningExecution(await self._started(path), limits)
         try:
             result = await held.awaited(work(execution) if _takes_one(work) else work())
         except BaseException as error:
@@ -118,6 +136,20 @@ class Steps(Generic[S, W, J, B]):
             place.results[name] = value
         return typed(name, stored.value, returns)
 
+    async def _started(self, path: str) -> Execution:
+        """Start the execution of a phase, once even where the database did not say whether it did."""
+        held, executions = self._held, self._held.workflows.executions
+        skill, options = f"{held.run.workflow_name}:{path}", ExecutionOptions(id=new_id())
+
+        async def start() -> Execution:
+            held.check()
+            try:
+                return cast(Execution, await settled(executions.start(skill, run_id=held.run.id, options=options)))
+            except AlreadyExists:
+                return cast(Execution, await settled(executions.get(options.id)))
+
+        return await outlasted(held, start)
+
     async def _kept(self, name: str, path: str) -> Any:
         """Return the stored result of a phase that is done."""
         held, executions = self._held, self._held.workflows.executions
@@ -130,43 +162,44 @@ class Steps(Generic[S, W, J, B]):
         return value if found is None else read_output(await settled(executions.find_output(found)))
 
     async def _finish(self, execution: RunningExecution, output: str | None, patch: dict[str, Any]) -> None:
-        held = self._held
-        await settled(
-            held.workflows.executions.finish_phase(
-                execution.id,
-                execution.outcome or ("failed" if execution.failure else "succeeded"),
-                scratch=patch or None,
-                usage=execution.usage,
-                failure=execution.failure,
-                stop_reason=execution.stop_reason,
-                session_id=execution.session_id,
-                output=output,
-                pointer=self._place.loop if self._place.loop and output is not None else None,
-                details=execution.details,
-            )
+        finish = partial(
+            self._held.workflows.executions.finish_phase,
+            execution.id,
+            execution.outcome or ("failed" if execution.failure else "succeeded"),
+            scratch=patch or None,
+            usage=execution.usage,
+            failure=execution.failure,
+            stop_reason=execution.stop_reason,
+            session_id=execution.session_id,
+            output=output,
+            pointer=self._place.loop if self._place.loop and output is not None else None,
+            details=execution.details,
         )
+        await outlasted(self._held, finish)
 
     async def _failed(self, execution: RunningExecution, error: BaseException) -> None:
         """Store that a phase raised, with what it has spent. Whatever comes of that, its own error is the one seen."""
-        ended_as = "interrupted" if isinstance(error, Left) or self._held.is_stopped_by(error) else "failed"
+        leaves = isinstance(error, Left) or self._held.is_stopped_by(error)
+        executions = self._held.workflows.executions
+        finish = partial(
+            executions.finish if leaves else executions.finish_phase,
+            execution.id,
+            "interrupted" if leaves else "failed",
+            usage=execution.usage,
+            session_id=execution.session_id,
+            output=execution.output,
+            details=execution.details,
+            failure=failure_of(error),
+        )
         try:
-            await settled(
-                self._held.workflows.executions.finish(
-                    execution.id,
-                    ended_as,
-                    usage=execution.usage,
-                    session_id=execution.session_id,
-                    output=execution.output,
-                    details=execution.details,
-                    failure=failure_of(error),
-                )
-            )
+            await (settled(finish()) if leaves else outlasted(self._held, finish))
         except StateError as failure:
             error.add_note(f"execution {execution.id!r} could not be finished: {type(failure).__name__}: {failure}")
             if execution.usage is not None:
                 with suppress(StateError):  # money spent is a fact, whoever has the run now
                     await settled(self._held.workflows.executions.update(execution.id, usage=execution.usage))
 
+    @outlasting
     async def _ask(self, gate: Gate | str, summary: str | None, details: Mapping[str, Any]) -> Approval:
         held, place = self._held, self._place
         asked = gate_of(gate, summary, details, place)
@@ -182,6 +215,7 @@ class Steps(Generic[S, W, J, B]):
             await settled(held.workflows.waits.pause(held.run.id, gates=[found.id]))
         raise Left
 
+    @outlasting
     async def _question(self, question: Question) -> HumanRequest:
         held, place = self._held, self._place
         if place.loop:
@@ -199,6 +233,7 @@ class Steps(Generic[S, W, J, B]):
             await settled(held.workflows.waits.pause(held.run.id, gates=[found.id]))
         raise Left
 
+    @outlasting
     async def _sleep(self, length: timedelta | None, until: datetime | None, name: str) -> None:
         held, place = self._held, self._place
         if (length is None) == (until is None):
@@ -215,6 +250,7 @@ class Steps(Generic[S, W, J, B]):
             await settled(tx.workflows.waits.pause(held.run.id, until=ends))
         raise Left
 
+    @outlasting
     async def _wait_for(
         self, signal: str, correlation_id: str | None, within: timedelta | None, name: str | None
     ) -> Signal | None:
@@ -251,8 +287,10 @@ class Steps(Generic[S, W, J, B]):
     async def _emit(self, type: str, payload: dict[str, Any] | None, event_id: str | None) -> None:  # noqa: A002
         held, place = self._held, self._place
         key = None if event_id is None else place.once(event_id)
-        await settled(held.journal.events.append(held.run.id, type, payload, event_id=key))
+        append = partial(held.journal.events.append, held.run.id, type, payload, event_id=key)
+        await outlasted(held, append, repeatable=key is not None)
 
+    @outlasting
     async def _answers(self) -> tuple[Approval, ...]:
         """Return the answered gates of earlier turns of this loop, oldest first."""
         held, place, token = self._held, self._place, None
@@ -266,6 +304,7 @@ class Steps(Generic[S, W, J, B]):
             if token is None:
                 return tuple(found)
 
+    @outlasting
     async def _last_output(self) -> str | None:
         return cast("str | None", await settled(self._held.workflows.loops.find_output(self.run.id, self._place.loop)))
 
@@ -286,45 +325,6 @@ _TIMED_OUT = "timed out"
 def _undo_if(arrived: bool) -> None:
     if arrived:
         raise _Arrived
-
-
-class LoopSteps:
-    """The turns of a loop. The next one is stored when it is asked for, so that no crash skips or repeats a turn."""
-
-    def __init__(self, held: Any, around: Place, name: str, limit: int | None) -> None:
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise InvalidValue("limit", "expected a whole number of at least 1, or None")
-        self._held = held
-        self._key = around.path(around.take_name("loop", name))
-        self._of = around.once("")
-        self._limit = limit
-        self._turn: int | None = None
-
-    async def _next(self) -> Place | None:
-        """Return the place of the next turn, or None after the last. The turn is stored before it begins."""
-        held, run_id = self._held, self._held.run.id
-        if self._turn is None:
-            self._turn = await self._first()
-            return cast(Place, held.memory.place(self._key, self._turn, self._of))
-        following = Place(self._key, self._turn + 1, self._of)
-        if self._limit is not None and following.turn >= self._limit:
-            return None
-        held.check()
-        patch = held.memory.turn_patch(following)
-        async with Entered(held.driven.transaction()) as tx:
-            await settled(tx.workflows.loops.advance(run_id, self._key, expected=self._turn))
-            await settled(tx.workflows.runs.merge_scratch(run_id, patch))
-        held.memory.keep(patch)
-        self._turn = following.turn
-        return following
-
-    async def _first(self) -> int:
-        held, loops = self._held, self._held.workflows.loops
-        found = await settled(loops.find(held.run.id, self._key))
-        if found is None or held.memory.knows(self._key, self._of):
-            return 0 if found is None else int(found.iteration)
-        await settled(loops.put(held.run.id, self._key, iteration=0))
-        return 0
 
 
 def _takes_one(work: Callable[..., Any]) -> bool:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from lastlight_state.errors import BackendError, StateError
 from lastlight_state.journal import Signal
-from lastlight_state.worker.common import PAUSE_SECONDS, SWEEP_SECONDS, WAIT_SECONDS, Registry
+from lastlight_state.worker.common import PAUSE_SECONDS, SWEEP_SECONDS, Registry
 from lastlight_state.worker.crons import CronLoop
 from lastlight_state.worker.held import HeldRun
+from lastlight_state.worker.loops import LoopSteps
 from lastlight_state.worker.memory import Place
-from lastlight_state.worker.steps import LoopSteps, Steps, declared
+from lastlight_state.worker.steps import Steps, declared
 from lastlight_state.workflows import Approval, Gate, HumanRequest, Question, RunningExecution, WorkflowRun
 
 if TYPE_CHECKING:
@@ -168,17 +169,19 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         with self._signals():
             try:
                 while not self._stop.is_set():
+                    begun = time.monotonic()
                     try:
-                        if self._sweep_is_due:
+                        if self._sweep_is_due and await self._may_take_over():
                             await self._store.workflows.claims.give_up(workflow_names=names)
                             self._swept = time.monotonic()
                         while len(self._jobs) < self.slots and await self._take():
                             pass
                         if len(self._jobs) < self.slots and (waiting is None or waiting.done()):
                             waiting = asyncio.ensure_future(self._wait())
-                        pause = min(SWEEP_SECONDS, await self._crons.fire())
+                        pause = min(self._seconds_careful or SWEEP_SECONDS, await self._crons.fire())
                     except BackendError as error:
                         _log.warning("the database cannot be used at the moment: %s", error)
+                        self._note_outage(begun)
                         pause = PAUSE_SECONDS
                     awaited = {stopping, *self._jobs.values(), *([waiting] if waiting is not None else [])}
                     await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
@@ -198,7 +201,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
     async def _take(self) -> bool:
         workflows, free = self._store.workflows, self.slots - len(self._jobs)
         claims = await workflows.queue.admit_next(**self._admitting, **self._taking, limit=free)
-        if len(claims) < free:
+        if len(claims) < free and await self._may_take_over():
             limit = free - len(claims)
             claims += await workflows.claims.take_next(**self._taking, workflow_names=self._names, limit=limit)
         for claim in claims:
@@ -212,11 +215,11 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
 
     async def _wait(self) -> bool:
         with suppress(StateError):
-            return await self._store.workflows.queue.wait(**self._admitting, timeout=WAIT_SECONDS, claimable=True)
+            return await self._store.workflows.queue.wait(**self._waiting_for)
         return False
 
     def _held(self, run: WorkflowRun, driven: Any) -> _HeldRun:
-        return _HeldRun(self._store, run, driven, self._stop)
+        return _HeldRun(self._store, run, driven, self._stop, self._wait_out)
 
     def _job(self, held: _HeldRun, given: Any) -> AsyncJob:
         return AsyncJob(held, held.memory.whole, given)

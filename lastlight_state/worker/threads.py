@@ -17,11 +17,12 @@ from lastlight_state.errors import BackendError, MisuseError, StateError
 from lastlight_state.journal import Signal
 from lastlight_state.worker import common
 from lastlight_state.worker.calls import at_once
-from lastlight_state.worker.common import SWEEP_SECONDS, WAIT_SECONDS, Registry
+from lastlight_state.worker.common import SWEEP_SECONDS, Registry
 from lastlight_state.worker.crons import CronLoop
 from lastlight_state.worker.held import HeldRun
+from lastlight_state.worker.loops import LoopSteps
 from lastlight_state.worker.memory import Place
-from lastlight_state.worker.steps import LoopSteps, Steps, declared
+from lastlight_state.worker.steps import Steps, declared
 from lastlight_state.workflows import (
     Approval,
     Claim,
@@ -223,10 +224,12 @@ class Worker(Registry[Callable[[Job], Any]]):
         with self._signals():
             try:
                 while not self._stop.is_set():
+                    begun = time.monotonic()
                     try:
                         pause = self._look(names)
                     except BackendError as error:
                         _log.warning("the database cannot be used at the moment: %s", error)
+                        self._note_outage(begun)
                         pause = common.PAUSE_SECONDS
                     with suppress(Empty):
                         self._news.get(timeout=pause)
@@ -242,10 +245,10 @@ class Worker(Registry[Callable[[Job], Any]]):
 
     def _look(self, names: Sequence[str]) -> float:
         """Sweep and fire crons where that is due, and fill the free slots. Returns the seconds until the next look."""
-        if self._sweep_is_due:
+        if self._sweep_is_due and at_once(self._may_take_over()):
             self._store.workflows.claims.give_up(workflow_names=names)
             self._swept = time.monotonic()
-        pause = min(SWEEP_SECONDS, at_once(self._crons.fire()))
+        pause = min(self._seconds_careful or SWEEP_SECONDS, at_once(self._crons.fire()))
         while len(self._jobs) < self.slots:
             if not self._take():
                 self._watch()
@@ -256,7 +259,7 @@ class Worker(Registry[Callable[[Job], Any]]):
         """Start jobs in the free slots, and return whether there was a run for one."""
         workflows, free = self._store.workflows, self.slots - len(self._jobs)
         claims = workflows.queue.admit_next(**self._admitting, **self._taking, limit=free)
-        if len(claims) < free:
+        if len(claims) < free and at_once(self._may_take_over()):
             claims += workflows.claims.take_next(**self._taking, workflow_names=self._names, limit=free - len(claims))
         for claim in claims:
             thread = threading.Thread(target=self._work, args=(claim,), name=f"run-{claim.run_id}", daemon=True)
@@ -273,7 +276,7 @@ class Worker(Registry[Callable[[Job], Any]]):
 
     def _wait(self) -> None:
         with suppress(StateError):
-            self._store.workflows.queue.wait(**self._admitting, timeout=WAIT_SECONDS, claimable=True)
+            self._store.workflows.queue.wait(**self._waiting_for)
         self._waiting = None
         self._news.put("work")
 
@@ -285,7 +288,7 @@ class Worker(Registry[Callable[[Job], Any]]):
             self._news.put("ended")
 
     def _held(self, run: WorkflowRun, driven: Any) -> _HeldRun:
-        return _HeldRun(self._store, run, driven, self._stop)
+        return _HeldRun(self._store, run, driven, self._stop, self._wait_out)
 
     def _job(self, held: _HeldRun, given: Any) -> Job:
         return Job(held, held.memory.whole, given)

@@ -211,7 +211,7 @@ def test_a_run_that_cannot_be_driven_is_taken_again_after_its_lease(
     assert (run.status, run.restart_count) == ("succeeded", 1)
 
 
-@pytest.mark.logs("cannot be stored at the moment")
+@pytest.mark.logs("waits for the database")
 def test_a_failed_try_is_stored_once_the_database_is_back(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """workflows W-182: while the worker holds the run, at no restart."""
     monkeypatch.setattr(common, "PAUSE_SECONDS", 0.01)

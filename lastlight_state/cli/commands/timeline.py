@@ -18,7 +18,7 @@ from lastlight_state.store import StateStore
 def run(call: Call, run_id: str, follow: bool) -> Answer:
     """Print what happened to a run, oldest first: transitions, questions, executions, inputs, signals and events.
 
-    With --follow each entry is a line of its own, with --json an object; executions are told without it alone.
+    With --follow each entry is a line of its own, with --json an object; executions are told by their phases then.
     """
     if follow:
         return read_once(call, lambda store: _followed(call, store, run_id))

@@ -10,6 +10,7 @@ from lastlight_state.cli.views import pending
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows.kernel.transitions import first_line
 
 RUNS = (
     column("ID", is_id=True),
@@ -34,6 +35,7 @@ EXECUTIONS = (
     ),
     column("TURNS", right=True, rank=3),
     column("COST", "cost_usd", right=True, rank=1),
+    Column("ERROR", lambda found: first_line(found.error), below=True),
 )
 APPROVALS = (
     column("ID", is_id=True),

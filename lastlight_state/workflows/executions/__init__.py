@@ -121,7 +121,8 @@ class Executions(Repository):
         """End an execution of a run and its phase: all that is given here is stored in one transaction, or nothing.
 
         The phase is appended to the run's history under the name that the execution was started with: what stands
-        behind the last colon of its ``skill``. ``scratch`` is merged into the run's. ``output`` is stored as `finish`
+        behind the last colon of its ``skill``; of a failure without a ``summary`` it has the first line of the error.
+        ``scratch`` is merged into the run's. ``output`` is stored as `finish`
         stores it; with ``pointer``, ``scratch[pointer].lastOutputExecutionId`` names this execution. ``loop`` moves
         that loop from its iteration to the next.
         Repeat-safe as `finish`: a second call with the same end changes nothing. Raises as `finish`,

@@ -20,6 +20,7 @@ from lastlight_state.workflows.executions.records import Execution, WholeExecuti
 from lastlight_state.workflows.kernel import executions, rows
 from lastlight_state.workflows.kernel.progress import Step
 from lastlight_state.workflows.kernel.rows import HeldRow
+from lastlight_state.workflows.kernel.transitions import first_line
 from lastlight_state.workflows.words import NodeState
 
 # The rows of new executions, and the parameters of changes of one. JSON is given as text.
@@ -243,10 +244,11 @@ def ending(values: Finish, results: Row, claim: Claim | None, then: Callable[[Un
 
 
 def phase_of(ended: Execution, summary: str | None, at: datetime) -> Step:
-    """Return the step of a run that an ended execution was a phase of."""
+    """Return the step of a run that an ended execution was a phase of, which tells its summary or else its error."""
     if ended.run_id is None:
         raise InvalidValue("execution_id", f"execution {ended.id!r} must belong to a run")
-    entry = PhaseEntry(ended.skill.rpartition(":")[2], ended.outcome == "succeeded", summary)
+    said = summary if summary is not None else first_line(ended.error)
+    entry = PhaseEntry(ended.skill.rpartition(":")[2], ended.outcome == "succeeded", said)
     return Step(ended.run_id, at, shared.phase_entry(entry, at))
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict
 
 import sqlalchemy as sa
 
+from lastlight_state.clock import iso_text
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.rows.statements import Family, RowT, bind
 from lastlight_state.db.rows.writes import Chain, from_head
@@ -33,6 +34,10 @@ TransitionReason = Literal["gate", "timer", "signal", "operator"]
 
 #: The reason of a run that was woken because its time had come.
 WAKE_REASON = "run.resumed.timer"
+
+
+#: Characters of an error that a line tells.
+LINE_CHARS = 300
 
 
 class TransitionParameters(TypedDict):
@@ -236,10 +241,12 @@ def end(
 ) -> WorkflowRun:
     """End a run, and close what belongs to it: executions in flight, nodes, pending questions, its claim.
 
+    Without a ``detail`` the transition tells the first line of the error.
     Callbacks of ``on_terminal`` are called after the commit.
     """
     if to not in TERMINAL:
         raise ValueError(to)
+    said["detail"] = said.get("detail") or first_line(error)
     run = move(unit, END, row, to, error=error, error_detail=error_detail, **said)
     outcome: Outcome = "cancelled" if to == "cancelled" else "interrupted"
     executions.close(unit, run.id, outcome, at=said["at"])
@@ -272,7 +279,8 @@ def pause(
 ) -> WorkflowRun:
     """Pause a locked, running run whose fence the caller has checked. Its claim ends: nobody holds a paused run.
 
-    ``by`` is the operator who paused it; None for an engine.
+    ``by`` is the operator who paused it; None for an engine. Without a ``detail`` the transition
+    tells what the run waits for.
     """
     return move(
         unit,
@@ -283,10 +291,21 @@ def pause(
         at=at,
         source="engine" if by is None else "operator",
         actor=by,
-        detail=detail,
+        detail=detail or _awaited(wait),
         presented_epoch=claim.epoch if claim else None,
         pause_reason=why,
         wake_at=wait.until,
         waiting_for=wait.signal,
         correlation_id=wait.correlation_id,
     )
+
+
+def _awaited(wait: Wait) -> str | None:
+    """Return what a paused run waits for, in words; None for questions and operators."""
+    signal = wait.signal and " of ".join(filter(None, (wait.signal, wait.correlation_id)))
+    return ", ".join(filter(None, (signal, wait.until and f"until {iso_text(wait.until)}"))) or None
+
+
+def first_line(text: str | None) -> str | None:
+    """Return the first line of an error, at most `LINE_CHARS` of it."""
+    return text and text.strip().partition("\n")[0][:LINE_CHARS]

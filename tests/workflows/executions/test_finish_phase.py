@@ -29,7 +29,7 @@ def test_the_execution_its_phase_and_scratch_end_together_and_once(store: StateS
     executions.finish_phase(second.id, "failed", failure=Failure("red"), claim=claim)
     run = runs.get(claim.run_id)
     told = [(entry.phase, entry.success, entry.summary) for entry in run.phase_history]
-    assert told == [("build", True, "green"), ("test", False, None)]
+    assert told == [("build", True, "green"), ("test", False, "red")]
     assert (run.current_phase, run.phase_count, run.scratch) == ("test", 2, {"built": 1})
     raw.check_history(claim.run_id)
 

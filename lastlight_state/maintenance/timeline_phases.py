@@ -1,0 +1,59 @@
+"""The phases of a run, as a list that a follower reads: numbered in the order in which they were appended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+
+from lastlight_state.db.lists.pages import KeyedRows
+from lastlight_state.db.rows.statements import Row, prepared
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import CorruptData
+from lastlight_state.workflows.records import CompletedPhase
+from lastlight_state.workflows.tables import RUNS
+
+
+class _History(TypedDict):
+    phase_history: Any
+
+
+#: The history of ``:run_id`` where it has grown beyond ``:known`` phases. Otherwise a history may be long, and is not
+#: read.
+_GROWN = prepared(
+    sa.select(RUNS.c.phase_history).where(
+        RUNS.c.id == sa.bindparam("run_id"), RUNS.c.phase_count > sa.bindparam("known", type_=sa.Integer)
+    ),
+    _History,
+)
+
+
+class Phases:
+    """The phases of a run by their numbers, from 1."""
+
+    def key(self, row: Row) -> Sequence[Any]:
+        """Return the number of a phase."""
+        return (row["number"],)
+
+    def placed(self, unit: Unit, given: Mapping[str, Any], after: Sequence[Any] | None, limit: int) -> KeyedRows[Any]:
+        """Return the phases behind a number. A history that cannot be read has none."""
+        [known] = after or (0,)
+        try:
+            found = unit.row(_GROWN, {"run_id": given["run_id"], "known": known})
+        except CorruptData as error:
+            return KeyedRows([error], lambda _: None)
+        history = found["phase_history"] if found else None
+        entries = history[known : known + limit] if isinstance(history, list) else []
+        rows = [
+            {**vars(CompletedPhase.of_entry(entry)), "number": number}
+            for number, entry in enumerate(entries, start=known + 1)
+        ]
+        return KeyedRows(rows, lambda index: [known + 1 + index])
+
+
+def phase_text(row: Row) -> str:
+    """Return the text of a phase: how it ended, and what its summary says."""
+    ended = "failed" if row["success"] is False else "done"
+    summary = (row["summary"] or "").strip().partition("\n")[0]
+    return f"phase {row['phase']} {ended}" + (f": {summary}" if summary else "")

@@ -1,0 +1,65 @@
+"""The turns of a loop of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from lastlight_state.errors import InvalidValue, StaleVersion
+from lastlight_state.worker.calls import Entered, settled
+from lastlight_state.worker.memory import Place
+from lastlight_state.worker.outages import outlasted
+
+
+class LoopSteps:
+    """The turns of a loop. The next one is stored when it is asked for, so that no crash skips or repeats a turn."""
+
+    def __init__(self, held: Any, around: Place, name: str, limit: int | None) -> None:
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidValue("limit", "expected a whole number of at least 1, or None")
+        self._held = held
+        self._key = around.path(around.take_name("loop", name))
+        self._of = around.once("")
+        self._limit = limit
+        self._turn: int | None = None
+
+    async def _next(self) -> Place | None:
+        """Return the place of the next turn, or None after the last. The turn is stored before it begins."""
+        return await outlasted(self._held, self._advanced)
+
+    async def _advanced(self) -> Place | None:
+        held, run_id = self._held, self._held.run.id
+        if self._turn is None:
+            self._turn = await self._first()
+            return cast(Place, held.memory.place(self._key, self._turn, self._of))
+        following = Place(self._key, self._turn + 1, self._of)
+        if self._limit is not None and following.turn >= self._limit:
+            return None
+        held.check()
+        patch = held.memory.turn_patch(following)
+        async with Entered(held.driven.transaction()) as tx:
+            with _unless_at(following.turn):
+                await settled(tx.workflows.loops.advance(run_id, self._key, expected=self._turn))
+            await settled(tx.workflows.runs.merge_scratch(run_id, patch))
+        held.memory.keep(patch)
+        self._turn = following.turn
+        return following
+
+    async def _first(self) -> int:
+        held, loops = self._held, self._held.workflows.loops
+        found = await settled(loops.find(held.run.id, self._key))
+        if found is None or held.memory.knows(self._key, self._of):
+            return 0 if found is None else int(found.iteration)
+        await settled(loops.put(held.run.id, self._key, iteration=0))
+        return 0
+
+
+@contextmanager
+def _unless_at(iteration: int) -> Iterator[None]:
+    """Pass over a loop that is at this iteration already: an earlier call moved it, and its answer was lost."""
+    try:
+        yield
+    except StaleVersion as error:
+        if error.found != iteration:
+            raise
