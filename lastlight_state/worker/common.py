@@ -176,6 +176,10 @@ class Registry(ABC, Generic[F]):
         return list(self._workflows)
 
     @property
+    def _sweep_is_due(self) -> bool:
+        return self._swept is None or time.monotonic() - self._swept >= SWEEP_SECONDS
+
+    @property
     def _admitting(self) -> dict[str, Any]:
         caps = {name: found.cap for name, found in self._workflows.items() if found.cap is not None}
         return {**self._filters, "cap": self.cap, "workflow_caps": caps}
