@@ -130,7 +130,8 @@ def _refuse_more_than_a_path(url: URL) -> None:
     if url.query:
         raise InvalidValue("url", f"a SQLite URL takes no options here: {', '.join(sorted(url.query))}")
     if urls.driver(url) != "pysqlite":
-        raise InvalidValue("url", f"driver {urls.driver(url)!r}: only pysqlite is supported")
+        ways = urls.ways_beside("sqlite", ASYNC_DRIVERS["sqlite"])
+        raise InvalidValue("url", f"driver {urls.driver(url)!r}: only pysqlite is supported; {ways}")
 
 
 def _open_postgres(url: URL, options: Options, *, engine: Engine | None = None) -> Backend:

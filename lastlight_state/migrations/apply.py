@@ -142,14 +142,17 @@ def version(connection: Connection) -> str | None:
     return found
 
 
-def refuse_foreign(connection: Connection) -> None:
-    """Raise `SchemaMismatch` for tables named like ours without a version of ours: their shape is unknown."""
+def refuse_foreign(connection: Connection, migrate: str = "lastlight-state migrate") -> None:
+    """Raise `SchemaMismatch` for tables named like ours without a version of ours: their shape is unknown.
+
+    ``migrate`` is the command for this database, where the caller knows how to reach it.
+    """
     inspector = inspect(connection)
     foreign = [table for table in SEED_TABLES if inspector.has_table(table)]
     if foreign:
         raise SchemaMismatch(
             "there are tables named like ours, but no version of ours beside them; if the original program made them, "
-            "`lastlight-state migrate` takes them over:",
+            f"`{migrate}` takes them over:",
             differences=foreign,
         )
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.errors import BackendUnavailable
 
 
 @contextmanager
@@ -18,5 +19,17 @@ def translated(backend: Backend) -> Iterator[None]:
     except backend.driver_errors as error:
         raise backend.translate(error) from error
     except DBAPIError as error:
-        cause = error.orig
-        raise (backend.translate(cause) if isinstance(cause, backend.driver_errors) else error) from cause
+        raise _error_of(backend, error) from error.orig
+
+
+def _error_of(backend: Backend, error: DBAPIError) -> Exception:
+    if not isinstance(error.orig, backend.driver_errors):
+        return error
+    told = backend.translate(error.orig)
+    if getattr(told, "reason", None) != "permission":
+        return told
+    return BackendUnavailable(
+        f"the role lacks a right that the migration needs; as the owner of the tables run "
+        f"{backend.command('migrate')}, or this statement: {error.statement}",
+        reason="permission",
+    )

@@ -66,8 +66,7 @@ def refuse_lost(absent: Sequence[Absent]) -> None:
     lost = tuple(one.line for one in absent if one.kind in HOLDING)
     if lost:
         raise SchemaMismatch(
-            "the schema lost what held values, and nothing brings them back but a backup; restore it "
-            "(`lastlight-state restore`):",
+            "the schema lost what held values, and nothing brings them back but a backup; restore it:",
             code="damaged",
             differences=lost,
         )

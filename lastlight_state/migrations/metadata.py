@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Identity, Index
+from sqlalchemy import Column, Identity, Index
 from sqlalchemy.engine import Dialect
 
 from lastlight_state.checkpoints import models as checkpoints_models
@@ -121,6 +121,11 @@ def options(dialect: Dialect) -> dict[str, Any]:
 def is_made_on(index: Index, product: str) -> bool:
     """True for an index that the product has."""
     return index.info.get(ONLY) in (None, product)
+
+
+def is_over_expressions(index: Index) -> bool:
+    """True for an index over more than columns, which SQLAlchemy does not read on SQLite."""
+    return not all(isinstance(part, Column) for part in index.expressions)
 
 
 def declared_triggers(product: str) -> Iterator[tuple[str, str]]:

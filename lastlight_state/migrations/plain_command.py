@@ -18,7 +18,6 @@ from alembic import context
 from alembic.config import Config
 from alembic.operations.ops import CreateIndexOp, ExecuteSQLOp, MigrateOperation
 from alembic.util import CommandError
-from sqlalchemy import Column
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
@@ -27,7 +26,7 @@ from lastlight_state.errors import StateError
 from lastlight_state.migrations import apply, mending, scripts
 from lastlight_state.migrations.adoption import fit
 from lastlight_state.migrations.failures import translated
-from lastlight_state.migrations.metadata import METADATA, declared_triggers, is_made_on
+from lastlight_state.migrations.metadata import METADATA, declared_triggers, is_made_on, is_over_expressions
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state
 from lastlight_state.migrations.verification import mending_of
@@ -74,7 +73,7 @@ def act(backend: Backend, command: str, config: Config, run: Callable[[Connectio
     try:
         if command == _UPGRADES:
             with backend.migration(LOCK_SECONDS) as connection:
-                done = _upgraded(connection, run)
+                done = _upgraded(backend, connection, run)
         elif command == _STAMPS:
             _stamp(backend, run)
         elif command == _MAKES_VERSION_TABLE:
@@ -88,11 +87,11 @@ def act(backend: Backend, command: str, config: Config, run: Callable[[Connectio
         _tell(config, backend, done)
 
 
-def _upgraded(connection: Connection, run: Callable[[Connection], None]) -> tuple[str, ...]:
+def _upgraded(backend: Backend, connection: Connection, run: Callable[[Connection], None]) -> tuple[str, ...]:
     """Return a line for each revision that was applied, and for each thing that was put back."""
     found = apply.version(connection)
     if found is None:
-        apply.refuse_foreign(connection)
+        apply.refuse_foreign(connection, backend.command("migrate"))
     run(connection)
     reached = apply.version(connection) or ""
     applied = apply.finish(connection, found, reached)
@@ -109,7 +108,7 @@ def _tell(config: Config, backend: Backend, done: Sequence[str]) -> None:
 def _stamp(backend: Backend, run: Callable[[Connection], None]) -> None:
     """Write the version that Alembic was told, if the schema is that of the revision."""
     if not backend.exists:
-        raise CommandError(f"no database at {backend.location}; `lastlight-state migrate` makes one")
+        raise CommandError(f"no database at {backend.location}; to make one, run: {backend.command('migrate')}")
     shapes = dict(zip(scripts.revisions(), fit.blueprints(backend, *scripts.revisions()), strict=True))
     with backend.migration(LOCK_SECONDS) as connection:
         run(connection)
@@ -172,8 +171,8 @@ def _propose(dialect: Dialect, made: Catalogue, _context: Any, _revision: Any, d
 def _unmade(dialect: Dialect, made: Catalogue) -> Iterator[MigrateOperation]:
     for table in () if dialect.supports_identity_columns else METADATA.sorted_tables:  # SQLite's
         for index in table.indexes:
-            plain = all(isinstance(part, Column) for part in index.expressions)
-            if not plain and is_made_on(index, dialect.name) and ("index", table.name, str(index.name)) not in made:
+            sought = is_over_expressions(index) and is_made_on(index, dialect.name)
+            if sought and ("index", table.name, str(index.name)) not in made:
                 yield CreateIndexOp.from_index(index)
     for table_name, name in declared_triggers(dialect.name):
         if ("trigger", table_name, name) not in made:

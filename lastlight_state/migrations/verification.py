@@ -95,7 +95,7 @@ def refuse_foreign(backend: Backend) -> None:
         raise error
     found = survey.read_survey(backend)
     if found is None or found.differences:
-        raise adoption.refusal(found)
+        raise adoption.refusal(backend, found)
 
 
 def refuse_damaged(backend: Backend, state: SchemaState) -> None:

@@ -33,6 +33,7 @@ from lastlight_state.testing.contracts import (
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect
 
 SCHEMA = 'Agents "own"'
+QUOTED = '"Agents ""own"""'
 HARM = (
     "CREATE TABLE {}.mine (n int)",
     "CREATE INDEX ON {}.executions (skill)",
@@ -70,10 +71,31 @@ def service_url(postgres_server: ThrowawayPostgres) -> Iterator[str]:
 
 
 @pytest.fixture
+def owner(service_url: str, postgres_server: ThrowawayPostgres) -> Iterator[Place]:
+    """The same database, as its owner sees it."""
+    own = make_url(postgres_server.url).set(database=make_url(service_url).database)
+    place = Place("postgresql", lambda _: own.render_as_string(hide_password=False))
+    yield place
+    place.close()
+
+
+@pytest.fixture
 def store(service_url: str, frozen_clock: FrozenClock) -> Iterator[StateStore]:
     """A store as the service opens it."""
     with StateStore.open(service_url, schema=SCHEMA, clock=frozen_clock) as opened:
         yield opened
+
+
+def test_a_role_that_cannot_put_back_what_is_lost_says_who_can(service_url: str, owner: Place) -> None:
+    """migrations MG-73, MG-30: with the statement, and the command for that database; nothing else is changed."""
+    owner.raw().execute(f"DROP INDEX {QUOTED}.ix_scores_run")
+    with pytest.raises(BackendUnavailable, match="as the owner of the tables run lastlight-state migrate") as caught:
+        StateStore.open(service_url, schema=SCHEMA, migrate=True)
+    assert getattr(caught.value, "reason", None) == "permission"
+    assert "or this statement: CREATE INDEX ix_scores_run ON scores" in str(caught.value)
+    StateStore.open(service_url, schema=SCHEMA, migrate=False).close()  # no invariant stands on it
+    assert migrate(owner.backend(schema=SCHEMA)).mended == ("index scores.ix_scores_run",)
+    StateStore.open(service_url, schema=SCHEMA, migrate=True).close()
 
 
 class TestRuns(RunsContract):

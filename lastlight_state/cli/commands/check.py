@@ -42,11 +42,13 @@ _MEANING = {
     "ahead": "the schema is newer than this version, which may work on it",
     "incompatible": "the schema is newer than this version, which may not work on it: upgrade lastlight-state",
     "unversioned": "there are tables named like ours, but no version of ours beside them; "
-    "if they are ours, `lastlight-state stamp --to REVISION` writes it",
+    "if they are ours, this writes it: {stamp}",
     "unreleased": UNRELEASED,
     "foreign": "the version in the version table is not a revision of lastlight-state; "
-    "if the tables are ours, `lastlight-state stamp --to REVISION` corrects it",
+    "if the tables are ours, this corrects it: {stamp}",
 }
+#: The states in which a stamp may be what is missing.
+_STAMPED = ("unversioned", "foreign")
 
 
 @command("check")
@@ -89,7 +91,8 @@ def _examined(store: StateStore, quick: bool) -> _Examined:
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or any(one.kind == "table" for one in plan.state.absent)
-    mending = backend.command(*(("stamp", "--to", plan.actual) if plan.actual else ("migrate",)))
+    stamps = plan.actual or (plan.state.state in _STAMPED and plan.adoption is None)
+    mending = backend.command(*(("stamp", "--to", plan.actual or "REVISION") if stamps else ("migrate",)))
     faults = [f"{version}: {fault.sentence}" for version, fault in backend.known_faults()]
     return plan, mending, backend.lost_log(lacks_tables=lacking), backend.server(), faults
 
@@ -125,7 +128,7 @@ def _failure(plan: Plan, mending: str, lost: bool) -> Failure | None:
         return Failure(exits.NO, "collision", text)
     if plan.adoption is not None:
         return Failure(exits.BEHIND, state.state, f"a database of the original program; run: {mending}")
-    text = IMPORTED if IMPORTED in plan.differences else _MEANING[state.state]
+    text = IMPORTED if IMPORTED in plan.differences else _MEANING[state.state].format(stamp=mending)
     if _EXITS[state.state] == exits.BEHIND:
         text += f"; run: {mending}"
     return Failure(_EXITS[state.state], state.state, text)

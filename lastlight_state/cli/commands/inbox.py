@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -37,10 +38,12 @@ def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
     At a terminal you are then asked which to answer, by its number. A pipe and --json only get the list.
     """
     valid.page_limit(limit)
-    found = read_once(call, lambda store: _waiting(store, limit, run_id))
+    found, shows = read_once(
+        call, lambda store: (_waiting(store, limit, run_id), partial(store.backend.command, "show"))
+    )
     if call.flags.json or not (sys.stdin.isatty() and sys.stdout.isatty()) or not found:
-        return Answer({"items": found}, lambda screen: _lines(found, screen))
-    for line in _lines(found, call.output.screen):
+        return Answer({"items": found}, lambda screen: _lines(found, shows, screen))
+    for line in _lines(found, shows, call.output.screen):
         call.output.line(line)
     with working(call) as store:
         _converse(call, store, found, acting(by))
@@ -51,7 +54,7 @@ def _waiting(store: StateStore, limit: int, run_id: str | None) -> list[Waiting]
     return pending.waiting(store, limit, None if run_id is None else opening.whole(store, run_id, "run"))
 
 
-def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:
+def _lines(found: Sequence[Waiting], shows: Callable[..., str], screen: Screen) -> Iterator[Any]:
     if not found:
         yield "(nothing waits for a person)"
     now = SYSTEM_CLOCK.now()
@@ -61,25 +64,25 @@ def _lines(found: Sequence[Waiting], screen: Screen) -> Iterator[Any]:
         text = one.summary if isinstance(one, PendingApproval) else one.prompt
         yield from screen.wrapped(text)
         if len(text) >= CUT:
-            yield f"    It goes on: lastlight-state show {one.id} --full"
-        for title, value in _more(one):
+            yield f"    It goes on: {shows(one.id, '--full')}"
+        for title, value in _more(one, shows):
             yield from screen.wrapped(f"{title}: {screen.shown(value)}")
         yield f"    id {one.id}"
         yield f"    run {one.run_id}"
 
 
-def _more(one: Waiting) -> Iterator[tuple[str, Any]]:
+def _more(one: Waiting, shows: Callable[..., str]) -> Iterator[tuple[str, Any]]:
     """Return what must be seen before it is answered."""
     if isinstance(one, PendingApproval):
         if one.action is not None:
             yield "action", one.action
         elif one.action_digest is not None:
-            yield "action", f"too large for this list: lastlight-state show approval {one.id} --full"
+            yield "action", f"too large for this list: {shows('approval', one.id, '--full')}"
     else:
         if one.options is not None:
             yield "options", one.options
         if one.has_schema:
-            yield "form", f"lastlight-state show question {one.id} --full"
+            yield "form", shows("question", one.id, "--full")
         if one.expires_at is not None:
             yield "expires", one.expires_at
 

@@ -56,8 +56,8 @@ def run(
     """
     if kind is None and not any((status, since, run_id, page_token, *narrower.values())):
         most = valid.page_limit(limit)
-        found = read_once(call, lambda store: attention.read_attention(store, most))
-        return Answer(found.data, lambda screen: attention.lines(found, screen))
+        found, named = read_once(call, lambda store: (attention.read_attention(store, most), store.backend.command))
+        return Answer(found.data, lambda screen: attention.lines(found, named, screen))
     kind = FILTERED if kind is None else PLURALS.get(kind, kind)
     chosen = KINDS[valid.word("KIND", kind, KINDS)]
     for flag, value in narrower.items():

@@ -90,13 +90,13 @@ def switches(store: StateStore, limit: int) -> list[Switch]:
     ]
 
 
-def lines(found: Attention, screen: Screen) -> Iterator[Any]:
-    """Return a table of each list that has anything, and what to call next."""
+def lines(found: Attention, command: Callable[..., str], screen: Screen) -> Iterator[Any]:
+    """Return a table of each list that has anything, and what to call next, as ``command`` writes it."""
     parts = (
-        ("waits for a person", QUESTIONS, found.questions, "answer: lastlight-state inbox"),
-        ("waits for a worker", WAITING_WORKFLOWS, found.waiting, "which there are: lastlight-state ls workers"),
-        ("runs that are not well", UNHEALTHY, found.unhealthy, "look at one: lastlight-state show ID"),
-        ("switched off", SWITCHES, found.switched_off, "all changes: lastlight-state override"),
+        ("waits for a person", QUESTIONS, found.questions, f"answer: {command('inbox')}"),
+        ("waits for a worker", WAITING_WORKFLOWS, found.waiting, f"which there are: {command('ls', 'workers')}"),
+        ("runs that are not well", UNHEALTHY, found.unhealthy, f"look at one: {command('show', 'ID')}"),
+        ("switched off", SWITCHES, found.switched_off, f"all changes: {command('override')}"),
     )
     is_first = True
     for title, columns, items, hint in parts:

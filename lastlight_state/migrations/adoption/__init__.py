@@ -40,7 +40,7 @@ def adopt(backend: Backend, connection: Connection, target: str, promised: Promi
 def _adopted(backend: Backend, connection: Connection, target: str, promised: Promised) -> MigrationResult:
     found = surveyed(backend, connection, promised)
     if found is None or found.differences:
-        raise refusal(found)
+        raise refusal(backend, found)
     if found.shared_keys and target == FIRST:
         raise SchemaMismatch(
             f"active chat sessions share a key, and only the revision after {FIRST} retires all but one of each: "
@@ -59,12 +59,12 @@ def _adopted(backend: Backend, connection: Connection, target: str, promised: Pr
     return replace(result, from_revision=None, adopted=True)
 
 
-def refusal(found: Survey | None) -> SchemaMismatch:
+def refusal(backend: Backend, found: Survey | None) -> SchemaMismatch:
     """Return why a database that has our tables and no version is not taken over."""
     if found is None:
         return SchemaMismatch(
             "there are tables named like ours, but no version of ours beside them; if they are ours, "
-            "`lastlight-state stamp --to REVISION` writes it; if they are another program's, "
+            f"`{backend.command('stamp', '--to', 'REVISION')}` writes it; if they are another program's, "
             "`--schema NAME` puts ours elsewhere on Postgres"
         )
     if found.differences == (IMPORTED,):

@@ -152,6 +152,6 @@ def compare(backend: Backend, connection: Connection, revision: str, expected: B
     if differences:
         raise SchemaMismatch(
             f"the schema is not the one of revision {revision}; "
-            "`lastlight-state stamp --force` stamps it all the same:",
+            f"`{backend.command('stamp', '--to', revision, '--force')}` stamps it all the same:",
             differences=differences,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -53,14 +54,14 @@ def plan_of(
     ``in_order`` asks for the plan on a table of any size: on Postgres the ways that pay for small ones alone are
     switched off. On SQLite there are no statistics that could tell the sizes.
     """
-    raw = database.raw()
-    if in_order and database.name == "postgresql":
-        for way in ("seqscan", "hashjoin", "mergejoin", "sort", "bitmapscan"):
-            raw.execute(f"SET enable_{way} = off")
-        _make_scans_dear(raw)
     compiled = statement.on(store.backend)
     explain = "EXPLAIN QUERY PLAN " if database.name == "sqlite" else "EXPLAIN "
-    rows = raw.execute(explain + compiled.sql, compiled.parameters(values)).fetchall()
+    with closing(database.raw()) as raw:  # a test asks for many plans, and all workers share the server's connections
+        if in_order and database.name == "postgresql":
+            for way in ("seqscan", "hashjoin", "mergejoin", "sort", "bitmapscan"):
+                raw.execute(f"SET enable_{way} = off")
+            _make_scans_dear(raw)
+        rows = raw.execute(explain + compiled.sql, compiled.parameters(values)).fetchall()
     return Plan([str(row[-1]) for row in rows], database.name)
 
 
