@@ -196,6 +196,17 @@ def test_states_beside_the_database_of_their_program_are_refused_and_imported_el
     assert store.run_log.runs.list().items == ()
 
 
+def test_a_column_and_a_table_of_tomorrow_in_the_database_of_a_home_are_counted(store: Any, tmp_path: Path) -> None:
+    """maintenance M-122, OP-83."""
+    path = write_indexed(tmp_path / "home", SESSION, None)
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute(f"ALTER TABLE session_state ADD COLUMN {_LATER} TEXT DEFAULT 'x'")
+        raw.execute(f"CREATE TABLE {_LATER}s (a)")
+        raw.execute(f"INSERT INTO {_LATER}s VALUES (1), (2)")
+    done = store.maintenance.imports.run(tmp_path / "home")
+    assert (done.noticed[f"{_LATER}_left"], done.noticed[f"{_LATER}s_left"]) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("file", "program"),
     [
