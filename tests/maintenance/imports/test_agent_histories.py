@@ -59,3 +59,20 @@ def test_an_item_that_is_no_json_fails_its_session_alone(store: Any, tmp_path: P
     report = store.maintenance.imports.run(source, lenient=True)
     assert (report.units["imported"], report.noticed["item_unreadable"]) == (1, 1)
     assert len(_items(store, "s0")) == 1
+
+
+def test_an_item_that_the_source_took_back_stays_here_and_later_ones_come_behind(store: Any, tmp_path: Path) -> None:
+    """integrations AD-30; maintenance M-120: nothing is taken away because a file has lost it."""
+    source, imports = source_of("openai-agents-db", tmp_path / "program"), store.maintenance.imports
+    imports.run(source)
+    item = "INSERT INTO agent_messages VALUES (NULL, 's0', ?, '2026-02-03 12:00:00')"
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute("DELETE FROM agent_messages WHERE session_id = 's0' AND id = 2")
+        raw.execute(item, ['{"role": "user", "content": "later"}'])
+    assert imports.run(source).units == {"grown": 1, "unchanged": 2}
+    assert [one["content"] for one in _items(store, "s0")] == ["text 0 \0", "text 1 \0", "later"]
+    with closing(sqlite3.connect(source)) as raw, raw:
+        raw.execute("DELETE FROM agent_messages WHERE session_id = 's0'")
+        raw.execute(item, ['{"role": "user", "content": "begun anew"}'])
+    assert imports.run(source).units == {"failed": 1, "unchanged": 2}
+    assert [one["content"] for one in _items(store, "s0")] == ["text 0 \0", "text 1 \0", "later"]

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.maintenance import node_databases, workflow_databases as theirs
 from support.maintenance.named_sources import ENDED_RUN, SOURCES
 from support.maintenance.sources import source_of
 
 from lastlight_state import InvalidValue
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database
 
 
@@ -118,6 +120,62 @@ def test_files_that_were_removed_here_stay_away_too(every_backend: Any, tmp_path
     assert imports.run(source).units == {"pruned": whole}
     assert imports.run(source, revive=True).units == {"imported": whole}
     assert all(one.is_file() for one in files)
+
+
+def test_an_override_follows_its_own_source_until_it_is_changed_here(store: Any, tmp_path: Path) -> None:
+    """maintenance M-120, OP-82: whatever the clocks say."""
+    imports, overrides, is_on = (
+        store.maintenance.imports,
+        store.workflows.overrides,
+        store.workflows.overrides.is_enabled,
+    )
+    first, second = (_overridden(_folder(tmp_path, name)) for name in ("first", "second"))
+    imports.run(first)
+    theirs.change(second, "workflow_overrides", "release", enabled=1, updated_at="2027-01-01T00:00:00.000Z")
+    done = imports.run(second)
+    assert ("workflow_overrides/release" in {one.unit for one in done.failures}, is_on("release")) == (True, False)
+    theirs.change(first, "workflow_overrides", "release", enabled=1, updated_at="2027-01-01T00:00:00.000Z")
+    assert (imports.run(first).failures, is_on("release")) == ((), True)
+    overrides.put("release", enabled=False, by="ana")
+    theirs.change(first, "workflow_overrides", "release", enabled=1, updated_at="2028-01-01T00:00:00.000Z")
+    done = imports.run(first)
+    assert ([one.unit for one in done.conflicts], is_on("release")) == (["workflow_overrides/release"], False)
+
+
+def _overridden(root: Path) -> Path:
+    source = source_of("lastlight-db", root)
+    theirs.change(source, "workflow_overrides", "release", enabled=0)
+    return source
+
+
+def test_a_cached_result_of_another_source_stays_as_it_was(store: Any, tmp_path: Path) -> None:
+    """maintenance M-120, OP-86: with a scope both are here."""
+    imports, cache = store.maintenance.imports, store.outputs.cache
+    first, second = (node_databases.made(_folder(tmp_path, name) / "smithers.db") for name in ("first", "second"))
+    node_databases.put(first, "cache", cache_key="k", payload_json={"of": 1})
+    later = node_databases.BEGIN + 60_000
+    node_databases.put(second, "cache", cache_key="k", payload_json={"of": 2}, created_at_ms=later)
+    assert imports.run(first).units == {"imported": 1}
+    assert [one.unit for one in imports.run(second).failures] == ["cache/k"]
+    assert imports.run(second, scope="second").units == {"imported": 1}
+    assert sorted(one.cache_key for one in cache.list().items) == ["k", "second/k"]
+    node_databases.put(first, "cache", cache_key="k", payload_json={"of": 3}, created_at_ms=later)
+    assert imports.run(first).units == {"grown": 1}
+
+
+def test_events_that_a_prune_took_stay_away_when_their_run_goes_on(every_backend: Any, tmp_path: Path) -> None:
+    """maintenance M-121: what is new comes behind what is here."""
+    path, imports = node_databases.made(tmp_path / "smithers.db"), every_backend.maintenance.imports
+    node_databases.put(path, "runs", run_id="r", status="finished", finished_at_ms=node_databases.BEGIN + 9_000)
+    for seq in range(3):
+        node_databases.put(path, "events", run_id="r", seq=seq)
+    imports.run(path)
+    every_backend.maintenance.prune.run(PrunePolicy("journal", keep_days=1, keep_n=0))
+    assert [one.seq for one in every_backend.journal.events.list("r")] == [2]
+    node_databases.put(path, "events", run_id="r", seq=3)
+    done = imports.run(path)
+    assert (done.units, done.noticed["removed_here"]) == ({"grown": 1}, 2)
+    assert [one.seq for one in every_backend.journal.events.list("r")] == [2, 3]
 
 
 def test_a_kind_with_ids_of_its_own_takes_no_scope(store: Any, tmp_path: Path) -> None:

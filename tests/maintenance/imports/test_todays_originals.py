@@ -177,12 +177,10 @@ def test_a_number_and_its_text_are_two_keys() -> None:
     assert foreign.key_text(5) != foreign.key_text("5")
 
 
-def test_states_beside_the_database_of_their_program_are_refused_and_imported_elsewhere(
-    store: Any, tmp_path: Path
-) -> None:
+def test_states_beside_the_database_of_their_program_are_refused_and_imported_elsewhere(every_backend: Any) -> None:
     """run-log RL-01: neither program would see what the other one saves; its logs are read."""
-    write_indexed(store.settings.run_logs, SESSION, None)
-    states = store.run_log.states
+    write_indexed(every_backend.settings.run_logs, SESSION, None)
+    states = every_backend.run_log.states
     for call in (
         lambda: states.get(SESSION),
         lambda: states.find(SESSION),
@@ -193,7 +191,18 @@ def test_states_beside_the_database_of_their_program_are_refused_and_imported_el
         with pytest.raises(Conflict) as refused:
             call()
         assert refused.value.code == "foreign_states"
-    assert store.run_log.runs.list().items == ()
+    assert every_backend.run_log.runs.list().items == ()
+
+
+def test_a_column_and_a_table_of_tomorrow_in_the_database_of_a_home_are_counted(store: Any, tmp_path: Path) -> None:
+    """maintenance M-122, OP-83."""
+    path = write_indexed(tmp_path / "home", SESSION, None)
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute(f"ALTER TABLE session_state ADD COLUMN {_LATER} TEXT DEFAULT 'x'")
+        raw.execute(f"CREATE TABLE {_LATER}s (a)")
+        raw.execute(f"INSERT INTO {_LATER}s VALUES (1), (2)")
+    done = store.maintenance.imports.run(tmp_path / "home")
+    assert (done.noticed[f"{_LATER}_left"], done.noticed[f"{_LATER}s_left"]) == (1, 2)
 
 
 @pytest.mark.parametrize(
