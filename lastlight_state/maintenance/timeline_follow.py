@@ -51,7 +51,7 @@ SLICE = 0.5
 #: The most rows of one list that a follower holds.
 PAGE = 200
 _NEVER = datetime.min.replace(tzinfo=UTC)
-_SIGNALS, _EVENTS = 2, 3
+_SIGNALS, _EVENTS, _PHASES = 2, 3, 4
 #: The numbers of the first of each list; events may begin at any.
 _FIRST = (1, 0, 0, 0, 1)
 
@@ -137,6 +137,11 @@ class _Place(NamedTuple):
     row: Row | None
 
 
+def _order(place: _Place) -> tuple[datetime, bool, int, int]:
+    """Return the order of a row: at one moment a phase ended before its run went on or ended."""
+    return place.at, place.rank != _PHASES, place.rank, place.number
+
+
 class Follower:
     """What happens to a run after a cursor, as long as it is followed."""
 
@@ -188,7 +193,7 @@ class Follower:
             if is_cut and rows:  # what other lists have behind its last row waits for the next page
                 horizon = rows[-1].at if horizon is None else min(horizon, rows[-1].at)
             found += rows
-        told = sorted((each for each in found if horizon is None or each.at <= horizon), key=lambda each: each[:3])
+        told = sorted((each for each in found if horizon is None or each.at <= horizon), key=_order)
         status = unit.value(STATUS, {"run_id": self._run_id})
         return told, horizon is None, status in TERMINAL or status is None
 

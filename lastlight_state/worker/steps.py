@@ -338,11 +338,23 @@ def _takes_one(work: Callable[..., Any]) -> bool:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the failure that an exception is: its type and message, and its traceback as detail."""
+    """Return the failure that an exception is: its type and message, and its traceback as detail.
+
+    A group, as `asyncio.TaskGroup` raises it, says nothing itself: the first of its exceptions is told behind it.
+    """
     if isinstance(error, RunFailed):
         return error.failure
+    first, text = error, _named(error)
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if first is not error:
+        text = f"{text}: {_named(first)}"
+    return Failure(text, {"traceback": _traceback(error)})
+
+
+def _named(error: BaseException) -> str:
     name, message = storable(type(error).__name__, 80), message_of(error)
-    return Failure(f"{name}: {message}" if message else name, {"traceback": _traceback(error)})
+    return f"{name}: {message}" if message else name
 
 
 def _traceback(error: BaseException) -> str:

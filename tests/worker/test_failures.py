@@ -93,9 +93,13 @@ def raising(error: BaseException) -> Any:
 
 @pytest.mark.parametrize("driving", [on_a_thread, in_a_task])
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
-def test_whatever_a_function_raises_is_a_failed_try(database: Database, driving: Driving, error: BaseException) -> None:
-    """workflows W-182: as often as the workflow says, at no restart, with the error on execution and run."""
+def test_whatever_a_function_raises_is_a_failed_try(
+    database: Database, driving: Driving, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """workflows W-182: as often as the workflow says, at no restart, with the error on execution, run and log."""
     assert driving(database, error, TWICE) == 2
+    tries = [line for line in caplog.records if line.getMessage().startswith("try ")]
+    assert [(line.levelname, bool(line.exc_info)) for line in tries] == [("ERROR", True)] * 2
     with StateStore.open(database.url) as store:
         [run] = store.workflows.runs.list(workflow_names=["review"])
         found = store.workflows.executions.list(run_id=run.id)
@@ -104,6 +108,17 @@ def test_whatever_a_function_raises_is_a_failed_try(database: Database, driving:
         assert [(one.outcome, str(one.error).startswith(type(error).__name__)) for one in found] == [
             ("failed", True)
         ] * 2
+
+
+@pytest.mark.parametrize("driving", [on_a_thread, in_a_task])
+def test_a_group_of_exceptions_is_told_with_the_first_of_them(database: Database, driving: Driving) -> None:
+    """workflows W-182: the group's own text, such as that of a TaskGroup, says nothing."""
+    error = ExceptionGroup("unhandled errors", [ExceptionGroup("inner", [ValueError("one"), KeyError("two")])])
+    driving(database, error, Retry(attempts=1))
+    with StateStore.open(database.url) as store:
+        [run] = store.workflows.runs.list(workflow_names=["review"])
+        told = "ExceptionGroup: unhandled errors (1 sub-exception): ValueError: one"
+        assert store.workflows.runs.get(run.id).error == told
 
 
 @pytest.mark.parametrize("driving", [on_a_thread, in_a_task])
