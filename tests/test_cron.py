@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.schedules.days import daily
 
 from lastlight_state import InvalidValue, MisuseError, cron
 
@@ -300,18 +301,6 @@ ODD_CHANGES = [
     ("America/Nuuk", "2026-03-29T01:00Z"),
     ("Africa/Monrovia", "1972-01-07T00:44Z"),
 ]
-
-
-def daily(zone: ZoneInfo, hour: int, minute: int, start: datetime, end: datetime) -> set[datetime]:
-    """The instants of each day that the zone has: at the first such time, or at the first minute behind a gap."""
-    days = {(start + timedelta(minutes=10 * n)).astimezone(zone).date() for n in range((end - start) // (10 * MINUTE))}
-    found = set()
-    for day in days:
-        wall = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
-        while wall.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != wall.replace(tzinfo=None):
-            wall += MINUTE
-        found.add(wall.astimezone(UTC))
-    return {instant for instant in found if start < instant <= end}
 
 
 @pytest.mark.parametrize(("zone", "change"), ODD_CHANGES)

@@ -229,18 +229,20 @@ class Overrides(Repository):
 
 
 def _put(unit: Unit, row: OverrideDraft, now: datetime) -> CronOverride:
+    cron = plans.find_or_reserve(unit, row["name"])
     if row["keeps_all"]:
         stored = unit.row(TOUCH, row)
         if stored is None:
             raise InvalidValue("override", f"no field is given, and {row['name']!r} has no override")
     else:
         [stored] = unit.rows(PUT, row)
-    plans.after_override(unit, row["name"], now)
+    plans.after_override(unit, cron, _columns(stored), now)
     return CronOverride.of(stored)
 
 
 def _clear(unit: Unit, name: str, now: datetime) -> bool:
+    cron = plans.find_or_reserve(unit, name)
     cleared = unit.change(CLEAR, {"name": name}) > 0
     if cleared:
-        plans.after_override(unit, name, now)
+        plans.after_override(unit, cron, _columns(None), now)
     return cleared

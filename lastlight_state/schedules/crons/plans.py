@@ -20,7 +20,7 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
 from lastlight_state.schedules.crons import statements as sql
-from lastlight_state.schedules.effective import Effective, EffectiveColumns, Own, effective
+from lastlight_state.schedules.effective import Effective, EffectiveColumns, OverriddenColumns, Own, effective
 from lastlight_state.schedules.models import CRON, CRON_COLUMNS, SCHEDULES, THIS_SCHEDULE, UNPLANNED, WITH_OVERRIDE
 from lastlight_state.schedules.records import Cron, CronRow
 
@@ -191,18 +191,20 @@ def stored_as(row: CronRow, plan: CronPlan) -> StoredPlan:
     }
 
 
-def after_override(unit: Unit, name: str, now: datetime) -> None:
-    """Plan the cron again from now after its override changed, if there is a schedule of that name.
+def after_override(unit: Unit, row: CronRow | None, columns: OverriddenColumns, now: datetime) -> None:
+    """Plan a cron again after its override changed, of its locked row from before the change; None does nothing.
 
-    Without the extra ``cron`` no instant can be computed. Then a cron that is switched off loses its plan, and any
-    other plan that no longer fits stays marked: whoever has the extra plans the cron again in `take_due`.
+    It is planned from now, but an instant that is due under both patterns stays. The plan is stored in any case: the
+    trigger of the override has marked the row where the plan does not fit. Without the extra ``cron`` no instant can
+    be computed. Then a cron that is switched off loses its plan, and any other plan that no longer fits stays marked:
+    whoever has the extra plans the cron again in `take_due`.
     """
-    row = find_or_reserve(unit, name)
     if row is None:
         return
-    held = effective_of(row)
+    changed: CronRow = {**row, **columns}
+    held = effective_of(changed)
     if not held.enabled or cron.available():
-        store(unit, row, _changed_plan(row, held, now))
+        unit.change(sql.PLAN, {"name": row["name"], **stored_as(row, _changed_plan(changed, held, now))})
 
 
 def _changed_plan(row: CronRow, held: Effective, now: datetime) -> CronPlan:

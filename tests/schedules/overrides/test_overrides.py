@@ -196,8 +196,8 @@ def test_an_override_is_one_statement_and_the_plan(database: Database) -> None:
         store.schedules.overrides.clear("tidy")
         store.schedules.overrides.clear("tidy")
     begun = [text.split()[0] for text in sent if not text.startswith(("BEGIN", "COMMIT"))]
-    plan = ["SELECT", "SELECT", "UPDATE"]
-    assert begun == ["INSERT", *plan, "DELETE", *plan, "DELETE"]
+    look = ["SELECT", "SELECT"]
+    assert begun == [*look, "INSERT", "UPDATE", *look, "DELETE", "UPDATE", *look, "DELETE"]
 
 
 def test_overrides_are_listed_newest_change_first(store: StateStore, frozen_clock: FrozenClock) -> None:
