@@ -24,6 +24,7 @@ from benchmarks import (
     journal,
     lines,
     lists,
+    memories,
     messages,
     opening,
     outputs,
@@ -38,8 +39,8 @@ from benchmarks.databases import Side, sides
 from benchmarks.measure import CLOCKS, Result, hurry, tell_time_by
 
 DATABASES = ("sqlite", "postgresql")
-#: One copies a million rows three times, the other fills some gigabytes.
-_ASKED_FOR = frozenset({"copying", "beside"})
+#: One copies a million rows three times, one fills some gigabytes, and one needs LangGraph and its stores.
+_ASKED_FOR = frozenset({"copying", "beside", "memories"})
 #: What ``--quick`` leaves out as well, and the most runs in its lists.
 _SLOW = frozenset({"vectors", "seed", "sharing", "processes"})
 _QUICK_RUNS = 20_000
@@ -81,6 +82,7 @@ def _results(databases: Sequence[str], many: int, only: str | None, quick: bool)
         "conversations": conversations.results,
         "exchange": exchange.results,
         "vectors": vectors.results,
+        "memories": memories.results,
         "journal": journal.results,
         "outputs": outputs.results,
         "awaited": awaited.results,
