@@ -30,4 +30,6 @@ def test_the_first_page_shows_workers_and_what_waits_for_one(fresh_database: Dat
     data = client.get("/", headers={"accept": "application/json"}).json()
     assert [one["name"] for one in data["workers"]["items"]] == ["gone", "w-1"]
     assert [(one["workflow_name"], one["run_id"]) for one in data["waiting"]] == [("reviwe", "free")]
-    assert "no worker that serves" in client.get("/runs/free").text
+    for address in ("/runs/free", "/runs"):
+        assert "no worker that serves" in client.get(address).text, address
+    assert client.get("/runs", headers={"accept": "application/json"}).json()["waiting"].keys() == {"free"}

@@ -162,7 +162,7 @@ def test_taken_slots_and_free_ones_are_told_apart(store: Any, frozen_clock: Froz
     assert reasons(store) == {"review": ("slots", 1)}
     state = w.health.get_state(run_id)
     assert (state.state, state.unhealthy) == ("waiting_worker", ())
-    assert state.blocked.label == "all 1 slots of workers that serve 'review' are taken"
+    assert state.blocked.label == "all slots of workers that serve 'review' are taken (1)"
     w.claims.release(taken)
     assert reasons(store) == {"review": ("free", 1)}
 
@@ -235,4 +235,4 @@ def test_a_worker_that_cannot_be_read_hides_no_other(
     assert ([worker.name for worker in page.items], len(page.damaged)) == (["good"], 1)
     blocked = store.workflows.health.get_state(run_id).blocked
     assert blocked is not None
-    assert blocked.label == "1 of 1 slots of workers that serve 'review' are free"
+    assert blocked.label == "slots of workers that serve 'review' are free (1 of 1)"

@@ -100,8 +100,8 @@ class Workforce:
         slots = sum(worker["slots"] for worker in fitting)
         taken = sum(min(self.held[worker["name"]], worker["slots"]) for worker in fitting)
         if taken >= slots:
-            return Shortage("slots", f"all {slots} slots of workers that serve {workflow_name!r} are taken")
-        return Shortage("free", f"{slots - taken} of {slots} slots of workers that serve {workflow_name!r} are free")
+            return Shortage("slots", f"all slots of workers that serve {workflow_name!r} are taken ({slots})")
+        return Shortage("free", f"slots of workers that serve {workflow_name!r} are free ({slots - taken} of {slots})")
 
     def _unserved(self, workflow_name: str) -> Shortage:
         """Return what is so where no worker serves a workflow: programs that take claims themselves may do."""

@@ -30,9 +30,15 @@ class FreeRow(TypedDict):
     since: datetime
 
 
+class TakeableRow(FreeRow):
+    """One that could be taken, with its last sign of life."""
+
+    seen_at: datetime
+
+
 #: Running and due runs that could have been taken at the moment ``:at``, and were not changed since.
 FREE = lists.Ranges(
-    FreeRow,
+    TakeableRow,
     lambda judged, _: (RUNS.c.id, RUNS.c.workflow_name, RUNS.c.app_version, judged.free_since),
     lambda judged: sa.and_(judged.takeable, RUNS.c.updated_at <= bind("at", RUNS.c.updated_at)),
 )
@@ -69,7 +75,7 @@ def _waiting_runs(unit: Unit, now: datetime) -> Iterator[tuple[FreeRow, Shortage
     force = read_workforce(unit, now)
     for row in free:
         yield row, force.shortage(row["workflow_name"], row["app_version"])
-    for row in queued:
-        short = force.shortage(row["workflow_name"], row["app_version"])
+    for place in queued:
+        short = force.shortage(place["workflow_name"], place["app_version"])
         if short.reason in UNSERVED:  # with a worker, it waits for a place
-            yield row, short
+            yield place, short

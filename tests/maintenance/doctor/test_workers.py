@@ -26,4 +26,4 @@ def test_workflows_that_nobody_serves_and_gone_workers_are_found(database: Datab
     assert told["warning", "workflow_workers"].samples == samples
     infos = [one for one in found if one.severity == "info"]
     assert [one.samples for one in infos if one.remedy] == [("gone",)]
-    assert any("all 1 slots of workers that serve 'review' are taken" in one.samples[0] for one in infos)
+    assert any("all slots of workers that serve 'review' are taken (1)" in one.samples[0] for one in infos)

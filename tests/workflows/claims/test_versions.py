@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -76,10 +76,11 @@ def test_an_admission_leaves_runs_of_other_versions_in_line(store: Any, caps: di
 @pytest.mark.parametrize("wrong", [[], "1", [""], ["x" * 2001], [1]], ids=str)
 def test_what_is_no_list_of_versions_is_refused(store: Any, wrong: Any) -> None:
     """workflows W-218."""
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: store.workflows.claims.take_next(owner="w", app_versions=wrong),
         lambda: store.workflows.queue.admit_next(cap=1, owner="w", app_versions=wrong),
-    ):
+    )
+    for call in calls:
         with pytest.raises(InvalidValue, match="app_versions"):
             call()
 
