@@ -47,6 +47,8 @@ CALLS: dict[str, Callable[[Any, dict[str, Any]], object]] = {
     "human_requests.cancel": lambda s, _: s.workflows.human_requests.cancel("open-1", by="ana", reason="r"),
     "overrides.put": lambda s, _: s.workflows.overrides.put("wf", enabled=False, by="ana"),
     "overrides.clear": lambda s, _: s.workflows.overrides.clear("wf"),
+    "workers.announce": lambda s, _: s.workflows.workers.announce("w-1", workflow_names=["wf"]),
+    "workers.remove": lambda s, _: s.workflows.workers.remove("w-1"),
     "claims.take": lambda s, given: given.update(claim=s.workflows.claims.take("run-2", owner="w")),
     "claims.take of a silent holder": lambda s, _: s.workflows.claims.take("run-1", owner="w"),
     "claims.try_take": lambda s, _: s.workflows.claims.try_take("waits-0", owner="w"),

@@ -350,6 +350,7 @@ _TIMES = {
     "vector_namespaces": "created_at",
     "workflow_approvals": "responded_at created_at expires_at consumed_at",
     "workflow_overrides": "updated_at",
+    "workflow_workers": "started_at seen_at expires_at",
     "workflow_runs": (
         "started_at updated_at finished_at queued_at admitted_at wake_at cancel_requested_at "
         "deadline_at claimed_at heartbeat_at lease_expires_at previous_heartbeat_at previous_lease_expires_at"
@@ -885,6 +886,24 @@ def _run_leases() -> None:
         comment="lastlight_state: running runs: who holds them until when, kept by triggers",
     )
     op.execute(_RUNNING_ALREADY)
+    _workers()
+
+
+def _workers() -> None:
+    op.create_table(
+        "workflow_workers",
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("host", TEXT, nullable=False),
+        sa.Column("pid", INTEGER, nullable=False),
+        sa.Column("slots", INTEGER, nullable=False),
+        sa.Column("started_at", TIME, nullable=False),
+        sa.Column("seen_at", TIME, nullable=False),
+        sa.Column("expires_at", TIME, nullable=False),
+        sa.Column("workflow_names", JSON, nullable=False),
+        sa.Column("app_versions", JSON),
+        sa.PrimaryKeyConstraint("name", name="pk_workflow_workers"),
+        comment="lastlight_state: workers that were seen, with the workflows that each serves",
+    )
 
 
 def _nodes_and_loops() -> None:
@@ -1631,7 +1650,8 @@ def _of_runs() -> None:
     table = "workflow_runs"
     _index("uq_workflow_runs_run_key", table, "workflow_name, run_key", "run_key IS NOT NULL", unique=True)
     _index("ix_workflow_runs_parent", table, "parent_run_id, started_at", "parent_run_id IS NOT NULL")
-    _index("ix_workflow_runs_queue", table, "queued_at, id, workflow_name, started_at", "status = 'queued'")
+    line = "queued_at, id, workflow_name, started_at, app_version"
+    _index("ix_workflow_runs_queue", table, line, "status = 'queued'")
     _index("ix_workflow_runs_running", table, "workflow_name", "status = 'running'")
     _index("ix_workflow_runs_wake", table, "wake_at, id, workflow_name", "status = 'paused' AND wake_at IS NOT NULL")
     waiting = "status = 'paused' AND waiting_for IS NOT NULL"
@@ -1640,6 +1660,7 @@ def _of_runs() -> None:
     live = "status NOT IN ('succeeded', 'failed', 'cancelled')"
     _index("ix_workflow_runs_live_started", table, "status, started_at", live)
     _index("ix_run_leases_due", "run_leases", "due_at, workflow_name")
+    _index("ix_workflow_workers_expiry", "workflow_workers", "expires_at")
 
 
 def _of_executions() -> None:

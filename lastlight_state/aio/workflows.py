@@ -24,6 +24,7 @@ from lastlight_state.workflows.queue import Queue
 from lastlight_state.workflows.runs import Runs
 from lastlight_state.workflows.usage import Rollups
 from lastlight_state.workflows.waits import Waits
+from lastlight_state.workflows.workers import Workers
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.claims.driving import DrivenRun
@@ -96,10 +97,12 @@ class AsyncClaims(Face[Claims[Workflows]]):
         *,
         timeout: float,  # noqa: ASYNC109 - as the sync method
         workflow_names: Sequence[str] | None = None,
+        app_versions: Sequence[str] | None = None,
         poll_interval: float | None = None,
     ) -> bool:
         """See the sync `wait`. A waiting task holds no thread."""
-        return await _waited(self._runner, self._target._awaited(timeout, workflow_names, poll_interval))
+        awaited = self._target._awaited(timeout, workflow_names, app_versions, poll_interval)
+        return await _waited(self._runner, awaited)
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[DrivenRun[AsyncWorkflows]]:
@@ -197,11 +200,14 @@ class AsyncQueue(Face[Queue]):
         timeout: float,  # noqa: ASYNC109 - as the sync method
         workflow_names: Sequence[str] | None = None,
         workflow_caps: Mapping[str, int] | None = None,
+        app_versions: Sequence[str] | None = None,
         claimable: bool = False,
         poll_interval: float | None = None,
     ) -> bool:
         """See the sync `wait`. A waiting task holds no thread."""
-        awaited = self._target._awaited(cap, timeout, workflow_names, workflow_caps, claimable, poll_interval)
+        awaited = self._target._awaited(
+            cap, timeout, workflow_names, workflow_caps, app_versions, claimable, poll_interval
+        )
         return await _waited(self._runner, awaited)
 
 
@@ -247,7 +253,18 @@ class AsyncHealth(Face[Health]):
     """``store.workflows.health``"""
 
     get_state = reading(Health.get_state)
+    get_states = reading(Health.get_states)
     list_unhealthy = reading(Health.list_unhealthy)
+
+
+class AsyncWorkers(Face[Workers]):
+    """``store.workflows.workers``"""
+
+    announce = writing(Workers.announce)
+    remove = writing(Workers.remove)
+    get = reading(Workers.get)
+    list = reading(Workers.list)
+    list_waiting = reading(Workers.list_waiting)
 
 
 class AsyncWorkflows(Face[Workflows]):
@@ -277,6 +294,8 @@ class AsyncWorkflows(Face[Workflows]):
     lookups: Part[AsyncLookups] = Part("lastlight_state.aio.workflows.AsyncLookups")
     #: How runs stand at this moment.
     health: Part[AsyncHealth] = Part("lastlight_state.aio.workflows.AsyncHealth")
+    #: Workers that were seen, and the runs that wait for one.
+    workers: Part[AsyncWorkers] = Part("lastlight_state.aio.workflows.AsyncWorkers")
     #: What executions cost, rolled up.
     usage: Part[AsyncRollups] = Part("lastlight_state.aio.workflows.AsyncRollups")
 

@@ -7,7 +7,9 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -23,14 +25,17 @@ from lastlight_state.errors import (
     MisuseError,
     NotFound,
     PayloadTooLarge,
+    StateError,
 )
 from lastlight_state.schedules import CronSpec
 from lastlight_state.worker.calls import Entered, Left, RunFailed, settled
+from lastlight_state.worker.crons import CronLoop
 from lastlight_state.worker.held import Stop
 from lastlight_state.worker.memory import TRIES, problems_of
 from lastlight_state.worker.retry import Retry
 from lastlight_state.worker.steps import failure_of
 from lastlight_state.workflows import Claim, Failure, WorkflowRun
+from lastlight_state.workflows.checks import some_versions
 
 if TYPE_CHECKING:
     from lastlight_state.outputs import RunInput
@@ -43,6 +48,8 @@ _log = logging.getLogger("lastlight_state.worker")
 REASON_CHARS = 500
 #: Seconds between two sweeps: the ends of runs that nobody is to go on with.
 SWEEP_SECONDS = 30.0
+#: A worker says that it is there at most once in so many seconds: when it looks for work, so at least at each sweep.
+SEEN_SECONDS = 15.0
 #: Seconds of one wait for work. It ends at once when there is some.
 WAIT_SECONDS = 300.0
 #: Seconds until the next try after the database could not be reached.
@@ -93,7 +100,7 @@ class Definition(Generic[F]):
             raise RunFailed(f"the run's input must fit {self.input!r}: {problems_of(error)}") from None
 
 
-class Registry(Generic[F]):
+class Registry(ABC, Generic[F]):
     """The functions of workflows, and the settings and the state of a worker."""
 
     _stop: Stop
@@ -107,6 +114,7 @@ class Registry(Generic[F]):
         cap: int = NO_CAP,
         lease: timedelta = timedelta(seconds=30),
         grace: timedelta = timedelta(seconds=10),
+        app_versions: Collection[str] | None = None,
     ) -> None:
         if slots < 1:
             raise InvalidValue("slots", "must be at least 1")
@@ -115,9 +123,12 @@ class Registry(Generic[F]):
         self.cap = cap
         self.lease = lease
         self.grace = grace
+        self.app_versions = None if app_versions is None else some_versions(list(app_versions))
         self._workflows: dict[str, Definition[F]] = {}
         self._swept: float | None = None
+        self._announced: float | None = None
         self._jobs: dict[str, Any] = {}
+        self._crons = CronLoop(self)
 
     def workflow(
         self,
@@ -152,24 +163,68 @@ class Registry(Generic[F]):
         unreached = None if self._swept is None else time.monotonic() - self._swept
         return Health(tuple(self._jobs), unreached, self._stop.is_set())
 
-    @property
-    def _names(self) -> list[str]:
+    def _refuse_idle(self) -> None:
+        """Raise `MisuseError` for a worker that serves no workflow."""
         if not self._workflows:
             raise MisuseError("the worker has no workflow: register one with @worker.workflow(name)")
-        return list(self._workflows)
 
     @property
-    def _sweep_is_due(self) -> bool:
-        return self._swept is None or time.monotonic() - self._swept >= SWEEP_SECONDS
+    def _names(self) -> list[str]:
+        return list(self._workflows)
 
     @property
     def _admitting(self) -> dict[str, Any]:
         caps = {name: found.cap for name, found in self._workflows.items() if found.cap is not None}
-        return {"cap": self.cap, "workflow_names": self._names, "workflow_caps": caps}
+        return {**self._filters, "cap": self.cap, "workflow_caps": caps}
 
     @property
     def _taking(self) -> dict[str, Any]:
         return {"owner": self.owner, "lease": self.lease}
+
+    @property
+    def _filters(self) -> dict[str, Any]:
+        return {"workflow_names": self._names, "app_versions": self.app_versions}
+
+    async def _look(self) -> float:
+        """Do what is due, and fill the free slots. Returns the seconds until the next look."""
+        await self._announce()
+        if self._swept is None or time.monotonic() - self._swept >= SWEEP_SECONDS:
+            await settled(self._store.workflows.claims.give_up(workflow_names=self._names))
+            self._swept = time.monotonic()
+        pause = min(SWEEP_SECONDS, await self._crons.fire())
+        while len(self._jobs) < self.slots:
+            if not await self._take():
+                self._watch()
+                break
+        return pause
+
+    async def _take(self) -> bool:
+        """Start jobs in the free slots, and return whether there was a run for one."""
+        workflows, free = self._store.workflows, self.slots - len(self._jobs)
+        claims = await settled(workflows.queue.admit_next(**self._admitting, **self._taking, limit=free))
+        if len(claims) < free:
+            limit = free - len(claims)
+            claims += await settled(workflows.claims.take_next(**self._taking, **self._filters, limit=limit))
+        for claim in claims:
+            self._start(claim)
+        return bool(claims)
+
+    async def _announce(self) -> None:
+        """Say that this worker is there, unless it has done so just now. It goes on where that cannot be stored."""
+        now = time.monotonic()
+        if self._announced is None or now - self._announced >= SEEN_SECONDS:
+            self._announced = now
+            workers = self._store.workflows.workers
+            try:
+                await settled(workers.announce(self.owner, slots=self.slots, **self._filters))
+            except StateError as error:
+                _log.warning("lists of workers do not show that this one is there: %s", error)
+
+    async def _forget(self) -> None:
+        """Take this worker off the list of those that are there."""
+        self._announced = None
+        with suppress(StateError):
+            await settled(self._store.workflows.workers.remove(self.owner))
 
     async def _drive(self, claim: Claim) -> None:
         """Drive a run to its end, its pause, its next try or its release."""
@@ -245,14 +300,25 @@ class Registry(Generic[F]):
                 )
             )
 
+    @abstractmethod
+    def _start(self, claim: Claim) -> None:
+        """Start the job of a claim, which is among ``_jobs`` until it has ended."""
+
+    @abstractmethod
+    def _watch(self) -> None:
+        """Wait for work beside the loop, which is woken when there is some."""
+
+    @abstractmethod
     def _held(self, run: WorkflowRun, driven: Any) -> Any:
-        raise NotImplementedError
+        """Return the run as its job holds it."""
 
+    @abstractmethod
     def _job(self, held: Any, given: Any) -> Any:
-        raise NotImplementedError
+        """Return what the function of a workflow gets."""
 
+    @abstractmethod
     def _pause(self, seconds: float) -> Any:
-        raise NotImplementedError
+        """Wait in a job."""
 
 
 async def _ended(end: Awaitable[object], run_id: str) -> None:

@@ -10,16 +10,15 @@ from lastlight_state.workflows import RunOptions, Trigger
 
 if TYPE_CHECKING:
     from lastlight_state.schedules import FireClaim
-    from lastlight_state.worker.common import Registry
 
 #: The first phase of a run that a cron made.
 _PHASE = "start"
 
 
 class CronLoop:
-    """Puts the crons of a worker when it begins to work, and makes the runs of those that are due."""
+    """Puts the crons of a worker, a `Registry`, when it begins to work, and makes the runs of those that are due."""
 
-    def __init__(self, worker: Registry[Any]) -> None:
+    def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._is_put = False
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import signal
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -15,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from lastlight_state.errors import BackendError, StateError
 from lastlight_state.journal import Signal
-from lastlight_state.worker.common import PAUSE_SECONDS, SWEEP_SECONDS, WAIT_SECONDS, Registry
-from lastlight_state.worker.crons import CronLoop
+from lastlight_state.worker.common import PAUSE_SECONDS, WAIT_SECONDS, Registry
 from lastlight_state.worker.held import HeldRun
 from lastlight_state.worker.memory import Place
 from lastlight_state.worker.steps import LoopSteps, Steps, declared
-from lastlight_state.workflows import Approval, Gate, HumanRequest, Question, RunningExecution, WorkflowRun
+from lastlight_state.workflows import Approval, Claim, Gate, HumanRequest, Question, RunningExecution, WorkflowRun
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -158,54 +156,50 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         self._store: AsyncStateStore = store
         self._stop: asyncio.Event = asyncio.Event()
         self._jobs: dict[str, asyncio.Task[None]] = {}
-        self._crons = CronLoop(self)
+        self._waiting: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
         """See `Worker.run`. A task that is cancelled ends its jobs in the same way, without grace."""
-        names = self._names
-        waiting: asyncio.Task[bool] | None = None
+        self._refuse_idle()
         stopping = asyncio.ensure_future(self._stop.wait())
         with self._signals():
             try:
                 while not self._stop.is_set():
                     try:
-                        if self._sweep_is_due:
-                            await self._store.workflows.claims.give_up(workflow_names=names)
-                            self._swept = time.monotonic()
-                        while len(self._jobs) < self.slots and await self._take():
-                            pass
-                        if len(self._jobs) < self.slots and (waiting is None or waiting.done()):
-                            waiting = asyncio.ensure_future(self._wait())
-                        pause = min(SWEEP_SECONDS, await self._crons.fire())
+                        pause = await self._look()
                     except BackendError as error:
                         _log.warning("the database cannot be used at the moment: %s", error)
                         pause = PAUSE_SECONDS
-                    awaited = {stopping, *self._jobs.values(), *([waiting] if waiting is not None else [])}
-                    await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait([stopping, *self._tasks], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                    if self._waiting is not None and self._waiting.done():
+                        self._waiting = None  # or with full slots the next waits would end at once
                 if self._jobs:
                     await asyncio.wait(self._jobs.values(), timeout=self.grace.total_seconds())
             finally:
-                ending = [stopping, *self._jobs.values(), *([waiting] if waiting is not None else [])]
+                ending = [stopping, *self._tasks]
                 for task in ending:
                     task.cancel()
                 await asyncio.gather(*ending, return_exceptions=True)
+                await self._forget()
         self._stop.clear()
+
+    @property
+    def _tasks(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks of jobs, and the one that waits for work."""
+        return [*self._jobs.values(), *([self._waiting] if self._waiting is not None else [])]
 
     def stop(self) -> None:
         """Tell `run` to end. Returns at once. To be called in the loop of `run`."""
         self._stop.set()
 
-    async def _take(self) -> bool:
-        workflows, free = self._store.workflows, self.slots - len(self._jobs)
-        claims = await workflows.queue.admit_next(**self._admitting, **self._taking, limit=free)
-        if len(claims) < free:
-            limit = free - len(claims)
-            claims += await workflows.claims.take_next(**self._taking, workflow_names=self._names, limit=limit)
-        for claim in claims:
-            task = asyncio.ensure_future(self._drive(claim))
-            self._jobs[claim.run_id] = task
-            task.add_done_callback(partial(self._ended, claim.run_id))
-        return bool(claims)
+    def _start(self, claim: Claim) -> None:
+        task = asyncio.ensure_future(self._drive(claim))
+        self._jobs[claim.run_id] = task
+        task.add_done_callback(partial(self._ended, claim.run_id))
+
+    def _watch(self) -> None:
+        if self._waiting is None:
+            self._waiting = asyncio.ensure_future(self._wait())
 
     def _ended(self, run_id: str, _: asyncio.Task[None]) -> None:
         self._jobs.pop(run_id, None)

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from inspect import isawaitable, iscoroutine
@@ -17,8 +17,7 @@ from lastlight_state.errors import BackendError, MisuseError, StateError
 from lastlight_state.journal import Signal
 from lastlight_state.worker import common
 from lastlight_state.worker.calls import at_once
-from lastlight_state.worker.common import SWEEP_SECONDS, WAIT_SECONDS, Registry
-from lastlight_state.worker.crons import CronLoop
+from lastlight_state.worker.common import WAIT_SECONDS, Registry
 from lastlight_state.worker.held import HeldRun
 from lastlight_state.worker.memory import Place
 from lastlight_state.worker.steps import LoopSteps, Steps, declared
@@ -195,7 +194,8 @@ class Worker(Registry[Callable[[Job], Any]]):
     """Drives the runs of its workflows, each by the function that is registered for it.
 
     ``slots`` runs go on at a time, each on a thread of its own. ``cap`` bounds the running runs of these workflows that
-    come from the queue, over all workers. ``owner`` names this worker and no other.
+    come from the queue, over all workers. ``owner`` names this worker and no other. With ``app_versions`` runs that
+    were begun by other versions are left alone (`Provenance.app_version`); those without a version are not.
 
     A function that returns ends its run as succeeded, unless it has ended or paused the run itself. One that raises
     `RunFailed` ends it as failed. Any other exception is a failed try, also one that is no `Exception`: the run waits
@@ -204,14 +204,16 @@ class Worker(Registry[Callable[[Job], Any]]):
     """
 
     def __init__(self, store: StateStore, **settings: Any) -> None:
-        """Make a worker over a store. ``settings`` are ``owner``, ``slots``, ``cap``, ``lease`` and ``grace``."""
+        """Make a worker over a store.
+
+        ``settings`` are ``owner``, ``slots``, ``cap``, ``lease``, ``grace`` and ``app_versions``.
+        """
         super().__init__(**settings)
         self._store: StateStore = store
         self._stop: Flag = Flag()
         self._news: SimpleQueue[str] = SimpleQueue()
         self._jobs: dict[str, tuple[Claim, threading.Thread]] = {}
         self._waiting: threading.Thread | None = None
-        self._crons = CronLoop(self)
 
     def run(self) -> None:
         """Work until `stop` is called, or until SIGTERM or SIGINT comes where this is the main thread.
@@ -219,12 +221,12 @@ class Worker(Registry[Callable[[Job], Any]]):
         Then jobs may go on to the end of their phase, for ``grace``. Runs that have not ended are given back, at no
         restart and to be taken at once.
         """
-        names = self._names
+        self._refuse_idle()
         with self._signals():
             try:
                 while not self._stop.is_set():
                     try:
-                        pause = self._look(names)
+                        pause = at_once(self._look())
                     except BackendError as error:
                         _log.warning("the database cannot be used at the moment: %s", error)
                         pause = common.PAUSE_SECONDS
@@ -233,6 +235,7 @@ class Worker(Registry[Callable[[Job], Any]]):
             finally:
                 self._stop.set()
                 self._leave()
+                at_once(self._forget())
                 self._stop = Flag()  # a thread that is still at work keeps the one that is set
 
     def stop(self) -> None:
@@ -240,32 +243,12 @@ class Worker(Registry[Callable[[Job], Any]]):
         self._stop.set()
         self._news.put("stop")
 
-    def _look(self, names: Sequence[str]) -> float:
-        """Sweep and fire crons where that is due, and fill the free slots. Returns the seconds until the next look."""
-        if self._sweep_is_due:
-            self._store.workflows.claims.give_up(workflow_names=names)
-            self._swept = time.monotonic()
-        pause = min(SWEEP_SECONDS, at_once(self._crons.fire()))
-        while len(self._jobs) < self.slots:
-            if not self._take():
-                self._watch()
-                break
-        return pause
+    def _start(self, claim: Claim) -> None:
+        thread = threading.Thread(target=self._work, args=(claim,), name=f"run-{claim.run_id}", daemon=True)
+        self._jobs[claim.run_id] = claim, thread
+        thread.start()
 
-    def _take(self) -> bool:
-        """Start jobs in the free slots, and return whether there was a run for one."""
-        workflows, free = self._store.workflows, self.slots - len(self._jobs)
-        claims = workflows.queue.admit_next(**self._admitting, **self._taking, limit=free)
-        if len(claims) < free:
-            claims += workflows.claims.take_next(**self._taking, workflow_names=self._names, limit=free - len(claims))
-        for claim in claims:
-            thread = threading.Thread(target=self._work, args=(claim,), name=f"run-{claim.run_id}", daemon=True)
-            self._jobs[claim.run_id] = claim, thread
-            thread.start()
-        return bool(claims)
-
-    def _watch(self) -> None:
-        """Wait for work on a thread, so that signals and `stop` are heard meanwhile."""
+    def _watch(self) -> None:  # on a thread, so that signals and `stop` are heard meanwhile
         waiting = self._waiting
         if waiting is None or not waiting.is_alive():
             self._waiting = threading.Thread(target=self._wait, name="lastlight-worker", daemon=True)

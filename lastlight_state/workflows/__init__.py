@@ -98,6 +98,11 @@ if TYPE_CHECKING:
         UsageTotals as UsageTotals,
     )
     from lastlight_state.workflows.waits import Waits
+    from lastlight_state.workflows.workers import Workers
+    from lastlight_state.workflows.workers.records import (
+        WaitingWorkflow as WaitingWorkflow,
+        WorkerStatus as WorkerStatus,
+    )
 
 public(
     globals(),
@@ -115,6 +120,7 @@ public(
         "records": "Node CompletedPhase EnsuredRun Loop RunProgress RunSummary Totals WorkflowOverride WorkflowRun",
         "runs.resume": "ResumeView",
         "usage.records": "ThreadUsage UsageBucket UsageGroup UsageStats UsageTotals",
+        "workers.records": "WaitingWorkflow WorkerStatus",
     },
     "Workflows",
 )
@@ -163,6 +169,8 @@ class Workflows(Face):
     lookups: Part[Lookups] = Part("lastlight_state.workflows.lookups.Lookups")
     #: The state of runs at this moment.
     health: Part[Health] = Part("lastlight_state.workflows.health.Health")
+    #: Workers that were seen, and the runs that wait for one.
+    workers: Part[Workers] = Part("lastlight_state.workflows.workers.Workers")
     #: Sums of the tokens and costs of executions.
     usage: Part[Rollups] = Part("lastlight_state.workflows.usage.Rollups")
 

@@ -130,6 +130,23 @@ def frozen_workflows(names: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if given is None else tuple(given)
 
 
+def some_versions(versions: Sequence[str] | None) -> list[str] | None:
+    """Return versions of an application, 1 to 50, or None for all."""
+    if versions is None:
+        return None
+    given = valid.several("app_versions", versions)
+    valid.at_most("app_versions", given, MOST_VALUES)
+    if not given:
+        raise InvalidValue("app_versions", "expected at least one version, or None for all")
+    return [valid.identifier("app_versions", version, _RUN.app_version) for version in given]
+
+
+def frozen_versions(versions: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the same, as what cannot change."""
+    given = some_versions(versions)
+    return None if given is None else tuple(given)
+
+
 def no_success(outcome: str | None, failure: Failure | None, *, instead: str = "stop_reason") -> None:
     """Refuse a failure of what has succeeded; ``instead`` names the argument that may say why it stopped."""
     if outcome == "succeeded" and failure is not None:

@@ -17,6 +17,7 @@ from lastlight_state.workflows.models import (
     RunNodeModel,
     WorkflowApprovalModel,
     WorkflowRunModel,
+    WorkflowWorkerModel,
 )
 from lastlight_state.workflows.repos import preview, short
 
@@ -194,17 +195,19 @@ Index("idx_executions_workflow_run", _execution.workflow_run_id, _execution.skil
 # since 0002
 Index("uq_workflow_runs_run_key", _run.workflow_name, _run.run_key, unique=True, **where("run_key IS NOT NULL"))
 Index("ix_workflow_runs_parent", _run.parent_run_id, _run.started_at, **where("parent_run_id IS NOT NULL"))
-# The workflow stands behind the order, so that those of other services are passed over in the index.
+# Workflow and version stand behind the order, so that runs of other services are passed over in the index.
 Index(
     "ix_workflow_runs_queue",
     _run.queued_at,
     _run.id,
     _run.workflow_name,
     _run.started_at,
+    _run.app_version,
     **where("status = 'queued'"),
 )
 # The workflow stands behind the time, so that due runs of other services are passed over in the index.
 Index("ix_run_leases_due", _lease.due_at, _lease.workflow_name)
+Index("ix_workflow_workers_expiry", WorkflowWorkerModel.__table__.c.expires_at)
 Index("ix_workflow_runs_running", _run.workflow_name, **where("status = 'running'"))
 Index(
     "ix_workflow_runs_wake",

@@ -308,3 +308,25 @@ class HumanRequestModel(Base):
     options: Mapped[Any] = json_column(16 * KIB, personal=True, nullable=True)
     schema: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
     response: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
+
+
+class WorkflowWorkerModel(Base):
+    """One worker: a process that drives runs of its workflows, as it said when it last looked for work.
+
+    The runs that it holds are those whose ``claim_owner`` is its name. After ``expires_at`` it counts as gone.
+    """
+
+    __tablename__ = "workflow_workers"
+    __table_args__ = described(
+        "workers that were seen, with the workflows that each serves", pruned_as=("workers",), newest=("seen_at",)
+    )
+
+    name: Mapped[str] = text_column(256, primary_key=True, personal=False)
+    host: Mapped[str] = text_column(256, personal=False)
+    pid: Mapped[int]
+    slots: Mapped[int]
+    started_at: Mapped[datetime]
+    seen_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    workflow_names: Mapped[Any] = json_column(64 * KIB, personal=False, shape=list, nullable=False)
+    app_versions: Mapped[Any] = json_column(64 * KIB, personal=False, shape=list, nullable=True)

@@ -226,3 +226,17 @@ class HumanRequestRow(TypedDict):
     options: Any
     schema: Any
     response: Any
+
+
+class WorkflowWorkerRow(TypedDict):
+    """A row of ``workflow_workers``."""
+
+    name: str
+    host: str
+    pid: int
+    slots: int
+    started_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+    workflow_names: Any
+    app_versions: Any

@@ -18,6 +18,7 @@ from lastlight_state.workflows.models import (
     WorkflowApprovalModel,
     WorkflowOverrideModel,
     WorkflowRunModel,
+    WorkflowWorkerModel,
 )
 
 RUNS = table_of(WorkflowRunModel)
@@ -29,6 +30,7 @@ APPROVALS = table_of(WorkflowApprovalModel)
 REQUESTS = table_of(HumanRequestModel)
 LOOPS = table_of(RunLoopModel)
 OVERRIDES = table_of(WorkflowOverrideModel)
+WORKERS = table_of(WorkflowWorkerModel)
 
 #: Columns of the seed that records call by one name, whatever their table calls them.
 RECORD_NAMES = {

@@ -16,6 +16,7 @@ FACES: dict[str, type[Face[Any]]] = {
     "approvals": workflows.AsyncApprovals,
     "human_requests": workflows.AsyncHumanRequests,
     "overrides": workflows.AsyncOverrides,
+    "workers": workflows.AsyncWorkers,
     "queue": workflows.AsyncQueue,
     "waits": workflows.AsyncWaits,
     "claims": workflows.AsyncClaims,

@@ -79,6 +79,7 @@ def _fill(store: StateStore, now: datetime) -> None:
         w.executions.finish(f"ex-{n}", "succeeded", usage=Usage(input_tokens=3))
         w.loops.put("home", f"l-{n}", iteration=n)
         w.overrides.put(f"other-{n}", enabled=False, by="ana")
+        w.workers.announce(f"worker-{n}", workflow_names=[f"wf-{n}"], app_versions=["1.0"])
         _fill_journal(store, n)
         _fill_outputs(store, n, now)
         _fill_chats_and_crons(store, n)

@@ -33,6 +33,7 @@ def fill(store: StateStore) -> None:
     w.approvals.create("run-1", Gate("gate", "Sure?", id="ap-1"))
     w.human_requests.create("run-1", Question(NodeRef("n-2"), "text", "Which?", id="hr-1"))
     w.overrides.put("wf", enabled=True, by="ana")
+    w.workers.announce("worker-1", workflow_names=["wf"], slots=2, app_versions=["1.0"])
     store.messaging.sessions.create(ConversationKey("chat", "c", "u", "t"), session_id="ms-1")
     store.messaging.messages.append_many("ms-1", [MessageDraft("user", "hi"), MessageDraft("assistant", "yes")])
     store.schedules.crons.put("nightly", KNOWN["spec"])

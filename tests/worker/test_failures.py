@@ -14,7 +14,7 @@ from lastlight_state import StateStore
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.errors import BackendUnavailable, ClaimLost, InvalidValue, NotFound
 from lastlight_state.testing import Database
-from lastlight_state.worker import AsyncJob, AsyncWorker, Job, Retry, RunFailed, Worker, common, threads
+from lastlight_state.worker import AsyncJob, AsyncWorker, Job, Retry, RunFailed, Worker, common
 
 TWICE = Retry(attempts=2, pause=timedelta(0))
 LOST = ClaimLost("another", presented=1, current_epoch=2, held_by="b", status="running")
@@ -195,7 +195,6 @@ def test_a_run_that_cannot_be_driven_is_taken_again_after_its_lease(
 ) -> None:
     """workflows W-182: nothing of it was done, so this is no failed try but a restart."""
     monkeypatch.setattr(common, "SWEEP_SECONDS", 0.1)
-    monkeypatch.setattr(threads, "SWEEP_SECONDS", 0.1)
     worker, driving = Worker(store, lease=timedelta(milliseconds=300)), store.driving
     failures = [BackendUnavailable("away")]
     worker.workflow("review")(lambda _: None)

@@ -15,7 +15,7 @@ import pytest
 from lastlight_state import StateStore
 from lastlight_state.errors import BackendUnavailable, ClaimLost, InvalidValue, MisuseError
 from lastlight_state.testing import Database
-from lastlight_state.worker import Job, Retry, RunFailed, Worker, common, threads
+from lastlight_state.worker import Job, Retry, RunFailed, Worker, common
 from lastlight_state.worker.calls import Left
 from lastlight_state.workflows import RunOptions, Trigger, WorkflowRun
 
@@ -224,7 +224,7 @@ def test_a_worker_that_an_error_ends_gives_its_runs_back(store: StateStore, monk
         return ()
 
     monkeypatch.setattr(store.workflows.queue, "admit_next", broken)
-    monkeypatch.setattr(threads, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(common, "SWEEP_SECONDS", 0.01)
     run = new(store)
     with pytest.raises(MisuseError, match="broken"):
         worker.run()

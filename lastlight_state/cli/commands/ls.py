@@ -49,12 +49,12 @@ def run(
 ) -> Answer:
     """List records, newest first, a page at a time. Without KIND: what needs attention.
 
-    KIND is sessions, runs, executions, approvals, questions, queue, claimable, unhealthy, overrides, messaging, crons,
-    fires, threads, states, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run one of nodes,
-    events, signals, tool-calls, frames and inputs; the singular will do.
+    KIND is sessions, runs, executions, approvals, questions, queue, claimable, unhealthy, workers, overrides,
+    messaging, crons, fires, threads, states, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run
+    one of nodes, events, signals, tool-calls, frames and inputs; the singular will do.
 
-    What needs attention is what waits for a person, runs that are not well, and what is switched off. A filter without
-    KIND is for sessions.
+    What needs attention is what waits for a person or for a worker, runs that are not well, and what is switched off. A
+    filter without KIND is for sessions.
     """
     if kind is None and not any((status, since, run_id, page_token, *narrower.values())):
         most = valid.page_limit(limit)

@@ -28,6 +28,7 @@ AMOUNTS = {
     "cache": "{records} entries of the cache",
     "checkpoints": "{records} threads of checkpoints with all their {rows}",
     "states": "{records} states that have expired",
+    "workers": "{records} workers that are gone",
 }
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))
 

@@ -15,23 +15,26 @@ from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views import kind, maintenance
 from lastlight_state.cli.views.kind import Kind, needed_run
 from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS, SINGULARS
+from lastlight_state.cli.views.run_kinds import WAITING, waits_because
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import View
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.store import StateStore
+from lastlight_state.workflows import RunState
 
 
 @dataclass(frozen=True)
 class ShownRecord:
-    """A record, its children, the text it produced (executions), and what happened to it (runs)."""
+    """A record, its children, the text it produced (executions), and its state and what happened to it (runs)."""
 
     kind: Kind
     record: Any
     children: Mapping[str, Page[Any]]
     output_text: str | None
     history: tuple[TimelineEntry, ...] | None
+    state: RunState | None = None
 
 
 @command("show")
@@ -45,9 +48,9 @@ class ShownRecord:
 def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, history: bool) -> Answer:
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
-    KIND is run, execution, approval, question, messaging, session, thread, state, cron, fire, receipt, output, score or
-    input, or with --run one of event, signal, frame, tool-call and sandbox; the plural will do. It may be left out
-    where the ID says it. ID is the record's id, name or key, of an input its run, or the number in the run. The
+    KIND is run, execution, approval, question, worker, messaging, session, thread, state, cron, fire, receipt, output,
+    score or input, or with --run one of event, signal, frame, tool-call and sandbox; the plural will do. It may be left
+    out where the ID says it. ID is the record's id, name or key, of an input its run, or the number in the run. The
     beginning of an id is enough where no other has it, and last is the newest record.
     """
     kind = SINGULARS.get(kind, kind)
@@ -59,6 +62,8 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
     data: dict[str, Any] = {"record": found.record, "children": found.children}
     if found.kind.name == "execution":
         data["output_text"] = found.output_text
+    if found.kind.name == "run":
+        data["state"] = found.state
     if found.history is not None:
         data["history"] = found.history
     return Answer(data, lambda screen: _lines(found, screen, full))
@@ -77,7 +82,8 @@ def _found(store: StateStore, word: str, key: str | None, run_id: str | None, hi
         record = _record(view, kind, key, run_id)
         children = kind.children(view, record)
         output = view.workflows.executions.find_output(key) if kind.name == "execution" else None
-    return ShownRecord(kind, record, children, output, maintenance.whole(store, key) if history else None)
+        state = view.workflows.health.get_state(key) if kind.name == "run" else None
+    return ShownRecord(kind, record, children, output, maintenance.whole(store, key) if history else None, state)
 
 
 def _refuse_flags(kind: Kind, run_id: str | None, history: bool) -> None:
@@ -94,6 +100,9 @@ def _record(view: View, kind: Kind, key: str, run_id: str | None) -> Any:
 
 
 def _lines(found: ShownRecord, screen: Screen, full: bool) -> Iterator[Any]:
+    why = None if found.state is None else waits_because(found.state)
+    if why is not None:
+        yield f"{WAITING}: {why}"
     more = {} if found.output_text is None else {"output_text": found.output_text}
     yield from kind.lines(found.record, screen, full=full, more=more)
     for name, page in found.children.items():

@@ -1,17 +1,18 @@
-"""What needs attention: what waits for a person, runs that are not well, and what is switched off."""
+"""What needs attention: what waits for a person or a worker, runs that are not well, and what is switched off."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import filterfalse, islice
 from typing import Any, NamedTuple
 
 from lastlight_state import iterate
 from lastlight_state.cli.screen import Screen
 from lastlight_state.cli.views.kind import column
 from lastlight_state.cli.views.pending import TEXT, WHAT, Waiting, waiting
-from lastlight_state.cli.views.run_kinds import UNHEALTHY
+from lastlight_state.cli.views.run_kinds import UNHEALTHY, WAITING_WORKFLOWS
 from lastlight_state.store import StateStore
+from lastlight_state.workflows import UnhealthyRun, WaitingWorkflow
 
 #: So many of each list are shown on a terminal.
 FEW = 5
@@ -35,6 +36,7 @@ class Attention(NamedTuple):
     """All of it, each list with at most so many as were asked for."""
 
     questions: Sequence[Waiting]
+    waiting: Sequence[WaitingWorkflow]
     unhealthy: Sequence[Any]
     switched_off: Sequence[Switch]
 
@@ -65,8 +67,14 @@ SWITCHES = (
 def read_attention(store: StateStore, limit: int) -> Attention:
     """Return what needs attention."""
     off = [switch for switch in switches(store, _MOST_SWITCHES) if switch.enabled is False]
-    unhealthy = _first(store.workflows.health.list_unhealthy, limit)
-    return Attention(waiting(store, limit), unhealthy, off[:limit])
+    free = store.workflows.workers.list_waiting()
+    unhealthy = _first(store.workflows.health.list_unhealthy, limit, but=_only_unserved)
+    return Attention(waiting(store, limit), free[:limit], unhealthy, off[:limit])
+
+
+def _only_unserved(run: UnhealthyRun) -> bool:
+    """True if nothing is wrong with a run but that it waits for a worker, which is told by its workflow."""
+    return run.state.unhealthy == ("no_worker",)
 
 
 def switches(store: StateStore, limit: int) -> list[Switch]:
@@ -86,6 +94,7 @@ def lines(found: Attention, screen: Screen) -> Iterator[Any]:
     """Return a table of each list that has anything, and what to call next."""
     parts = (
         ("waits for a person", QUESTIONS, found.questions, "answer: lastlight-state inbox"),
+        ("waits for a worker", WAITING_WORKFLOWS, found.waiting, "which there are: lastlight-state ls workers"),
         ("runs that are not well", UNHEALTHY, found.unhealthy, "look at one: lastlight-state show ID"),
         ("switched off", SWITCHES, found.switched_off, "all changes: lastlight-state override"),
     )
@@ -103,5 +112,5 @@ def lines(found: Attention, screen: Screen) -> Iterator[Any]:
         yield "(nothing needs attention)"
 
 
-def _first(pages: Callable[..., Any], limit: int) -> list[Any]:
-    return list(islice(iterate(pages), limit))
+def _first(pages: Callable[..., Any], limit: int, but: Callable[[Any], bool] = lambda _: False) -> list[Any]:
+    return list(islice(filterfalse(but, iterate(pages)), limit))

@@ -10,11 +10,23 @@ from lastlight_state.cli.views import pending
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
+from lastlight_state.workflows import RunState, RunSummary
+from lastlight_state.workflows.words import LIVE
+
+#: What a run is called that no worker takes.
+WAITING = "waiting for a worker"
+
+
+class ListedRun(RunSummary):
+    """A run of a list. ``waits_because`` says why no worker has taken it for more than a minute."""
+
+    waits_because: str | None
+
 
 RUNS = (
     column("ID", is_id=True),
     column("WORKFLOW", "workflow_name"),
-    column("STATUS"),
+    Column("STATUS", lambda found: found.status if found.waits_because is None else WAITING),
     column("PHASE", "current_phase", rank=1),
     column("TRIGGER", "trigger_id", rank=3),
     column("UPDATED", "updated_at", keep=True),
@@ -80,6 +92,23 @@ UNHEALTHY = (
     column("STARTED", "started_at", keep=True),
     Column("WHAT IS WRONG", lambda found: ", ".join(found.state.unhealthy), below=True),
 )
+WORKERS = (
+    column("NAME", keep=True),
+    column("HOST", rank=3),
+    column("PID", right=True, rank=4),
+    Column("STATE", lambda found: "gone" if found.is_gone else "there"),
+    Column("SLOTS", lambda found: f"{len(found.run_ids)} of {found.slots}", right=True),
+    Column("WORKFLOWS", lambda found: ", ".join(found.workflow_names)),
+    Column("VERSIONS", lambda found: None if found.app_versions is None else ", ".join(found.app_versions), rank=2),
+    column("STARTED", "started_at", keep=True, rank=1),
+    column("SEEN", "seen_at", keep=True),
+)
+WAITING_WORKFLOWS = (
+    column("WORKFLOW", "workflow_name"),
+    column("RUNS", right=True),
+    column("SINCE", keep=True),
+    column("WHY", below=True),
+)
 NODES = (
     column("NODE", "node_id", keep=True),
     column("ITERATION", right=True),
@@ -106,7 +135,7 @@ def _overrides(store: Store, filters: Filters) -> Page[Any]:
 
 def _runs(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("runs", "run")
-    return store.workflows.runs.list(
+    found = store.workflows.runs.list(
         statuses=filters.statuses,
         since=filters.since,
         until=filters.until,
@@ -115,11 +144,30 @@ def _runs(store: Store, filters: Filters) -> Page[Any]:
         triggered_by=filters.by,
         **filters.paging,
     )
+    return _with_waits(store, found)
+
+
+def _with_waits(store: Store, page: Page[RunSummary]) -> Page[ListedRun]:
+    """Return the page with why no worker takes those of its runs that wait for one."""
+    states = store.workflows.health.get_states([run.id for run in page.items if run.status in LIVE])
+    why = {run_id: waits_because(state) for run_id, state in states.items()}
+    items = tuple(ListedRun(**dict(run), waits_because=why.get(run.id)) for run in page.items)
+    return Page(items=items, next_page_token=page.next_page_token, damaged=page.damaged)
+
+
+def waits_because(state: RunState) -> str | None:
+    """Return why no worker takes the run, if it waits for one."""
+    return state.blocked.label if state.blocked is not None and state.blocked.kind == "worker" else None
 
 
 def _queue(store: Store, filters: Filters) -> Page[Any]:
     filters.refuse("the queue", "status", "since", "run")
-    return store.workflows.queue.list(**filters.paging)
+    return _with_waits(store, store.workflows.queue.list(**filters.paging))
+
+
+def _workers(store: Store, filters: Filters) -> Page[Any]:
+    filters.refuse("workers", "status", "since", "run")
+    return store.workflows.workers.list(**filters.paging)
 
 
 def _claimable(store: Store, filters: Filters) -> Page[Any]:
@@ -180,6 +228,9 @@ KINDS = {
     "queue": Kind("queued run", RUNS, _queue, "(nothing is queued)"),
     "claimable": Kind("claimable run", CLAIMABLE, _claimable, "(no run may be taken)", by=("workflow",)),
     "unhealthy": Kind("unhealthy run", UNHEALTHY, _unhealthy, "(no unhealthy run on this page)", by=("workflow",)),
+    "workers": Kind(
+        "worker", WORKERS, _workers, "(no worker was seen)", lambda store, key: store.workflows.workers.get(key)
+    ),
     "nodes": Kind("node", NODES, _nodes, "(no nodes)"),
     "executions": Kind(
         "execution",

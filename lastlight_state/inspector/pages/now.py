@@ -29,6 +29,8 @@ def look(ask: Ask) -> View:
             "counts": _counts(moment),
             "live": moment.workflows.runs.list(statuses=["running", "paused"], limit=FEW),
             "queue": moment.workflows.queue.list(limit=FEW),
+            "waiting": moment.workflows.workers.list_waiting(),
+            "workers": moment.workflows.workers.list(limit=FEW),
             "unhealthy": moment.workflows.health.list_unhealthy(limit=FEW),
             "claimable": moment.workflows.claims.list_claimable(limit=FEW),
             "ending": moment.workflows.claims.list_ending(within=SOON, limit=FEW),

@@ -14,7 +14,7 @@ from lastlight_state.inspector.page import Ask, Moved, Page, View, status_of
 from lastlight_state.inspector.pictures import Axis, Bar, Mark, Step
 from lastlight_state.inspector.rendering import segment
 from lastlight_state.workflows import RunFilter, WorkflowRun
-from lastlight_state.workflows.words import RUN_STATUSES, RunStatus
+from lastlight_state.workflows.words import LIVE, RUN_STATUSES, RunStatus
 
 page = Page("runs", "Runs", "/runs", "r")
 
@@ -45,8 +45,16 @@ def listed(ask: Ask) -> View:
             filters = {field.name: getattr(which, field.name) for field in fields(which) if field.name != "trigger_id"}
             page_of_runs = w.runs.list(**filters, triggered_by=person, **ask.part)
             count = w.lookups.count(which) if person is None else None  # by a person alone it would read every run
-            data |= {"runs": page_of_runs, "count": count, "errors": None}
+            live = [run.id for run in page_of_runs.items if run.status in LIVE]
+            data |= {"runs": page_of_runs, "count": count, "errors": None, "waiting": _waiting(moment, live)}
     return View("runs.html", data, "Runs")
+
+
+def _waiting(moment: Moment, run_ids: list[str]) -> dict[str, str]:
+    """Return why no worker takes those of these runs that wait for one."""
+    states = moment.workflows.health.get_states(run_ids)
+    blocked = {run_id: state.blocked for run_id, state in states.items() if state.blocked is not None}
+    return {run_id: one.label for run_id, one in blocked.items() if one.kind == "worker" and one.label is not None}
 
 
 def _mark(ask: Ask) -> Hashable:

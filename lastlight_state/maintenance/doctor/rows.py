@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.clock import iso_text
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
 from lastlight_state.journal.models import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
@@ -30,8 +31,10 @@ from lastlight_state.receipts import models as receipt_words
 from lastlight_state.receipts.models import PERMITS, RECEIPTS
 from lastlight_state.workflows.kernel.claims import LEASE_END
 from lastlight_state.workflows.kernel.executions import OVERSTATED
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LEASES, REQUESTS, RUNS, TRANSITIONS
+from lastlight_state.workflows.kernel.workers import UNSERVED
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LEASES, REQUESTS, RUNS, TRANSITIONS, WORKERS
 from lastlight_state.workflows.words import LIVE, TERMINAL
+from lastlight_state.workflows.workers.waiting import waiting
 
 ORPHANS, SEQUENCE, STUCK, AGREEMENT, LEFT = "DOC-08", "DOC-12", "DOC-15", "DOC-16", "DOC-17"
 
@@ -158,8 +161,32 @@ _STUCK = [
         "pending past its time: `human_requests.expire_due` ends it",
         sa.select(REQUESTS.c.id).where(REQUESTS.c.status == _PENDING, REQUESTS.c.expires_at < _NOW),
     ),
+    Fault(
+        STUCK,
+        "info",
+        WORKERS,
+        "workers that ended without a word: killed, or long cut off from the database",
+        sa.select(WORKERS.c.name).where(WORKERS.c.expires_at < bind("now", WORKERS.c.expires_at)),
+        "lastlight-state prune --kind workers",
+    ),
     *domains.STUCKS,
 ]
+
+
+def _waiting(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
+    """Find workflows whose runs no worker takes."""
+    if not {RUNS.name, WORKERS.name, LEASES.name} <= snapshot.tables:
+        return
+    told: dict[str, list[str]] = {"warning": [], "info": []}
+    for one in waiting(snapshot.unit, look.now):
+        runs = f"{one.runs} {'run' if one.runs == 1 else 'runs'} since {iso_text(one.since)}"
+        told["warning" if one.reason in UNSERVED else "info"].append(f"{one.workflow_name}: {runs}, {one.why}")
+    for severity, samples in told.items():
+        if samples:
+            message = "runs wait for a worker for more than a minute: is it down, or its workflow misspelt?"
+            busy = "runs wait for a worker for more than a minute"
+            yield found(STUCK, severity, str(WORKERS.name), message if severity == "warning" else busy, samples)
+
 
 #: Triggers keep them so, unless somebody switches those off, or writes the leases.
 _LEASES = [
@@ -254,7 +281,13 @@ CHECKS = (
     of_faults(ORPHANS, [*_ORPHANS, domains.UNKNOWN], conversations.orphans),
     of_faults(SEQUENCE, [*_SEQUENCES, *conversations.SEQUENCES, *domains.SEQUENCES], domains.numbers),
     of_faults(
-        STUCK, [*_STUCK, *conversations.STUCKS], conversations.silent, domains.stuck, domains.idle, domains.claims
+        STUCK,
+        [*_STUCK, *conversations.STUCKS],
+        _waiting,
+        conversations.silent,
+        domains.stuck,
+        domains.idle,
+        domains.claims,
     ),
     of_faults(AGREEMENT, [*_AGREEMENT, *_LEASES, *domains.AGREEMENTS, *conversations.AGREEMENTS]),
     Check(LEFT, rows=_left),

@@ -89,11 +89,11 @@ class PrunePolicy:
     """The policy of a prune: records of one kind that ended long enough ago and are not among the newest.
 
     ``kind`` is ``sessions`` (of conversations), ``runs``, ``executions`` (of no run), ``messaging``, ``fires``,
-    ``exchange``, ``changes``, ``journal`` (of runs), ``cache`` (of results), ``checkpoints`` (of threads), ``states``
-    or ``orphans``. A record is removed only if it ended more than ``keep_days`` ago, is not among the ``keep_n`` that
-    ended last, and nothing protects it; a session of a conversation counts from its last change, and running ones count
-    among the last. None means the kind's own: 30 days and 100 records, for ``messaging`` 7 days and 0, for ``fires`` 35
-    days and 0.
+    ``exchange``, ``changes``, ``journal`` (of runs), ``cache`` (of results), ``checkpoints`` (of threads), ``states``,
+    ``workers`` or ``orphans``. A record is removed only if it ended more than ``keep_days`` ago, is not among the
+    ``keep_n`` that ended last, and nothing protects it; a session of a conversation counts from its last change, and
+    running ones count among the last. None means the kind's own: 30 days and 100 records, for ``messaging`` 7 days and
+    0, for ``fires`` 35 days and 0.
 
     Of ``exchange`` and ``changes`` the oldest rows of each inbox or feed go, and ``keep_n`` of each stay, 0 by default;
     the last one always stays. Their records and ``ids`` are the owners of inboxes, and sessions.
@@ -103,7 +103,7 @@ class PrunePolicy:
     it.
 
     States go when they have been over for ``keep_days``, 0 by default: one that does not expire stays at any age, and
-    ``keep_n`` is refused.
+    ``keep_n`` is refused. Workers go likewise when they have been gone for so long.
 
     Of ``journal`` the records are runs, which stay: of those that a prune of ``runs`` would find old enough events,
     signals, frames, tool calls and scores go, but for the last event and what the last frame is rebuilt from.

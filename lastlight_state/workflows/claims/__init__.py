@@ -26,6 +26,7 @@ from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, driving, lists, statements as sql, takes
 from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder, EndingClaim
 from lastlight_state.workflows.claims.driving import B, ClaimCallbacks, D, Driven, DrivenRun, J, W
+from lastlight_state.workflows.claims.ending import ENDING
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
 from lastlight_state.workflows.kernel import overdue, rows
 from lastlight_state.workflows.kernel.claims import RenewedRow
@@ -116,8 +117,12 @@ class Claims(Repository, Generic[W]):
         lease: timedelta = LEASE,
         limit: int = 1,
         workflow_names: Sequence[str] | None = None,
+        app_versions: Sequence[str] | None = None,
     ) -> tuple[Claim, ...]:
         """Claim up to ``limit`` claimable runs, of all or of these workflows, the oldest sign of life first.
+
+        With ``app_versions`` (at most 50) leaves alone the runs that were begun by other versions of the application,
+        and takes those without a version: `Provenance.app_version`.
 
         Skips runs at their restart limit, and runs that others are locking at this moment. Overdue questions are
         expired first, which offers their runs.
@@ -125,13 +130,19 @@ class Claims(Repository, Generic[W]):
         now = self._now()
         values: Attempt = {**checks.holding(now, owner, lease), **lists.moment(now), "expected_epoch": None}
         names = shared.some_workflows(workflow_names)
+        given = {"workflow_name": names, "app_version": shared.some_versions(app_versions)}
         valid.page_limit(limit)
         self._overdue.expire(names)
-        taken = self._writing(lambda unit: takes.take_next(unit, values, names, limit)) if names != [] else []
+        taken = self._writing(lambda unit: takes.take_next(unit, values, given, limit)) if names != [] else []
         return tuple(takes.claim_of(row, lease, row["left_in_flight"]) for row in taken)
 
     def wait(
-        self, *, timeout: float, workflow_names: Sequence[str] | None = None, poll_interval: float | None = None
+        self,
+        *,
+        timeout: float,
+        workflow_names: Sequence[str] | None = None,
+        app_versions: Sequence[str] | None = None,
+        poll_interval: float | None = None,
     ) -> bool:
         """Wait until there is a run that `take_next` would take, and return whether there is one.
 
@@ -142,7 +153,7 @@ class Claims(Repository, Generic[W]):
         looks for all who wait, and no connection is held between two looks. A look costs what is due, however many runs
         are held. Others may be quicker: take the run to know. Raises `MisuseError` in a transaction, `StoreClosed`.
         """
-        return self._awaited(timeout, workflow_names, poll_interval).wait()
+        return self._awaited(timeout, workflow_names, app_versions, poll_interval).wait()
 
     def heartbeat(self, claim: Claim) -> Claim:
         """Renew the lease from now on; it never becomes shorter.
@@ -286,14 +297,18 @@ class Claims(Repository, Generic[W]):
         """
         now, length = self._now(), valid.duration("within", within, most=checks.LONGEST)
         values, most = {"now": now, "at": to_millis(now + length)}, valid.page_limit(limit)
-        ending = self._reading(lambda unit: unit.first_sound(lists.ENDING, values, most))
+        ending = self._reading(lambda unit: unit.first_sound(ENDING, values, most))
         return tuple(map(EndingClaim.of, ending))
 
     def _awaited(
-        self, timeout: float, workflow_names: Sequence[str] | None, poll_interval: float | None
+        self,
+        timeout: float,
+        workflow_names: Sequence[str] | None,
+        app_versions: Sequence[str] | None,
+        poll_interval: float | None,
     ) -> overdue.WorkWait:
         """Return one wait for runs that may be taken. Checks the arguments."""
-        sought = lists.Claimable(shared.frozen_workflows(workflow_names))
+        sought = lists.Claimable(shared.frozen_workflows(workflow_names), shared.frozen_versions(app_versions))
         return overdue.WorkWait(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _holding(self, statement: Statement[RenewedRow], claim: Claim, values: Values, lease: timedelta) -> Claim:

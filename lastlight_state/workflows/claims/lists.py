@@ -20,12 +20,13 @@ from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.pages import KeyedRows, Window, keyed_rows, split_damaged, window
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, number
+from lastlight_state.db.rows.statements import RowT, bind, constant, number
+from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.arguments import Provenance
-from lastlight_state.workflows.claims.checks import ClaimableRun, EndingClaimRow
+from lastlight_state.workflows.claims.checks import ClaimableRun
 from lastlight_state.workflows.kernel import claims, overdue, questions, rows
 from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, KEPT, LEASE_END, KeptRow
 from lastlight_state.workflows.tables import LEASES, RUNS
@@ -65,7 +66,7 @@ class Judged:
     """The conditions on runs whose lease was last renewed until ``lease_end``, with a sign of life ``heartbeat_at``.
 
     ``takeable``: a running run that `take_next` may take. ``spent``: one that `give_up` ends. ``seen`` is the last sign
-    of life: a heartbeat, or else the start.
+    of life: a heartbeat, or else the start. ``free_since`` is when a run that may be taken became free.
     """
 
     def __init__(self, lease_end: sa.ColumnElement[Any], heartbeat_at: sa.ColumnElement[Any] = HEARTBEAT_AT) -> None:
@@ -80,6 +81,8 @@ class Judged:
             (PAUSED, constant("due")), (self.abandoned, constant("abandoned")), (OFFERED, constant("offered"))
         ).label("kind")
         self.seen: sa.ColumnElement[Any] = sa.func.coalesce(heartbeat_at, RUNS.c.started_at).label("seen_at")
+        left = sa.func.coalesce(lease_end, RUNS.c.updated_at, type_=RUNS.c.updated_at.type)
+        self.free_since: sa.ColumnElement[Any] = later_of(left, sa.func.coalesce(RUNS.c.wake_at, left)).label("since")
 
 
 #: By the row beside the run, looked up by its key.
@@ -159,6 +162,8 @@ _WAKE = NarrowIndex("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=
 
 #: The names of workflows to look at; None for all.
 Names = Sequence[str] | None
+#: Which runs are meant: ``workflow_name`` and ``app_version``, each None or absent for all.
+Given = Mapping[str, Sequence[str] | None]
 
 
 def page(
@@ -169,17 +174,17 @@ def page(
     ``now`` is `moment` with this ``grace``.
     """
     asked = ["claimable", grace.total_seconds(), names]
-    found = _window(unit, LISTED, now, names, pages.key(asked, page_token, (datetime, str)), limit)
+    found = _window(unit, LISTED, now, {"workflow_name": names}, pages.key(asked, page_token, (datetime, str)), limit)
     items, damaged = split_damaged(found.rows, _claimable)
     token = None if found.last is None else pages.encode_token(asked, found.last)
     return Page(items=items, next_page_token=token, damaged=damaged)
 
 
 def candidates(
-    unit: Unit, now: MomentParameters, names: Names, after: list[Any] | None, limit: int
+    unit: Unit, now: MomentParameters, given: Given, after: list[Any] | None, limit: int
 ) -> Window[CandidateRow]:
     """Return the next ``limit`` runs that may be taken, after this key."""
-    return _window(unit, TAKEN_NEXT, now, names, after, limit)
+    return _window(unit, TAKEN_NEXT, now, given, after, limit)
 
 
 def spent(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdue.DueRuns:
@@ -191,15 +196,16 @@ def spent(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdu
 
 @dataclass(frozen=True)
 class Claimable:
-    """A run that `take_next` would take, of these workflows; None for all."""
+    """A run that `take_next` would take, of these workflows and versions; None for all."""
 
     names: tuple[str, ...] | None
+    versions: tuple[str, ...] | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
         """True if a run may be claimed at this moment."""
-        at, last = moment(now), None
+        at, last, given = moment(now), None, {"workflow_name": self.names, "app_version": self.versions}
         while self.names != ():
-            found = _window(unit, SOUND_NEXT, at, self.names, last, 1)
+            found = _window(unit, SOUND_NEXT, at, given, last, 1)
             if any(not isinstance(row, CorruptData) for row in found.rows):
                 return True
             last = found.last
@@ -216,12 +222,12 @@ _Meant: TypeAlias = Callable[[Judged], sa.ColumnElement[bool]]
 class Ranges(Filtered[RowT]):
     """A statement over both. ``meant`` is the condition on running runs; due paused runs may be left out.
 
-    Its filter is ``workflow_name``, of the row beside a run or of the run; `of` also takes whether it goes on after a
-    key, and the limit.
+    Its filters are ``workflow_name``, of the row beside a run or of the run, and ``app_version`` of the run; `of` also
+    takes whether it goes on after a key, and the limit.
     """
 
     def __init__(self, row: type[RowT], shown: _Shown, meant: _Meant, *, due: bool = True) -> None:
-        super().__init__(self._apart, self._beside, row, workflow_name=tuple)
+        super().__init__(self._apart, self._beside, row, workflow_name=tuple, app_version=rows.of_versions)
         self._shown = shown
         self._meant = meant
         self._due = due
@@ -230,12 +236,13 @@ class Ranges(Filtered[RowT]):
         """Return the SELECT for Postgres, which finds each run by its key, however many the planner thinks are due."""
         due = claims.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
         judged, shown = self._judged(due)
-        run = sa.select(*shown).where(RUNS.c.id == due.c.run_id, self._meant(judged), *_after(judged, paged))
+        meant = self._meant(judged), *_of_versions(named)
+        run = sa.select(*shown).where(RUNS.c.id == due.c.run_id, *meant, *_after(judged, paged))
         found = run.limit(number(1)).lateral("run")
         running = _first(sa.select(found).select_from(due.join(found, sa.true())), (found.c.seen_at, found.c.id), limit)
         if not self._due:
             return running
-        waiting = sa.select(*self._judged()[1]).where(DUE, *_named(RUNS, named), *_after(LOOKED_UP, paged))
+        waiting = sa.select(*self._judged()[1]).where(DUE, *_of_run(named), *_after(LOOKED_UP, paged))
         return _merged(running, _first(waiting, (LOOKED_UP.seen, RUNS.c.id), limit), limit)
 
     def _beside(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
@@ -244,13 +251,13 @@ class Ranges(Filtered[RowT]):
         source = rows.OF_OTHERS.after(LEASES)
         running = through(claims.due(shown, *_named(LEASES, named)).select_from(source), LEASES, _DUE)
         running = rows.through_live_index(running).where(
-            RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_after(judged, paged)
+            RUNS.c.id == LEASES.c.run_id, self._meant(judged), *_of_versions(named), *_after(judged, paged)
         )
         running = _first(running, (judged.seen, RUNS.c.id), limit)
         if not self._due:
             return running
         finding = rows.live_self_join(_WAKE)
-        waiting = finding.select(self._judged()[1], (DUE, *_named(RUNS, named), *_after(LOOKED_UP, paged)))
+        waiting = finding.select(self._judged()[1], (DUE, *_of_run(named), *_after(LOOKED_UP, paged)))
         return _merged(running, _first(waiting, map(finding.found, (LOOKED_UP.seen, RUNS.c.id)), limit), limit)
 
     def _judged(self, beside: sa.FromClause | None = None) -> tuple[Judged, Sequence[Any]]:
@@ -265,8 +272,16 @@ def _after(judged: Judged, paged: bool) -> Sequence[sa.ColumnElement[bool]]:
 
 
 def _named(table: sa.Table, given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
-    """Return the filter, of this table."""
-    return [table.c.workflow_name.in_(names) for names in given]
+    """Return the filter by workflow, of this table."""
+    return [table.c.workflow_name.in_(names) for names in given if isinstance(names, tuple)]
+
+
+def _of_versions(given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
+    return [one for one in given if not isinstance(one, tuple)]
+
+
+def _of_run(given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
+    return [*_named(RUNS, given), *_of_versions(given)]
 
 
 def _first(found: sa.Select[Any], order: Iterable[Any], limit: int) -> sa.Select[Any]:
@@ -290,12 +305,12 @@ SPENT = Ranges(CandidateRow, lambda *_: (RUNS.c.id,), lambda judged: judged.spen
 
 
 def _window(
-    unit: Unit, ranges: Ranges[RowT], now: MomentParameters, names: Names, key: list[Any] | None, limit: int
+    unit: Unit, ranges: Ranges[RowT], now: MomentParameters, wanted: Given, key: list[Any] | None, limit: int
 ) -> Window[RowT]:
     after = {} if key is None else pages.after_values(key)
 
     def read(size: int) -> KeyedRows[RowT]:
-        statement, given = ranges.of({"workflow_name": names}, key is not None, size)
+        statement, given = ranges.of(wanted, key is not None, size)
         return keyed_rows(unit.readable(statement, {**now, **after, **given}), _KEY)
 
     return window(read, limit)
@@ -323,29 +338,3 @@ def _claimable(row: ClaimableRow) -> ClaimableRun:
 
 def _provenance(row: Mapping[str, Any]) -> Provenance:
     return Provenance(**{name: row[name] for name in _PROVENANCE})
-
-
-# Claims that end soon, for display. They are found by when somebody has to look at the run, which is never later.
-
-
-def _ending(running: sa.Select[Any], end: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Add what is shown of a claim that ends between ``:now`` and ``:at``, the first to end first."""
-    soon = end.between(bind("now", RUNS.c.lease_expires_at), _now)
-    shown = RUNS.c.claim_owner.label("owner"), RUNS.c.claim_epoch.label("epoch"), end.label("lease_expires_at")
-    found = running.add_columns(RUNS.c.id.label("run_id"), RUNS.c.workflow_name, *shown)
-    return found.where(RUNNING, ~_unowned, soon).order_by(end, RUNS.c.id).limit(sa.bindparam("limit", type_=sa.Integer))
-
-
-def _ending_apart() -> sa.Select[Any]:
-    due = claims.due((LEASES.c.run_id, LEASES.c.epoch, LEASES.c.lease_expires_at)).subquery("due_leases")
-    found = sa.select().select_from(due.join(RUNS, RUNS.c.id == due.c.run_id))
-    return _ending(found, claims.present("lease_expires_at", due))
-
-
-def _ending_beside() -> sa.Select[Any]:
-    found = through(claims.due(()).select_from(rows.OF_OTHERS.after(LEASES)), LEASES, _DUE)
-    found = rows.through_live_index(found).where(RUNS.c.id == LEASES.c.run_id)
-    return _ending(found, claims.present("lease_expires_at", LEASES))
-
-
-ENDING = Statement(_ending_apart(), _ending_beside(), row=EndingClaimRow)

@@ -160,8 +160,8 @@ def give_up(unit: Unit, listeners: Listeners, values: GivingUp, reason: str) -> 
     return True
 
 
-def take_next(unit: Unit, values: Attempt, names: lists.Names, limit: int) -> list[TakenRow]:
-    """Take the runs of these workflows, or of all, that were silent for longest.
+def take_next(unit: Unit, values: Attempt, given: lists.Given, limit: int) -> list[TakenRow]:
+    """Take the runs of these workflows and versions, or of all, that were silent for longest.
 
     Skips those that others are locking or that cannot be read.
     """
@@ -169,7 +169,7 @@ def take_next(unit: Unit, values: Attempt, names: lists.Names, limit: int) -> li
     taken: list[TakenRow] = []
     last = None
     while len(taken) < limit:
-        found = lists.candidates(unit, values, names, last, size)
+        found = lists.candidates(unit, values, given, last, size)
         taken += _take_free(unit, found.rows, values, limit - len(taken))
         last = found.last
         if last is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -19,11 +20,20 @@ from lastlight_state.db.units.unit import FoundRows, Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import NodeRef
-from lastlight_state.workflows.health.state import Facts, OwnerAlive, PendingQuestions, RunState, UnhealthyRun, derive
+from lastlight_state.workflows.health.state import (
+    Facts,
+    OwnerAlive,
+    PendingQuestions,
+    RunState,
+    UnhealthyRun,
+    derive,
+    waits_for_worker,
+)
 from lastlight_state.workflows.kernel.claims import LEASE_END
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, label_of
 from lastlight_state.workflows.kernel.questions import pending
 from lastlight_state.workflows.kernel.rows import BY_LIVE_STATUS, live_covering
+from lastlight_state.workflows.kernel.workers import UNSERVED, Workforce, read_workforce
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
 
 # The statements of `health`: what the state of a run is derived from, for one run or a page of runs.
@@ -50,6 +60,7 @@ class JudgedRow(TypedDict):
     cancel_requested_at: datetime | None
     deadline_at: datetime | None
     queued_at: datetime | None
+    app_version: str | None
     status_since: datetime | None
     disabled_since: datetime | None
 
@@ -94,6 +105,7 @@ STORED = (
     "cancel_requested_at",
     "deadline_at",
     "queued_at",
+    "app_version",
 )
 
 _status_since = (
@@ -118,6 +130,7 @@ _STORED = (_RENEWED.get(name, RUNS.c[name]) for name in STORED)
 _SHOWN: tuple[sa.ColumnElement[Any], ...] = (RUNS.c.id, RUNS.c.trigger_id, *_STORED, _status_since, _disabled_since)
 
 ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")), JudgedRow)
+MANY = Family("run", lambda ids: sa.select(*_SHOWN).where(RUNS.c.id.in_(ids)), JudgedRow)
 #: Live runs: one range of an index for each live status, so ended runs cost nothing.
 LIVE = Listing(
     "live_runs",
@@ -188,7 +201,7 @@ class Health(Repository):
 
         def work(unit: Unit) -> Facts | CorruptData | None:
             row = unit.row(ONE, {"run_id": run_id})
-            return None if row is None else _facts(unit, [row])[0]
+            return None if row is None else _facts(unit, [row], now)[0]
 
         facts = self._viewing(work)
         if facts is None:
@@ -196,6 +209,23 @@ class Health(Repository):
         if isinstance(facts, CorruptData):
             raise facts
         return derive(facts, now, owner_alive)
+
+    def get_states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
+        """Return the states of up to 500 runs by id, as `get_state` returns each.
+
+        Leaves out those that do not exist or cannot be read.
+        """
+        ids = valid.several("run_ids", run_ids)
+        valid.at_most("run_ids", ids, 500)
+        sought = [valid.sought("run_ids", run_id) for run_id in ids]
+        now = self._now()
+
+        def work(unit: Unit) -> dict[str, RunState]:
+            rows = unit.passing(unit.readable(*MANY.of(sought)).rows)
+            facts = zip(rows, _facts(unit, rows, now), strict=True)
+            return {row["id"]: derive(found, now) for row, found in facts if isinstance(found, Facts)}
+
+        return self._viewing(work) if sought else {}
 
     def list_unhealthy(
         self, *, workflow_names: Sequence[str] | None = None, limit: int = 50, page_token: str | None = None
@@ -211,7 +241,7 @@ class Health(Repository):
 
         def work(unit: Unit) -> Page[UnhealthyRun]:
             page = LIVE.page(unit, lambda row: row, limit=limit, page_token=page_token, given=given)
-            found = [*zip(page.items, _facts(unit, page.items), strict=True)]
+            found = [*zip(page.items, _facts(unit, page.items, now), strict=True)]
             judged = [_judged(row, facts, now) for row, facts in found if isinstance(facts, Facts)]
             damaged = [damaged_row(facts) for _, facts in found if isinstance(facts, CorruptData)]
             return Page(
@@ -223,8 +253,8 @@ class Health(Repository):
         return self._viewing(work)
 
 
-def _facts(unit: Unit, rows: Sequence[JudgedRow]) -> list[Facts | CorruptData]:
-    """Return the facts of at most 500 runs, in three statements for all; for a run that cannot be read, why."""
+def _facts(unit: Unit, rows: Sequence[JudgedRow], now: datetime) -> list[Facts | CorruptData]:
+    """Return the facts of at most 500 runs, in few statements for all; for a run that cannot be read, why."""
     if not rows:
         return []
     ids = [row["id"] for row in rows]
@@ -235,9 +265,22 @@ def _facts(unit: Unit, rows: Sequence[JudgedRow]) -> list[Facts | CorruptData]:
             run_id = found["run_id"]
             questions[run_id] = (*questions.get(run_id, ()), _questions(found))
     silent = {row["run_id"]: row["silent_since"] for row in _sound(unit.readable(*SILENT.of(ids)), damaged)}
-    return [
+    facts = [
         damaged.get(row["id"]) or _facts_of(row, silent.get(row["id"]), questions.get(row["id"], ())) for row in rows
     ]
+    if not any(isinstance(one, Facts) and waits_for_worker(one, now) for one in facts):
+        return facts
+    force = read_workforce(unit, now)
+    return [_with_shortage(one, force, now) if isinstance(one, Facts) else one for one in facts]
+
+
+def _with_shortage(facts: Facts, force: Workforce, now: datetime) -> Facts:
+    """Return the facts with why no worker takes the run, if it waits for one."""
+    if not waits_for_worker(facts, now):
+        return facts
+    short = force.shortage(facts.workflow_name, facts.app_version)
+    waits = facts.status != "queued" or short.reason in UNSERVED  # with a worker, it waits for its turn
+    return replace(facts, shortage=short) if waits else facts
 
 
 def _facts_of(row: JudgedRow, silent_since: datetime | None, questions: tuple[PendingQuestions, ...]) -> Facts:
@@ -261,6 +304,7 @@ def _facts_of(row: JudgedRow, silent_since: datetime | None, questions: tuple[Pe
         status_since=row["status_since"],
         disabled_since=row["disabled_since"],
         silent_since=silent_since,
+        app_version=row["app_version"],
         questions=questions,
     )
 

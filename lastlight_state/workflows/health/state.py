@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from lastlight_state.db.rows.records import Record
 from lastlight_state.workflows.arguments import NodeRef
+from lastlight_state.workflows.kernel.workers import UNSERVED, WAITS_AFTER, Shortage
 from lastlight_state.workflows.words import GRACE, LIVE, TERMINAL
 
 # The records of `health`.
@@ -24,7 +25,7 @@ class Blocked(Record):
     ``kind`` is ``approval`` or ``human_request`` (``id``, ``node`` and ``label`` are those of the first of ``count``
     pending ones), ``timer`` (see ``until``), ``signal`` (``id`` is its name, ``label`` the correlation id),
     ``operator``, ``queue``, ``workflow_disabled`` (``id`` is the workflow), or ``worker``: nobody drives the run, and
-    ``id`` is its last owner.
+    ``id`` is its last owner. After a minute ``label`` says why no worker has taken it.
     """
 
     kind: str
@@ -42,8 +43,10 @@ class RunState(Record):
     ``state`` of an ended run is its status; of a queued run ``queued`` or ``delayed``; of a paused run
     ``waiting_approval``, ``waiting_person``, ``waiting_timer``, ``waiting_signal`` or ``paused``; of a running run
     ``running``, ``offered`` (any worker may take it), ``stopping`` (a cancel was requested), ``stale`` (its owner is
-    silent), ``busy`` (its lease is over, but its owner is alive) or ``orphaned`` (never claimed). It is ``unknown`` for
-    a status of a newer version. ``unhealthy`` lists what is wrong; it is empty for a healthy run.
+    silent), ``busy`` (its lease is over, but its owner is alive) or ``orphaned`` (never claimed). It is
+    ``waiting_worker`` if the run is offered, due or queued, and no worker has taken it for more than a minute; one that
+    is queued only if no worker serves it. It is ``unknown`` for a status of a newer version. ``unhealthy`` lists what
+    is wrong; it is empty for a healthy run.
     """
 
     status: str
@@ -71,6 +74,8 @@ CANCEL_PATIENCE = timedelta(seconds=60)
 #: How long an execution in flight may go without a heartbeat.
 EXECUTION_PATIENCE = timedelta(minutes=15)
 
+#: States that say more than that the run waits for a worker.
+_KEPT = ("stale", "orphaned", "stopping")
 _GATE = (None, "gate")
 _WAITING = {"approval": "waiting_approval", "human_request": "waiting_person"}
 
@@ -116,7 +121,10 @@ class Facts:
     status_since: datetime | None = None
     disabled_since: datetime | None = None
     silent_since: datetime | None = None
+    app_version: str | None = None
     questions: tuple[PendingQuestions, ...] = ()
+    #: Why no worker takes the run, if it `waits_for_worker`.
+    shortage: Shortage | None = None
 
     @property
     def earliest(self) -> PendingQuestions | None:
@@ -130,13 +138,41 @@ def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -
     owner = facts.claim_owner if abandoned else None
     busy = owner is not None and owner_alive is not None and bool(owner_alive(owner))
     state = _state(facts, now, abandoned=abandoned, busy=busy)
+    blocked = _blocked(facts, now, state)
+    if facts.shortage is not None and not busy:
+        state = state if state in _KEPT else "waiting_worker"
+        since = free_since(facts, now)
+        blocked = Blocked(kind="worker", id=facts.claim_owner, label=facts.shortage.told, since=since)
     return RunState(
         status=facts.status,
         state=state,
-        blocked=_blocked(facts, now, state),
+        blocked=blocked,
         unhealthy=tuple(word for word, is_so in _complaints(facts, now, abandoned and not busy) if is_so),
         computed_at=now,
     )
+
+
+def free_since(facts: Facts, now: datetime) -> datetime | None:
+    """Return since when a worker could take or admit the run, or None if it cannot."""
+    if facts.status not in LIVE or _ahead(facts.wake_at, now):
+        return None
+    if facts.status == "paused":
+        return None if facts.questions else facts.wake_at
+    if facts.status == "queued":
+        left = None if facts.disabled_since is not None else facts.queued_at
+    elif is_abandoned(facts, now):
+        spent = facts.claim_owner is not None and facts.restart_count >= facts.max_restarts
+        left = None if spent else facts.lease_expires_at or facts.updated_at
+    else:
+        free = facts.claim_owner is None and facts.lease_expires_at is None and not _is_foreign(facts)
+        left = facts.updated_at if free else None
+    return left if left is None or facts.wake_at is None else max(left, facts.wake_at)
+
+
+def waits_for_worker(facts: Facts, now: datetime) -> bool:
+    """True if a worker could have taken or admitted the run for a minute."""
+    since = free_since(facts, now)
+    return since is not None and since <= now - WAITS_AFTER
 
 
 def is_abandoned(facts: Facts, now: datetime) -> bool:
@@ -236,6 +272,7 @@ def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, boo
         ("cancel_ignored", running and _silent(facts.cancel_requested_at, now, CANCEL_PATIENCE)),
         ("execution_silent", running and _silent(facts.silent_since, now, EXECUTION_PATIENCE)),
         ("stuck_paused", facts.status == "paused" and _is_stuck(facts)),
+        ("no_worker", facts.shortage is not None and facts.shortage.reason in UNSERVED),
     )
 
 

@@ -299,6 +299,11 @@ def through_live_index(statement: sa.Select[Any]) -> sa.Select[Any]:
     return through(statement, RUNS, LIVE_INDEX).where(NOT_ENDED)
 
 
+def of_versions(versions: Sequence[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition on runs of these versions of the application. A run without a version is anybody's."""
+    return sa.or_(RUNS.c.app_version.is_(None), RUNS.c.app_version.in_(versions))
+
+
 def live_covering(narrow: NarrowIndex) -> Covering:
     """Return how live runs are read that are found by this index."""
     return Covering(LIVE_INDEX, ("id",), {"": narrow}, only=NOT_ENDED)

@@ -97,26 +97,29 @@ class Queue(Repository):
         limit: int = 1,
         workflow_names: Sequence[str] | None = None,
         workflow_caps: Mapping[str, int] | None = None,
+        app_versions: Sequence[str] | None = None,
     ) -> tuple[Claim, ...]:
         """Admit the first runs in line and claim them for ``owner``, while fewer than ``cap`` runs are running.
 
         Admits at most ``limit`` runs (1 to 500). With names of workflows (at most 50), admits runs of these only, and
         ``cap`` counts the running runs of these only: services that share a database do not use up each other's places.
         Without names it counts all. Each of ``workflow_caps`` (at most 50) counts those of its workflow. Those behind a
-        workflow that is full are admitted before it. Runs that others are changing at this moment are left for a later
+        workflow that is full are admitted before it. With ``app_versions`` admits only runs that `Claims.take_next`
+        would take with them; the caps count all. Runs that others are changing at this moment are left for a later
         call. Returns the claims in the order of the line. A release puts a run into its old place.
         """
         holder = holding(self._now(), owner, lease)
         names = shared.some_workflows(workflow_names)
         caps = check_caps(workflow_caps)
+        given = {"of": names, "versions": shared.some_versions(app_versions)}
         valid.number("cap", cap)
         valid.page_limit(limit)
         if names == []:
             return ()
         if self._backend.locks_in_one_trip and not caps:
-            taken = self._once(lambda unit: statements.admit_at_once(unit, cap, holder, limit, names))
+            taken = self._once(lambda unit: statements.admit_at_once(unit, cap, holder, limit, given))
         else:
-            taken = self._writing(lambda unit: statements.admit_next(unit, cap, caps, holder, limit, names))
+            taken = self._writing(lambda unit: statements.admit_next(unit, cap, caps, holder, limit, given))
         return tuple(claim_of(row, lease) for row in taken)
 
     def wait(
@@ -126,6 +129,7 @@ class Queue(Repository):
         timeout: float,
         workflow_names: Sequence[str] | None = None,
         workflow_caps: Mapping[str, int] | None = None,
+        app_versions: Sequence[str] | None = None,
         claimable: bool = False,
         poll_interval: float | None = None,
     ) -> bool:
@@ -139,7 +143,7 @@ class Queue(Repository):
         who wait, and no connection is held between two looks. Others may be quicker: admit to know. Raises
         `MisuseError` in a transaction, `StoreClosed`.
         """
-        return self._awaited(cap, timeout, workflow_names, workflow_caps, claimable, poll_interval).wait()
+        return self._awaited(cap, timeout, workflow_names, workflow_caps, app_versions, claimable, poll_interval).wait()
 
     def requeue(
         self, run_id: str, *, reason: str, not_before: datetime | None = None, claim: Claim | None = None
@@ -195,14 +199,16 @@ class Queue(Repository):
         timeout: float,
         workflow_names: Sequence[str] | None,
         workflow_caps: Mapping[str, int] | None,
+        app_versions: Sequence[str] | None,
         claimable: bool,
         poll_interval: float | None,
     ) -> overdue.WorkWait:
         """Return one wait for runs that may be admitted. Checks the arguments."""
         names = shared.frozen_workflows(workflow_names)
         caps = tuple(check_caps(workflow_caps).items())
-        also = Claimable(names) if valid.flag("claimable", claimable) else None
-        sought = statements.Admissible(valid.number("cap", cap), caps, names, also)
+        versions = shared.frozen_versions(app_versions)
+        also = Claimable(names, versions) if valid.flag("claimable", claimable) else None
+        sought = statements.Admissible(valid.number("cap", cap), caps, names, versions, also)
         return overdue.WorkWait(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _expire(self, run_id: str, cutoff: datetime, error: str, now: datetime) -> bool:

@@ -22,7 +22,7 @@ from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.kernel import transitions
 from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRow, KeptRow
 from lastlight_state.workflows.kernel.questions import IdRow
-from lastlight_state.workflows.kernel.rows import LockedRun, locking
+from lastlight_state.workflows.kernel.rows import LockedRun, locking, of_versions
 from lastlight_state.workflows.records import RunSummaryRow
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
@@ -87,9 +87,14 @@ def _count_running(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[An
 COUNT_RUNNING = Filtered(_count_running, of=RUNS.c.workflow_name.in_)
 
 
-def _first(shown: Sequence[sa.Column[Any]], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def _first(shown: Sequence[sa.ColumnElement[Any]], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     first = through(sa.select(*shown), RUNS, _INDEX).where(*_in_line, *conditions)
     return first.order_by(*_line).limit(_limit)
+
+
+def free_in_line(shown: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
+    """Return the first runs that were in line at ``:at`` and could have been admitted then, whatever the caps."""
+    return _first(shown, _enabled, _due, RUNS.c.queued_at <= _at)
 
 
 #: A time that another program has set to a value that no Python has, such as infinity, is damaged.
@@ -105,18 +110,22 @@ def _next(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     return _first(_NEEDED, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
 
 
-#: Locks the first runs that may be admitted, of the workflows ``of`` and not of those in ``full``. Rows locked by
-#: others are skipped: to wait for them while holding locks could be a deadlock.
-NEXT = Filtered(_next, None, NextRow, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in)
+#: Locks the first runs that may be admitted, of the workflows ``of`` and not of those in ``full``, and of ``versions``.
+#: Rows locked by others are skipped: to wait for them while holding locks could be a deadlock.
+NEXT = Filtered(
+    _next, None, NextRow, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in, versions=of_versions
+)
 
 
-#: The first run that may be admitted, of the workflows ``of`` and not of those in ``full``. Locks nothing.
+#: The first run that may be admitted, of the workflows ``of`` and not of those in ``full``, of ``versions``. Locks
+#: nothing.
 FIRST = Filtered(
     lambda conditions: _first(_NEEDED, _enabled, _due, *conditions),
     None,
     NextRow,
     of=RUNS.c.workflow_name.in_,
     full=RUNS.c.workflow_name.not_in,
+    versions=of_versions,
 )
 
 
@@ -162,8 +171,9 @@ def _admit(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Executable:
     return shown.add_cte(transitions.recording_takes(taken))
 
 
-#: Admits the first runs in line, of the workflows ``of``, while fewer than ``:cap`` of these run, and claims them.
-ADMIT = Filtered(_admit, None, ClaimedRow, of=RUNS.c.workflow_name.in_)
+#: Admits the first runs in line, of the workflows ``of`` and of ``versions``, while fewer than ``:cap`` of these
+#: workflows run, and claims them.
+ADMIT = Filtered(_admit, None, ClaimedRow, of=RUNS.c.workflow_name.in_, versions=of_versions)
 
 #: The first runs in line that were queued before ``:cutoff``, of the workflows ``of``.
 OVERDUE = Filtered(
@@ -182,18 +192,22 @@ LOCK = locking(QueuedRun, RUNS.c.queued_at)
 _LOCK = "admission"
 
 
-def admit_at_once(unit: Unit, cap: int, holder: Holding, limit: int, names: Sequence[str] | None) -> list[ClaimedRow]:
+#: Which runs are meant: ``of`` workflows and of ``versions``, each None or absent for all.
+Given = Mapping[str, Sequence[str] | None]
+
+
+def admit_at_once(unit: Unit, cap: int, holder: Holding, limit: int, wanted: Given) -> list[ClaimedRow]:
     """Do what `admit_next` does without caps of workflows, in one message to the server."""
-    statement, given = ADMIT.of({"of": names})
+    statement, given = ADMIT.of(wanted)
     return unit.locked_rows(_LOCK, statement, {**given, **holder, "cap": cap, "limit": limit})
 
 
 def admit_next(
-    unit: Unit, cap: int, caps: Mapping[str, int], holder: Holding, limit: int, names: Sequence[str] | None
+    unit: Unit, cap: int, caps: Mapping[str, int], holder: Holding, limit: int, wanted: Given
 ) -> list[ClaimedRow]:
     """Admit and take the first runs in line while fewer than the caps are running. Returns their rows, in order."""
     unit.named_lock(_LOCK)
-    room = min(limit, cap - _running(unit, cap, names))
+    room = min(limit, cap - _running(unit, cap, wanted.get("of")))
     if room <= 0:
         return []
     rooms = _rooms(unit, caps)
@@ -201,7 +215,7 @@ def admit_next(
     size = room
     while True:
         full = [name for name, left in rooms.items() if left <= 0]
-        statement, given = NEXT.of({"of": names, "full": full or None})
+        statement, given = NEXT.of({**wanted, "full": full or None})
         found, in_all = unit.sound(statement, {**given, "at": holder["at"], "limit": size})
         fitting = _fitting(found, rooms)
         taken += _take_admitted(unit, holder, fitting[: room - len(taken)])
@@ -218,6 +232,7 @@ class Admissible:
     cap: int
     caps: tuple[tuple[str, int], ...]
     names: tuple[str, ...] | None
+    versions: tuple[str, ...] | None
     or_else: Claimable | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
@@ -234,7 +249,7 @@ class Admissible:
         return not full or self._first(unit, now, full)
 
     def _first(self, unit: Unit, now: datetime, full: Sequence[str]) -> bool:
-        statement, given = FIRST.of({"of": self.names, "full": full or None})
+        statement, given = FIRST.of({"of": self.names, "full": full or None, "versions": self.versions})
         size = 1
         while True:  # rows that cannot be read are told by who admits, not at every look
             found = unit.readable(statement, {**given, "at": now, "limit": size}).rows

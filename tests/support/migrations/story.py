@@ -383,6 +383,19 @@ STORY: dict[str, list[Row]] = {
     "workflow_approvals": APPROVALS,
     "run_nodes": [{"run_id": BUILD, **node} for node in NODES],
     "run_loops": [{"run_id": BUILD, "loop_id": "review", "iteration": 1, "updated_at": at("09:12:41.007")}],
+    "workflow_workers": [
+        {
+            "name": "worker-1",
+            "host": "build-7",
+            "pid": 4211,
+            "slots": 4,
+            "started_at": at("09:00:00.000"),
+            "seen_at": at("09:12:30.000"),
+            "expires_at": at("09:14:00.000"),
+            "workflow_names": ["build", "review"],
+            "app_versions": ["2026.1"],
+        }
+    ],
     "human_requests": REQUESTS,
     "run_sequences": [
         {"run_id": BUILD, "stream": "events", "next_seq": 2},

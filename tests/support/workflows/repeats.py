@@ -49,6 +49,11 @@ def _approved(store: Any) -> tuple[str, str]:
     return gate.id, store.workflows.executions.start("deploy:plan", run_id=gate.run_id).id
 
 
+def _announced(store: Any) -> str:
+    store.workflows.workers.announce("w-1", workflow_names=["deploy"])
+    return "w-1"
+
+
 def _switched(store: Any) -> str:
     store.workflows.overrides.put("deploy", enabled=False)
     return "deploy"
@@ -85,5 +90,9 @@ REPEATS: dict[str, Repeat] = {
     "approvals.cancel": Repeat(lambda s: paused(s).id, lambda w, g: w.approvals.cancel(g, by="ana", reason="enough")),
     "human_requests.answer": Repeat(lambda s: asked(s).id, lambda w, q: w.human_requests.answer(q, "ana")),
     "overrides.put": Repeat(lambda _: "deploy", lambda w, n: w.overrides.put(n, enabled=False), "INSERT INTO"),
+    "workers.announce": Repeat(
+        lambda _: "w-1", lambda w, n: w.workers.announce(n, workflow_names=["deploy"]), "INSERT INTO"
+    ),
+    "workers.remove": Repeat(_announced, lambda w, n: w.workers.remove(n), "DELETE FROM"),
     "overrides.clear": Repeat(_switched, lambda w, n: w.overrides.clear(n), "DELETE FROM"),
 }

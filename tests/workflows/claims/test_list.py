@@ -21,6 +21,7 @@ from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ClaimableRun, Provenance
 from lastlight_state.workflows.claims import lists, statements as sql
+from lastlight_state.workflows.claims.ending import ENDING
 from lastlight_state.workflows.queue import statements as queue_statements
 
 
@@ -254,7 +255,7 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
             assert not found.scans_the_table, found
             assert by_index(found) - due == indexes | shown_by, found
             assert "ix_run_leases_due" in by_index(found), found
-    found = plan_of(database, every_backend, lists.ENDING, {**values, "now": now})
+    found = plan_of(database, every_backend, ENDING, {**values, "now": now})
     assert by_index(found) - due == shown_by, found
     assert "ix_run_leases_due" in by_index(found), found
     by_id: list[Statement[Any]] = [sql.TAKE_FREE, sql.RETAKE, sql.LOCK, sql.HEARTBEAT, sql.TRANSFER.head, sql.FIND]

@@ -23,6 +23,7 @@ from lastlight_state.maintenance.prune import arguments
 from lastlight_state.maintenance.prune.sweeps.sweep import LOOK, CandidatePage, OneStage, Removal, Tally, Terms, cutoff
 from lastlight_state.outputs.models import CACHE
 from lastlight_state.states.models import STATES
+from lastlight_state.workflows.tables import WORKERS
 
 
 @dataclass(frozen=True)
@@ -298,4 +299,10 @@ CHECKPOINTS_SWEEP = Expiring(
 )
 STATES_SWEEP = Over(
     "states", "state", str(STATES.name), OverStatements(STATES.c.id, STATES.c.expires_at, "ix_states_expiry")
+)
+WORKERS_SWEEP = Over(
+    "workers",
+    "worker",
+    str(WORKERS.name),
+    OverStatements(WORKERS.c.name, WORKERS.c.expires_at, "ix_workflow_workers_expiry"),
 )

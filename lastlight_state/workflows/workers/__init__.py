@@ -1,0 +1,169 @@
+"""Workers: processes that drive runs of their workflows, each seen as long as it looks for work.
+
+A worker says which workflows it serves when it begins, and again while it looks for work. Which runs it drives is told
+by their claims. Whoever takes runs without being seen here is no worker for these lists; the runs that such a program
+holds are known all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import TypedDict
+
+import sqlalchemy as sa
+
+from lastlight_state import codec
+from lastlight_state.clock import to_millis
+from lastlight_state.db import valid
+from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.repository import Repository
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Family, constant, prepared
+from lastlight_state.db.rows.writes import upsert
+from lastlight_state.db.schema.declarations import limits_of
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.workflows import checks
+from lastlight_state.workflows.kernel.rows import through_live_index
+from lastlight_state.workflows.kernel.workers import PATIENCE
+from lastlight_state.workflows.rows import WorkflowWorkerRow
+from lastlight_state.workflows.tables import RUNS, WORKERS
+from lastlight_state.workflows.workers.records import WaitingWorkflow, WorkerStatus
+from lastlight_state.workflows.workers.waiting import waiting
+
+
+class DrivenRow(TypedDict):
+    """A run and its holder."""
+
+    id: str
+    claim_owner: str
+
+
+_MOST = limits_of(WORKERS)
+
+_COLUMNS = tuple(WORKERS.c)
+_this = WORKERS.c.name == sa.bindparam("name")
+
+ANNOUNCE = prepared(
+    upsert(
+        WORKERS,
+        tuple(column.name for column in _COLUMNS),
+        key=("name",),
+        replacing=lambda new: {
+            **{column.name: new[column.name] for column in _COLUMNS if column.name != "name"},
+            "started_at": sa.case(
+                (sa.and_(WORKERS.c.host == new.host, WORKERS.c.pid == new.pid), WORKERS.c.started_at),
+                else_=new.started_at,
+            ),
+        },
+    ),
+    WorkflowWorkerRow,
+)
+FIND = prepared(sa.select(*_COLUMNS).where(_this), WorkflowWorkerRow)
+REMOVE = prepared(sa.delete(WORKERS).where(_this))
+LIST = Listing("workflow_workers", _COLUMNS, order=(WORKERS.c.name,), descending=False, row=WorkflowWorkerRow)
+
+
+def _driven(names: Sequence[sa.BindParameter[str]]) -> sa.Executable:
+    found = through_live_index(sa.select(RUNS.c.id, RUNS.c.claim_owner))
+    return found.where(RUNS.c.status == constant("running"), RUNS.c.claim_owner.in_(names)).order_by(RUNS.c.id)
+
+
+#: The runs that these workers hold.
+DRIVEN = Family("owner", _driven, DrivenRow)
+
+
+class Workers(Repository):
+    """``store.workflows.workers``"""
+
+    def announce(
+        self, name: str, *, workflow_names: Sequence[str], slots: int = 1, app_versions: Sequence[str] | None = None
+    ) -> None:
+        """Say that this process drives runs of these workflows, at most ``slots`` at a time, under ``name``.
+
+        ``name`` is the ``owner`` of its claims. To be called when the process begins, and again while it looks for
+        work: without that it counts as gone 90 seconds later. A `Worker` does so by itself.
+        """
+        now = self._now()
+        values: WorkflowWorkerRow = {
+            "name": valid.identifier("name", name, _MOST.name),
+            "host": socket.gethostname()[: _MOST.host],
+            "pid": os.getpid(),
+            "slots": valid.number("slots", slots, least=1),
+            "started_at": now,
+            "seen_at": now,
+            "expires_at": to_millis(now + PATIENCE),
+            "workflow_names": _list("workflow_names", checks.several_workflows(workflow_names)),
+            "app_versions": _list("app_versions", checks.some_versions(app_versions)),
+        }
+        self._once(lambda unit: unit.rows(ANNOUNCE, values), repeatable=True)
+
+    def remove(self, name: str) -> bool:
+        """Forget a worker that has ended. False if there was none of this name."""
+        values = {"name": valid.sought("name", name)}
+        return self._once(lambda unit: unit.change(REMOVE, values), repeatable=True) > 0
+
+    def get(self, name: str) -> WorkerStatus:
+        """Return a worker, also one that is gone. Raises `NotFound`."""
+        values, now = {"name": valid.sought("name", name)}, self._now()
+
+        def work(unit: Unit) -> WorkerStatus | None:
+            row = unit.row(FIND, values)
+            return None if row is None else _status(row, now, _held_by(unit, [name]))
+
+        found = self._viewing(work)
+        if found is None:
+            raise valid.not_found("worker", name)
+        return found
+
+    def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkerStatus]:
+        """Return a page of workers by name, also of those that are gone and were not removed yet."""
+        valid.page_limit(limit)
+        now = self._now()
+
+        def work(unit: Unit) -> Page[WorkerStatus]:
+            page = LIST.page(unit, lambda row: row, limit=limit, page_token=page_token)
+            held = _held_by(unit, [row["name"] for row in page.items])
+            items = tuple(_status(row, now, held) for row in page.items)
+            return Page(items=items, next_page_token=page.next_page_token, damaged=page.damaged)
+
+        return self._viewing(work)
+
+    def list_waiting(self) -> tuple[WaitingWorkflow, ...]:
+        """Return the workflows whose runs wait for a worker, the longest wait first.
+
+        A run waits for a worker if it has been free for more than a minute: offered, due, abandoned by its holder, or
+        in the queue with no worker that serves it. Runs of one workflow are told apart by why they wait.
+        """
+        return self._viewing(partial(waiting, now=self._now()))
+
+
+def _list(name: str, values: Sequence[str] | None) -> str | None:
+    """Return a list as JSON, each value once."""
+    most: int = getattr(_MOST, name)
+    return None if values is None else codec.encode(name, sorted(set(values)), max_bytes=most)
+
+
+def _held_by(unit: Unit, names: Sequence[str]) -> dict[str, list[str]]:
+    held: dict[str, list[str]] = {name: [] for name in names}
+    if names:
+        statement, values = DRIVEN.of(names)
+        for row in unit.rows(statement, values):
+            held[row["claim_owner"]].append(row["id"])
+    return held
+
+
+def _status(row: WorkflowWorkerRow, now: datetime, held: dict[str, list[str]]) -> WorkerStatus:
+    versions = row["app_versions"]
+    return WorkerStatus.of(
+        {
+            **row,
+            "workflow_names": tuple(row["workflow_names"]),
+            "app_versions": None if versions is None else tuple(versions),
+            "run_ids": tuple(held[row["name"]]),
+            "is_gone": row["expires_at"] < now,
+        }
+    )

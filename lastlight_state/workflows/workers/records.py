@@ -1,0 +1,44 @@
+"""The records of `workers`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lastlight_state.db.rows.records import Record
+
+
+class WorkerStatus(Record):
+    """One worker as it was last seen: a process that drives runs of its workflows.
+
+    ``run_ids`` are the runs that it holds, of at most ``slots`` at a time. ``app_versions`` are the versions of runs
+    that it drives, None for all. After ``expires_at`` without another look it counts as gone (``is_gone``).
+    """
+
+    name: str
+    host: str
+    pid: int
+    workflow_names: tuple[str, ...]
+    app_versions: tuple[str, ...] | None
+    slots: int
+    run_ids: tuple[str, ...]
+    started_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+    is_gone: bool
+
+
+class WaitingWorkflow(Record):
+    """Runs of one workflow that have been free for more than a minute and that no worker has taken.
+
+    ``runs`` is their number (at most 10,000 are counted), ``since`` when the first of them, ``run_id``, became free.
+    ``reason`` is ``unserved`` (no worker that serves the workflow was seen lately), ``version`` (none of those that
+    serve it drives the version of the runs), ``programs`` (none was seen, and programs that take claims themselves
+    hold other runs of it), ``slots`` (all are taken) or ``free`` (there are some). ``why`` says that in words.
+    """
+
+    workflow_name: str
+    reason: str
+    why: str
+    runs: int
+    since: datetime
+    run_id: str
