@@ -173,14 +173,8 @@ class Steps(Generic[S, W, J, B]):
         place.take_name("gate", asked.gate)
         held.check()
         approvals = held.workflows.approvals
-        found: Approval | None = await settled(approvals.find(held.run.id, asked.gate, node=asked.node))
-        if found is not None and found.status != "pending":
-            return found
-        if found is None:
-            await settled(approvals.pause(held.run.id, asked))
-        else:
-            await settled(held.workflows.waits.pause(held.run.id, gates=[found.id]))
-        raise Left
+        found = await settled(approvals.find(held.run.id, asked.gate, node=asked.node))
+        return cast(Approval, await self._answer(approvals, found, asked))
 
     async def _question(self, question: Question) -> HumanRequest:
         held, place = self._held, self._place
@@ -189,14 +183,18 @@ class Steps(Generic[S, W, J, B]):
         place.take_name("question", question.id or question.node.node_id)
         held.check()
         requests = held.workflows.human_requests
-        key = question.id or default_id(held.run.id, question.node)
-        found: HumanRequest | None = await settled(requests.find(key))
+        found = await settled(requests.find(question.id or default_id(held.run.id, question.node)))
+        return cast(HumanRequest, await self._answer(requests, found, question))
+
+    async def _answer(self, questions: Any, found: Any, asked: Gate | Question) -> Any:
+        """Return what was found of a gate or question that is answered; else leave, with the run paused for it."""
         if found is not None and found.status != "pending":
             return found
+        run_id = self._held.run.id
         if found is None:
-            await settled(requests.pause(held.run.id, question))
+            await settled(questions.pause(run_id, asked))
         else:
-            await settled(held.workflows.waits.pause(held.run.id, gates=[found.id]))
+            await settled(self._held.workflows.waits.pause(run_id, gates=[found.id]))
         raise Left
 
     async def _sleep(self, length: timedelta | None, until: datetime | None, name: str) -> None:
