@@ -13,6 +13,7 @@ from lastlight_state.db.lists.pages import after_values, encode_token
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.maintenance.timeline_facts import FACTS
+from lastlight_state.maintenance.timeline_phases import Phases
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import Database
 from lastlight_state.workflows import Failure, Gate, NodeRef, Question, Trigger, Usage
@@ -360,6 +361,8 @@ def test_each_source_is_read_by_the_index_of_its_run(paged: bool, database: Data
             database.raw().execute(statement)
     store = database.open()
     for fact in FACTS:
+        if isinstance(fact.listing, Phases):
+            continue  # in the row of the run itself
         key = [fact.bounds[0]] if fact.at else [database.clock.now(), fact.bounds[0]]
         values = {"run_id": "r7", **after_values(key)}
         plan = plan_of(database, store, fact.listing.statement({"run_id": "r7"}, paged=paged), values)

@@ -303,7 +303,8 @@ def pause(
 def _awaited(wait: Wait) -> str | None:
     """Return what a paused run waits for, in words; None for questions and operators."""
     signal = wait.signal and " of ".join(filter(None, (wait.signal, wait.correlation_id)))
-    return ", ".join(filter(None, (signal, wait.until and f"until {iso_text(wait.until)}"))) or None
+    until = None if wait.until is None else f"until {iso_text(wait.until)}"
+    return ", ".join(filter(None, (signal, until))) or None
 
 
 def first_line(text: str | None) -> str | None:
