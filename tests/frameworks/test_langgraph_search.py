@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from langgraph.store.base import PutOp, SearchOp
+from support.workflows.plans import plan_of
 
 from lastlight_state.conversations import similarity
 from lastlight_state.integrations.langgraph_store import LangGraphStore
+from lastlight_state.states.statements import BODIES
 from lastlight_state.testing import Database, racing
 
 INDEX: Any = {"dims": 3, "embed": lambda texts: [VECTORS[one] for one in texts], "fields": ["texts[*]"]}
@@ -92,3 +94,12 @@ def test_a_query_reads_embeddings_by_the_thousand_and_items_that_it_found(databa
     with racing(store) as race:
         memories.search(("a",), query="query", limit=5)
         assert len(race.statements) == 3 + 2
+
+
+def test_a_page_of_embeddings_begins_in_the_index(database: Database) -> None:
+    """integrations AD-49: at the end of the page before, without a sort."""
+    store = database.open()
+    given = {"after_scope": "a", "after_key": "k", "under_end": "b", "now": database.clock.now(), "limit": 1_001}
+    plan = plan_of(database, store, BODIES, given, in_order=True)
+    assert not plan.scans_the_table, plan
+    assert not plan.sorts_the_table, plan
