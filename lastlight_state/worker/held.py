@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from lastlight_state.errors import BackendError, ClaimLost
@@ -48,6 +49,8 @@ class HeldRun(Generic[S, W, J, B]):
         self.memory = Memory(run, self.limits)
         self.driven = driven
         self._stop = stop
+        #: Held while a result is stored, since scratch has the results of a turn as one value.
+        self.storing: AbstractAsyncContextManager[Any] = nullcontext()
         self._wait_out = wait_out
 
     def check(self) -> None:

@@ -121,19 +121,20 @@ class Steps(Generic[S, W, J, B]):
             raise
         succeeds = execution.failure is None and execution.outcome in (None, "succeeded")
         try:
-            room = held.memory.has_room(place)
-            stored = stored_result(name, result, execution.output, returns, limits, has_room=room)
-            value = {POINTER: execution.id} if stored.in_output else stored.value
-            patch = held.memory.with_result(place, name, value) if succeeds else {}
-            await self._finish(execution, stored.output, patch)
+            async with held.storing:
+                room = held.memory.has_room(place)
+                stored = stored_result(name, result, execution.output, returns, limits, has_room=room)
+                value = {POINTER: execution.id} if stored.in_output else stored.value
+                patch = held.memory.with_result(place, name, value) if succeeds else {}
+                await self._finish(execution, stored.output, patch)
+                if succeeds:
+                    held.memory.keep(patch)
+                    place.results[name] = value
         except StateError as error:
             await self._failed(execution, error)
             if isinstance(error, InvalidValue | PayloadTooLarge):  # the same at each further try
                 raise RunFailed(f"phase {name!r}: {error}") from error
             raise
-        if succeeds:
-            held.memory.keep(patch)
-            place.results[name] = value
         return typed(name, stored.value, returns)
 
     async def _started(self, path: str) -> Execution:

@@ -38,6 +38,10 @@ _log = logging.getLogger("lastlight_state.worker")
 
 
 class _HeldRun(HeldRun["AsyncStateStore", _Workflows, _Journal, _Block]):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.storing = asyncio.Lock()
+
     def is_stopped_by(self, error: BaseException) -> bool:
         task = asyncio.current_task()
         if task is None:  # the coroutine is closed from outside
