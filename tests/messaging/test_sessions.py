@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.messaging.chat import IN_THREAD, KEY, MILLISECOND, TIMEOUT, active_ids, legacy_session, said, started
+from support.refusal import code_of
 from support.workflows.steps import Raw, all_pages
 
 from lastlight_state import AlreadyExists, InvalidValue, NotFound, StaleVersion, StateStore
@@ -118,8 +119,7 @@ def test_the_database_refuses_a_second_active_session_of_a_key(
     legacy_session(raw, "first", frozen_clock.now())
     with pytest.raises(Exception, match=r"(?i)unique") as caught:
         legacy_session(raw, "second", frozen_clock.now(), thread_id=thread_id)
-    codes = (getattr(caught.value, "sqlite_errorname", None), getattr(caught.value, "sqlstate", None))
-    assert codes in (("SQLITE_CONSTRAINT_UNIQUE", None), (None, "23505"))
+    assert code_of(caught.value) in (("SQLITE_CONSTRAINT_UNIQUE", None), (None, "23505"))
 
 
 def test_keys_are_compared_exactly(every_backend: StateStore) -> None:

@@ -109,7 +109,7 @@ def ask(
         if cursor.description is None:
             raise InvalidValue("sql", "must be one statement that returns rows")
         return [column[0] for column in cursor.description], cursor.fetchmany(limit)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, sqlite3.Warning) as error:  # the second is what pysqlite3 raises for two statements
         if denied:  # asked, because the error's own name differs where the connection had not seen the newest schema
             raise ReadOnlyTransaction("a query may only read") from error
         if is_locked(error):
