@@ -101,7 +101,10 @@ def _of_file(error: Exception, name: str) -> StateError:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return BackendBusy("the database is locked by another writer")
     if name == "SQLITE_FULL":
-        return BackendUnavailable("the disk is full")
+        return BackendUnavailable(
+            "the disk is full: nothing of this call is stored, and reads go on; make room on the file system of the"
+            " database, and writes go on without opening it again"
+        )
     if name.startswith("SQLITE_IOERR"):
         return BackendUnavailable(f"input or output failed ({name})", repeats=6)
     if name == "SQLITE_READONLY":
@@ -112,7 +115,10 @@ def _of_file(error: Exception, name: str) -> StateError:
             " journal is rolled back: keep the two together, and open the database once for writing"
         )
     if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):
-        return BackendUnavailable(f"the database file cannot be opened or written ({name}); {_CHECK_RIGHTS}")
+        return BackendUnavailable(
+            f"the database file cannot be opened or written ({name}); {_CHECK_RIGHTS}. In a directory or on a file"
+            " system that is read-only, let `lastlight-state` look at it, or open a copy in another place"
+        )
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return BackendUnavailable(
             f"the file is not a sound SQLite database ({name}): check the path, or restore a backup",

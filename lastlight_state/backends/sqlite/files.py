@@ -115,9 +115,18 @@ def lost_log(path: Path, *, lacks_tables: bool) -> bool:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raise `PermissionError` for a file that this process may not write."""
+    """Raise `PermissionError` for a file that this process may not write, and OSError on a read-only file system."""
     if not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        number = errno.EROFS if is_on_read_only(path) else errno.EACCES
+        raise OSError(number, os.strerror(number), str(path))
+
+
+def is_on_read_only(path: Path) -> bool:
+    """Return whether a file is on a file system that is mounted read-only here."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except (AttributeError, OSError):  # elsewhere than on Unix, or where it is not there
+        return False
 
 
 def is_remote(carrier: str) -> bool:

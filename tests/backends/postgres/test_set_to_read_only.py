@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
+from pathlib import Path
 
 import psycopg
 import psycopg.sql
 import pytest
 from sqlalchemy.engine import make_url
+from support.cli.calls import lastlight_state
 
 from lastlight_state import BackendUnavailable, StateStore
 from lastlight_state.maintenance import PrunePolicy
@@ -68,3 +71,23 @@ def test_a_url_that_switches_the_setting_off_makes_room(postgres_database: Datab
     with StateStore.open(url.render_as_string(hide_password=False)) as store:
         store.maintenance.prune.run(PrunePolicy("runs", keep_days=30))
     set_to(postgres_database, "off")
+
+
+def test_the_command_of_the_troubleshooting_page_prunes_as_it_stands(postgres_database: Database) -> None:
+    """backends B-185: its URL but for the server, and a command without the parameter is refused by name."""
+    postgres_database.open().close()
+    page = Path(__file__).parents[3].joinpath("docs", "troubleshooting.md").read_text()
+    [line] = [one for one in page.splitlines() if one.startswith("lastlight-state prune") and "read_only" in one]
+    _, *words, url = shlex.split(line)
+    parameter = url.partition("?")[2]
+    set_to(postgres_database, "on")
+    try:
+        refused = lastlight_state(*words, postgres_database.url)
+        assert (refused.code, "set to read only" in refused.err) == (6, True)
+        with_it = postgres_database.url + ("&" if "?" in postgres_database.url else "?") + parameter
+        pruned = lastlight_state(*words, with_it)
+        assert pruned.code == 0, pruned
+        with StateStore.open(postgres_database.url) as reading:
+            assert [one.kind for one in reading.receipts.list()] == ["prune"]
+    finally:
+        set_to(postgres_database, "off")
