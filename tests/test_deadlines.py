@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support import deadlines
-from support.deadlines import SHORT, Timed, held_file, held_tables, late, promised, timed
+from support.deadlines import SHORT, Timed, held, held_file, late, promised, timed
 from support.faults.interrupts import Interrupted
 from support.hostile_rows import fill
 from support.tracing import traced
@@ -45,13 +45,6 @@ def every_verb(database: Database, settings: Settings, promise: float, at_once: 
             store.workflows.runs.list()  # so that each has a connection already
         stack.enter_context(held(database, stores[0]))
         return timed(stores, asked, promise)
-
-
-@contextmanager
-def held(database: Database, store: StateStore) -> Iterator[None]:
-    """The whole database, held exclusively."""
-    with held_tables(database) if database.name == "postgresql" else held_file(store.backend.files[0]):
-        yield
 
 
 @pytest.mark.parametrize("journal_mode", ["wal", "delete"])

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from lastlight_state.aio.blocks import StopEvent, streamed
-from lastlight_state.aio.forward import Face, Waker, reading, writing
+from lastlight_state.aio.forward import Face, Waker, looked, reading, writing
 from lastlight_state.conversations import Change, Conversations, Delivery, SessionSummary
 from lastlight_state.conversations.branches import Branches
 from lastlight_state.conversations.changes import Changes
@@ -22,7 +22,7 @@ from lastlight_state.conversations.sessions import Sessions
 from lastlight_state.conversations.trees import Trees
 from lastlight_state.conversations.vectors import Vectors
 from lastlight_state.db import valid
-from lastlight_state.db.news.watch import refuse_in_transaction
+from lastlight_state.db.news.watch import TimeLimit, refuse_in_transaction
 from lastlight_state.db.rows.records import Page
 from lastlight_state.lazy import Part
 
@@ -169,14 +169,14 @@ class AsyncChanges(Face[Changes]):
         """See the sync `wait`. A waiting task holds no thread."""
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
-        read = partial(self._target.after, session_id, seq, limit=limit)
-        found = await self._runner.read(read)
-        if found.items or found.damaged or not seconds:
+        limited, read = TimeLimit(seconds), partial(self._target.after, session_id, seq, limit=limit)
+        found = await looked(self._runner, limited, read)
+        if found.items or found.damaged or not limited.left:
             return found
         woken = Waker()
-        with self._target._arrivals(session_id, seq, seconds, interval, woken.up) as arrivals:
+        with self._target._arrivals(session_id, seq, limited.left, interval, woken.up) as arrivals:
             await woken.arrived(arrivals)
-        return await self._runner.read(read)
+        return await looked(self._runner, limited, read)
 
     def follow(
         self,
@@ -243,14 +243,15 @@ class AsyncExchange(Face[Exchange]):
         """See the sync `wait`. A waiting task holds no thread."""
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
+        limited = TimeLimit(seconds)
         read = partial(self._target.inbox, owner, after_ord=after_ord, state="all", limit=limit)
-        found = await self._runner.read(read)
-        if found.items or found.damaged or not seconds:
+        found = await looked(self._runner, limited, read)
+        if found.items or found.damaged or not limited.left:
             return found
         woken = Waker()
-        with self._target._arrivals(owner, after_ord, seconds, interval, woken.up) as arrivals:
+        with self._target._arrivals(owner, after_ord, limited.left, interval, woken.up) as arrivals:
             await woken.arrived(arrivals)
-        return await self._runner.read(read)
+        return await looked(self._runner, limited, read)
 
 
 class AsyncConversations(Face[Conversations]):

@@ -17,7 +17,11 @@ from functools import partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from lastlight_state import metrics
-from lastlight_state.db.news.watch import Arrivals
+from lastlight_state.backends.waiting import LEAST_LOOK, all_in_use
+from lastlight_state.db.news.watch import Arrivals, TimeLimit
+
+#: What a look is given beside its limit, so that its own error comes first.
+_SLACK = 0.25
 
 # Waiting in a coroutine for what a thread of the store looks for: no thread is held, and no time is lost.
 
@@ -43,6 +47,19 @@ class Waker:
                     await self._event.wait()
                 return True
         return False
+
+
+async def looked(runner: Runner, limit: TimeLimit, call: Callable[[], R], *, writes: bool = False) -> R:
+    """Return what a look of a call with a ``timeout`` gives.
+
+    Raises `BackendUnavailable` where no thread or connection becomes free in that time.
+    """
+    run = runner.write if writes else runner.read
+    try:
+        async with asyncio.timeout(max(limit.left, LEAST_LOOK) + _SLACK):
+            return await run(partial(limit.look, call))
+    except TimeoutError:
+        raise all_in_use("threads and connections") from None
 
 
 P = ParamSpec("P")

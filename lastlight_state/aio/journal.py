@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, overload
 
 from lastlight_state.aio.blocks import StopEvent, streamed
-from lastlight_state.aio.forward import Face, Waker, reading, writing
+from lastlight_state.aio.forward import Face, Waker, looked, reading, writing
 from lastlight_state.aio.journal_writer import AsyncWriter
 from lastlight_state.db import valid
-from lastlight_state.db.news.watch import refuse_in_transaction
+from lastlight_state.db.news.watch import TimeLimit, refuse_in_transaction
 from lastlight_state.journal import ANY, Event, EventFilter, Frame, Journal, Signal
 from lastlight_state.journal.arguments import AnyType
 from lastlight_state.journal.events import Events
@@ -177,15 +177,14 @@ class AsyncSignals(Face[Signals]):
         )
         seconds = valid.seconds("wait", wait)
         valid.seconds("poll_interval", poll_interval)
-        if seconds:
-            refuse_in_transaction(self._target._scope)
-        taken = await self._runner.write(take)
-        if taken is not None or not seconds:
-            return taken
-        woken = Waker()
-        with self._target._arrivals(run_id, seconds, poll_interval, woken.up) as arrivals:
+        if not seconds:
+            return await self._runner.write(take)
+        refuse_in_transaction(self._target._scope)
+        limit, woken = TimeLimit(seconds), Waker()
+        taken = await looked(self._runner, limit, take, writes=True)
+        with self._target._arrivals(run_id, limit.left, poll_interval, woken.up) as arrivals:
             while taken is None and await woken.arrived(arrivals):
-                taken = await self._runner.write(take)
+                taken = await looked(self._runner, limit, take, writes=True)
         return taken
 
 

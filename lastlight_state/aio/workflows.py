@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from lastlight_state.aio.blocks import block, entered
-from lastlight_state.aio.forward import Face, Runner, Waker, reading, writing
+from lastlight_state.aio.forward import Face, Runner, Waker, looked, reading, writing
 from lastlight_state.lazy import Part
 from lastlight_state.workflows import Claim, WorkflowRun, Workflows
 from lastlight_state.workflows.approvals import Approvals
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 async def _waited(runner: Runner, awaited: WorkWait) -> bool:
-    if await runner.read(awaited.look):
+    if await looked(runner, awaited.limit, awaited.look):
         return True
     woken = Waker()
     with awaited.arrivals(woken.up) as arrivals:

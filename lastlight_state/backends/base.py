@@ -19,9 +19,8 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends import urls
-from lastlight_state.backends.facts import Catalogue, Listened, Measures, Upkeep, logged
+from lastlight_state.backends.facts import Catalogue, Listened, Measures, NamedLocks, Upkeep, logged
 from lastlight_state.backends.fair_lock import Turn
-from lastlight_state.backends.waiting import NamedLocks
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit
@@ -56,7 +55,8 @@ class Checkout(Turn):
     execute: Any = None
     owner: Any = None
     before: Any = None
-    broken = refuses_writes = undone = begun = False  # undone: rolled back by the caller; begun: ONE that others join
+    broken = refuses_writes = hurries = False
+    undone = begun = False  # undone: rolled back by the caller; begun: ONE that others join
     is_awaited = False  # whether it is asynchronous, and used from a greenlet
     backend: Any  # None for a connection that is a caller's; such a checkout is never entered
 

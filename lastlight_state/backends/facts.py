@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -296,3 +297,25 @@ def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
 def _text(sql: Any) -> str:
     text = sql.decode() if isinstance(sql, bytes) else str(sql)
     return " ".join(text.split())
+
+
+# What a backend does for locks that have a name and no row.
+
+
+class NamedLocks(ABC):
+    """The part of a backend that holds such locks for units."""
+
+    #: Whether `locked` is there: a lock, a statement and the commit reach the server together.
+    locks_in_one_trip = False
+
+    @abstractmethod
+    def named_lock(self, checkout: Any, name: str) -> None:
+        """Hold ``name`` until the unit ends; others who ask for it wait."""
+
+    def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
+        """Run one statement while ``name`` is held, and return its cursor. It sees what earlier holders committed.
+
+        Outside a transaction the same message commits it, so that the lock is held for the time of the statement alone,
+        and not for a client's round trips.
+        """
+        raise NotSupported("locks of this database are taken by statements of their own")

@@ -11,17 +11,21 @@ import logging
 import random
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, NotSupported
+from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit, HeldResource
 
 #: The ``reason`` of a `BackendBusy` that came of nobody's locks: the caller wants no answer any more.
 CANCELLED = "cancelled"
+
+#: A look with a ``timeout`` that is shorter, such as 0, waits so many seconds for a lock all the same.
+LEAST_LOOK = 0.25
+
+T = TypeVar("T")
 
 _of_thread = threading.local()
 
@@ -65,12 +69,13 @@ class Deadline(HeldResource):
     """Ends all waits of one call: so many seconds after the first of them began.
 
     It holds for everything that this thread does inside the ``with`` block, however many units, files and repetitions
-    that takes. Inside the block of another deadline, the other one holds.
+    that takes. Inside the block of another deadline, the sooner one holds.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._end: float | None = None
+        self.before: Deadline | None = None
 
     @property
     def end(self) -> float:
@@ -80,15 +85,15 @@ class Deadline(HeldResource):
         return self._end
 
     def __enter__(self) -> Deadline | Self:
-        outer = _deadline()
-        if outer is not None:
+        outer = self.before = _deadline()
+        if outer is not None and outer.end <= self.end:
             return outer
         _of_thread.deadline = self
         return self
 
     def _leave(self, *_: object) -> None:
         if _deadline() is self:
-            _of_thread.deadline = None
+            _of_thread.deadline = self.before
         self.handle = None
 
     __exit__ = Exit(_leave)
@@ -98,6 +103,28 @@ def until(seconds: float) -> float:
     """Return the moment when a wait of so many seconds ends, or this thread's deadline if it is sooner."""
     end, deadline = time.monotonic() + seconds, _deadline()
     return end if deadline is None else min(end, deadline.end)
+
+
+def shortened(seconds: float) -> float | None:
+    """Return what is left until this thread's deadline, for a wait of so many seconds; None where it is no shorter.
+
+    A wait of no seconds is one without a limit of ours.
+    """
+    if getattr(_of_thread, "deadline", None) is None or not seconds:  # as nearly always
+        return None
+    deadline = _deadline()
+    left = seconds if deadline is None else deadline.end - time.monotonic()
+    return max(left, 0.0) if left < seconds else None
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """Return what ``call`` gives, whose waits for locks end after so many seconds; `LEAST_LOOK` at least.
+
+    It is for calls with a ``timeout``: a statement that waits for a lock is given up then, and none is repeated later.
+    """
+    with Deadline(max(seconds, LEAST_LOOK)) as deadline:
+        deadline.end  # noqa: B018 - the count begins
+        return call()
 
 
 def left_of(seconds: float) -> float:
@@ -114,7 +141,9 @@ def left_of(seconds: float) -> float:
 
 def _deadline() -> Deadline | None:
     found: Deadline | None = getattr(_of_thread, "deadline", None)
-    return None if found is None or found.gone else found  # one that was cut off ends with its block
+    while found is not None and found.gone:  # its block was cut off
+        found = found.before
+    return found
 
 
 def lend(patience: Patience | None) -> None:
@@ -227,8 +256,6 @@ class Flag:
 # again in step. The database's own busy timeout waits finely before that; this is the coarse part behind it. A lost
 # connection is met by repeating once, and only when it is certain that nothing was written.
 
-T = TypeVar("T")
-
 _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1.25
 
 _log = logging.getLogger("lastlight_state.backends")
@@ -263,8 +290,10 @@ class Retry:
 
     def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool, label: str | None = None) -> T:
         """Return the result of a repetition after the first attempt failed with ``error``, or the last error."""
-        with Deadline(self._after_failure) as deadline:
-            return self._again(attempt, error, deadline.end - self.lock_seconds, repeatable=repeatable, label=label)
+        own = Deadline(self._after_failure)
+        with own as deadline:
+            last = min(own.end - self.lock_seconds, deadline.end)
+            return self._again(attempt, error, last, repeatable=repeatable, label=label)
 
     @property
     def most_seconds(self) -> float:
@@ -317,25 +346,3 @@ def _when_unavailable(error: BackendError, repeatable: bool) -> int:
     if error.outcome == "unknown" and not repeatable:
         return 0
     return int(error.details.get("repeats", 0))
-
-
-# What a backend does for locks that have a name and no row.
-
-
-class NamedLocks(ABC):
-    """The part of a backend that holds such locks for units."""
-
-    #: Whether `locked` is there: a lock, a statement and the commit reach the server together.
-    locks_in_one_trip = False
-
-    @abstractmethod
-    def named_lock(self, checkout: Any, name: str) -> None:
-        """Hold ``name`` until the unit ends; others who ask for it wait."""
-
-    def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
-        """Run one statement while ``name`` is held, and return its cursor. It sees what earlier holders committed.
-
-        Outside a transaction the same message commits it, so that the lock is held for the time of the statement alone,
-        and not for a client's round trips.
-        """
-        raise NotSupported("locks of this database are taken by statements of their own")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import sqlalchemy as sa
 
@@ -26,7 +27,7 @@ from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.lists.pages import iterate, pages_of
-from lastlight_state.db.news.watch import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.news.watch import Arrivals, TimeLimit, arrivals, refuse_in_transaction
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import bind, number, prepared
@@ -107,16 +108,18 @@ class Changes(Repository):
         It is empty after ``timeout`` seconds.
 
         Looks every ``poll_interval`` seconds, with one statement for all that wait in a store, and holds no connection
-        meanwhile. In a transaction it is `MisuseError`.
+        meanwhile. In a transaction it is `MisuseError`; where a lock keeps it from looking until the timeout,
+        `BackendBusy`.
         """
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._scope)
-        found = self.after(session_id, seq, limit=limit)
-        if found.items or found.damaged or not seconds:
+        limited, look = TimeLimit(seconds), partial(self.after, session_id, seq, limit=limit)
+        found = limited.look(look)
+        if found.items or found.damaged or not limited.left:
             return found
-        with self._arrivals(session_id, seq, seconds, interval) as arrived:
+        with self._arrivals(session_id, seq, limited.left, interval) as arrived:
             arrived.wait(arrived.seconds_left)
-        return self.after(session_id, seq, limit=limit)
+        return limited.look(look)
 
     def follow(
         self,

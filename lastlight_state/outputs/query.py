@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lastlight_state.backends.waiting import shortened, within
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.units.unit import Unit
@@ -21,9 +22,9 @@ class Query(Repository):
     ) -> QueryRows:
         """Return the rows of one statement with parameters like ``:name``, values as the database holds them.
 
-        At most ``limit`` rows (500, up to 10,000), and ``timeout`` seconds. Raises `ReadOnlyTransaction` for whatever
-        would write, `InvalidValue` for what is not one statement that returns rows, `MisuseError` in a transaction
-        that writes: use its ``connection``.
+        At most ``limit`` rows (500, up to 10,000), and ``timeout`` seconds with its waits for locks. Raises
+        `ReadOnlyTransaction` for whatever would write, `InvalidValue` for what is not one statement that returns rows,
+        `MisuseError` in a transaction that writes: use its ``connection``.
         """
         most = valid.number("limit", limit, least=1, most=models.QUERY_ROWS)
         return self._asked(sql, params, most, timeout, plan=False)
@@ -45,12 +46,18 @@ class Query(Repository):
 
         def ask(unit: Unit) -> QueryRows:
             columns, found = unit.backend.ask(
-                unit.checkout, text, dict(params or {}), limit=most + 1, timeout=seconds, plan=plan
+                unit.checkout, text, dict(params or {}), limit=most + 1, timeout=_left(seconds), plan=plan
             )
             kept = tuple(tuple(row) for row in found[:most])
             return QueryRows(columns=tuple(columns), rows=kept, truncated=len(found) > most)
 
-        return self._viewing(ask)
+        return within(seconds, lambda: self._viewing(ask))
+
+
+def _left(seconds: float) -> float:
+    """Return what is left of the timeout, in hundredths of a second."""
+    left = shortened(seconds)
+    return seconds if left is None else max(round(left, 2), 0.01)
 
 
 def _seconds(timeout: Any) -> float:

@@ -126,6 +126,13 @@ def held_tables(database: Database) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def held(database: Database, store: StateStore) -> Iterator[None]:
+    """The whole database, held exclusively."""
+    with held_tables(database) if database.name == "postgresql" else held_file(store.backend.files[0]):
+        yield
+
+
 def table(found: Sequence[Timed], promise: float) -> str:
     """The slowest call of each repository, for people."""
     groups: dict[str, list[Timed]] = {}

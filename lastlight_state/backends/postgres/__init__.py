@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.pool import StaticPool
 
-from lastlight_state.backends import urls
+from lastlight_state.backends import urls, waiting
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import Catalogue, Measures, Original
 from lastlight_state.backends.host_connections import hear_own, lock_number
@@ -29,7 +29,9 @@ from lastlight_state.backends.postgres import examining
 from lastlight_state.backends.postgres.bulk import Moving, copy_rows
 from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalogue_of, shape_of
 from lastlight_state.backends.postgres.connections import (
+    BEGIN_WRITE,
     as_text,
+    begin,
     borrow,
     checked_out,
     give_back,
@@ -39,17 +41,10 @@ from lastlight_state.backends.postgres.connections import (
     places,
     refusal_of,
     short_waits,
+    wait_as_usual,
 )
 from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, translate
-from lastlight_state.backends.postgres.examining import (
-    BEGIN_WRITE,
-    PostgresLocks,
-    examined,
-    framed,
-    grants,
-    measured,
-    vacuumed,
-)
+from lastlight_state.backends.postgres.examining import PostgresLocks, examined, framed, grants, measured, vacuumed
 from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.errors import (
@@ -64,7 +59,6 @@ from lastlight_state.unwinding import block
 #: A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon.
 DDL_WAIT_SECONDS = 5.0
 
-_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _POLL_SECONDS = 0.02
 
 
@@ -102,9 +96,10 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
             raise ReadOnlyTransaction("the store is open for reading only")
         checkout = checkout or Checkout(mode, self)
         self._lend(checkout)
-        if mode.begins:
+        left = waiting.shortened(self.lock_seconds)
+        if mode.begins or left is not None:
             try:
-                checkout.driver.execute(BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT)
+                begin(checkout, left, ours=self._pool is not None)
             except BaseException as error:
                 checkout.broken = True
                 self.release(checkout)
@@ -142,6 +137,8 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         driver = checkout.driver
         if driver is not None and driver.pgconn.transaction_status != TransactionStatus.IDLE:
             checkout.broken = True
+        elif checkout.hurries and not checkout.broken:
+            wait_as_usual(checkout)
         if self._pool is not None:
             self._pool.give_back(checkout)
             return

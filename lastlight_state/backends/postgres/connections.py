@@ -310,6 +310,34 @@ def as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return sql_cast(func.to_json(column) if isinstance(kind, DateTime) else column, Text)
 
 
+BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+def begin(checkout: Checkout, left: float | None, *, ours: bool) -> None:
+    """Begin the transaction of a unit, if it has one. With ``left`` no lock is waited for any longer.
+
+    Of a caller's session no setting is changed but in a transaction.
+    """
+    mode, execute = checkout.mode, checkout.driver.execute
+    wait = None if left is None else f"lock_timeout = {max(1, int(left * 1000))}"
+    if mode.begins:
+        statement = BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT
+        execute(statement if wait is None else f"{statement}; SET LOCAL {wait}")
+    elif wait is not None and ours:
+        checkout.hurries = True
+        execute(f"SET {wait}")
+
+
+def wait_as_usual(checkout: Checkout) -> None:
+    """Let a session of ours wait for locks as it did when it was made. One that cannot be told is broken."""
+    checkout.hurries = False
+    try:
+        checkout.driver.execute("RESET lock_timeout")
+    except psycopg.Error:
+        checkout.broken = True
+
+
 def short_waits(seconds: float) -> str:
     """Return the statement after which a transaction waits no longer than this for a lock."""
     return f"SET LOCAL lock_timeout = {int(seconds * 1000)}; SET LOCAL statement_timeout = 0"

@@ -12,12 +12,12 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from lastlight_state import metrics
-from lastlight_state.backends.facts import Measures, TableSize
+from lastlight_state.backends.facts import Measures, NamedLocks, TableSize
 from lastlight_state.backends.host_connections import lock_number
+from lastlight_state.backends.postgres.connections import BEGIN_WRITE
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers
 from lastlight_state.backends.sql.expressions import quoted
-from lastlight_state.backends.waiting import NamedLocks
 from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction, StateError
 
 # Size and settings of a Postgres database. Works for a role that may only SELECT.
@@ -59,7 +59,6 @@ def _value(driver: Any, sql: str) -> Any:
 
 # Locks that have a name and no row: advisory locks of Postgres, which last as long as a transaction.
 
-BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _LOCK = (
     "SELECT pg_advisory_xact_lock(hashtextextended("
     "'lastlight_state:' || coalesce(%s::text, current_schema()::text) || ':' || %s::text, 0))"

@@ -31,6 +31,7 @@ from lastlight_state.backends.sqlite import (
     files,
     group_commit,
     host_connections,
+    pragmas,
     untrusted,
 )
 from lastlight_state.backends.sqlite.bulk import insert_rows
@@ -133,6 +134,9 @@ class SqliteBackend(SqliteUpkeep):
                 self._connections.writer(checkout)
             else:
                 self._connections.reader(checkout)
+                left = waiting.shortened(self.lock_seconds)
+                if left is not None and not self.options.across_mounts:  # whose connections are made for each unit
+                    pragmas.hurry(checkout, left)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
         if checkout.group is not None:
@@ -182,6 +186,7 @@ class SqliteBackend(SqliteUpkeep):
             self._connections.give_back_writer(checkout)
         else:
             permit_writes(checkout)
+            pragmas.wait_as_usual(checkout, self.options)
             self._connections.give_back_reader(checkout)
 
     def recover(self, checkout: Checkout) -> None:

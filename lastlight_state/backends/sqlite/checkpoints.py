@@ -83,6 +83,9 @@ class WriteAheadLog:
         except OSError:
             return b""
 
+    def __del__(self) -> None:
+        self.forget()  # of a store that nobody closed
+
     def forget(self) -> None:
         """Close the file of the log, which is another one after its last connection was closed."""
         file, self._file = self._file, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
+from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.sqlite import checkpoints, files, locked_reads, untrusted
 from lastlight_state.backends.sqlite.connections import Connections, undo
 from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 from lastlight_state.backends.sqlite.locked_reads import FileReader, Probe
 from lastlight_state.backends.sqlite.pragmas import SYNCED, pragmas, set_up
-from lastlight_state.errors import MisuseError
+from lastlight_state.errors import BackendUnavailable, MisuseError
 
 # What a forked child does about its parent's connections to SQLite files.
 #
@@ -74,6 +76,8 @@ _C = TypeVar("_C", bound=sqlite3.Connection)
 
 #: How many units of coroutines may wait at once for one commit, where commits wait for the disk.
 SHARING_WRITERS = 32
+#: Between two looks at a journal that names another one.
+_PAUSE_SECONDS = 0.01
 _READS, _UNCHANGING = "mode=ro", "mode=ro&immutable=1"
 
 _log = logging.getLogger("lastlight_state.backends")
@@ -261,6 +265,8 @@ class FileConnections(Connections):
         return self._set_up(self._opened(path, access), writes=writes)
 
     def _opened(self, path: Path, access: str) -> sqlite3.Connection:
+        files.refuse_beside(path)
+        _refuse_another_journal(path, self._options.busy_timeout)
         return _opened(path, access, untrusted.Watched if self._options.foreign else sqlite3.Connection)
 
     def _size(self) -> int:
@@ -280,6 +286,22 @@ class FileConnections(Connections):
                 files.refuse_unwritable(self._path)  # SQLite says only that it may read
             raise
         return connection
+
+
+def _refuse_another_journal(path: Path, seconds: float) -> None:
+    """Raise `BackendUnavailable` if the journal beside a database names another, for longer than a commit takes."""
+    journal, end = files.beside(path)[2], None
+    while files.names_another(journal):
+        end = end or waiting.until(seconds)
+        if time.monotonic() >= end:
+            raise BackendUnavailable(
+                f"{journal.name} beside the database names another journal, which SQLite would open and might delete."
+                " If a program of yours was killed while it committed to several attached files, open the database"
+                " with that program; else move the journal away",
+                reason="another_journal",
+                path=str(journal),
+            )
+        waiting.pause(_PAUSE_SECONDS)
 
 
 def _opened(path: Path, access: str, kind: type[_C]) -> _C:

@@ -16,6 +16,8 @@ _REMOTE = ("nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "afs", "ceph", "glust
 
 #: The length of a database's header, and where it says how the file is read and written: 2 and 2 mean by a log.
 _HEADER, _VERSIONS, _WAL_VERSIONS = 100, slice(18, 20), b"\2\2"
+#: How a journal ends that names another one.
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
 def make_private_directory(path: Path) -> None:
@@ -90,6 +92,34 @@ def beside(path: Path) -> tuple[Path, Path, Path]:
         path.with_name(f"{path.name}-shm"),
         path.with_name(f"{path.name}-journal"),
     )
+
+
+def names_another(journal: Path) -> bool:
+    """Return whether a journal that SQLite would roll back names another journal.
+
+    SQLite opens what is named so, and may delete it, whatever that is. No journal of ours does. Raises OSError for no
+    regular file.
+    """
+    try:
+        held = without_waiting(str(journal), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    with os.fdopen(held, "rb") as opened:
+        found = os.fstat(held)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(journal))
+        if found.st_size < len(_NAMES_ANOTHER) or opened.read(1) == b"\0":
+            return False
+        opened.seek(-len(_NAMES_ANOTHER), os.SEEK_END)
+        return opened.read() == _NAMES_ANOTHER
+
+
+def refuse_beside(path: Path) -> None:
+    """Raise OSError where something lies beside a database that SQLite would wait for: a FIFO, a device, a folder."""
+    for beside_it in beside(path):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(beside_it.stat().st_mode):
+                raise OSError(errno.EINVAL, f"not a regular file: {beside_it.name}", str(beside_it))
 
 
 def lost_log(path: Path, *, lacks_tables: bool) -> bool:

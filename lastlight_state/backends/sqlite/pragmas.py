@@ -96,6 +96,19 @@ def permit_writes(checkout: Checkout) -> None:
         checkout.driver.execute("PRAGMA query_only = OFF")
 
 
+def hurry(checkout: Checkout, seconds: float) -> None:
+    """Let a unit that reads wait no longer than this for a lock of its file, until `wait_as_usual`."""
+    checkout.hurries = True
+    checkout.driver.execute(busy_timeout(seconds))
+
+
+def wait_as_usual(checkout: Checkout, options: Options) -> None:
+    """Make the connection what it was before `hurry`."""
+    if checkout.hurries:
+        checkout.hurries = False
+        checkout.driver.execute(busy_timeout(piece(options, writes=False)))
+
+
 def _journal_mode(options: Options, carrier: str) -> str:
     if options.journal_mode:
         return options.journal_mode.upper()

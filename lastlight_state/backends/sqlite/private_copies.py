@@ -165,8 +165,6 @@ FileStamps: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
 #: How long it may take to copy a file, and as long again to bring it to its last commit.
 MOST_SECONDS = 600.0
 _SUFFIXES = ("", "-journal", "-wal")
-#: A journal that ends so names another file, which SQLite would open and might delete. None of ours does.
-_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 _TRIES = 5
 #: Copies regular files alone, whatever somebody puts in their place meanwhile.
 _COPY = """
@@ -270,7 +268,7 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
     """Bring the copy to its last commit. Raises `BackendUnavailable` for one that is damaged, if it is ``checked``."""
-    if _ending(Path(f"{copy}-journal"), len(_NAMES_ANOTHER)) == _NAMES_ANOTHER:
+    if files.names_another(Path(f"{copy}-journal")):
         raise BackendUnavailable(
             "the file's journal names another journal, which is not followed", reason="not_a_database"
         )
@@ -286,14 +284,6 @@ def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
         answer = str(error)
     if answer != "ok":
         raise BackendUnavailable(f"the file of a crashed writer cannot be read: {answer}", reason="not_a_database")
-
-
-def _ending(file: Path, length: int) -> bytes:
-    """Return the last bytes of a file; none of one that is missing or shorter."""
-    with suppress(OSError), file.open("rb") as opened:
-        opened.seek(-length, os.SEEK_END)
-        return opened.read()
-    return b""
 
 
 def _checked(connection: sqlite3.Connection, seconds: float) -> str:

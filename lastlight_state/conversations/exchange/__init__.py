@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypedDict
 
 from lastlight_state.conversations import checks, words
@@ -22,7 +23,15 @@ from lastlight_state.conversations.records import MessageSummary
 from lastlight_state.conversations.tables import DELIVERIES, MEMBERS
 from lastlight_state.conversations.words import InboxState
 from lastlight_state.db import valid
-from lastlight_state.db.news.watch import NOTHING_YET, Arrivals, Watch, arrivals, refuse_in_transaction, watch_of
+from lastlight_state.db.news.watch import (
+    NOTHING_YET,
+    Arrivals,
+    TimeLimit,
+    Watch,
+    arrivals,
+    refuse_in_transaction,
+    watch_of,
+)
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.writes import as_list
@@ -169,16 +178,18 @@ class Exchange(Repository):
         """Wait for deliveries after a position, and return all.
 
         After ``timeout`` seconds the page is empty. Looks every ``poll_interval`` seconds, with one statement for all
-        that wait in a store, and holds no connection meanwhile. In a transaction it is `MisuseError`.
+        that wait in a store, and holds no connection meanwhile. In a transaction it is `MisuseError`; where a lock
+        keeps it from looking until the timeout, `BackendBusy`.
         """
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._scope)
-        found = self.inbox(owner, after_ord=after_ord, state="all", limit=limit)
-        if found.items or found.damaged or not seconds:
+        limited, look = TimeLimit(seconds), partial(self.inbox, owner, after_ord=after_ord, state="all", limit=limit)
+        found = limited.look(look)
+        if found.items or found.damaged or not limited.left:
             return found
-        with self._arrivals(owner, after_ord, seconds, interval) as arrived:
+        with self._arrivals(owner, after_ord, limited.left, interval) as arrived:
             arrived.wait(arrived.seconds_left)
-        return self.inbox(owner, after_ord=after_ord, state="all", limit=limit)
+        return limited.look(look)
 
     def outbox(self, sender: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageSummary]:
         """Return a page of the messages that have this sender, the newest first, delivered or not."""

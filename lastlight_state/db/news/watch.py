@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
-from lastlight_state.backends.waiting import Flag
+from lastlight_state.backends.waiting import Flag, within
 from lastlight_state.db.units.scope import Scope, TransactionScope
 from lastlight_state.errors import MisuseError, StateError, StoreClosed
 from lastlight_state.unwinding import Exit, HeldResource, block
@@ -256,6 +256,24 @@ def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K,
 
 
 # Waiting for one value of a `Watch`, for a limited time.
+
+T = TypeVar("T")
+
+
+class TimeLimit:
+    """The ``timeout`` of one call: so many seconds from now on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Return how many seconds are left."""
+        return max(0.0, self._end - time.monotonic())
+
+    def look(self, call: Callable[[], T]) -> T:
+        """Return what ``call`` gives. It waits for locks until the limit, or `BackendBusy` is raised."""
+        return within(self.left, call)
 
 
 class Arrivals(Generic[K]):

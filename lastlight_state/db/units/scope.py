@@ -22,7 +22,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from lastlight_state.backends.base import LOST, Backend, Checkout, Mode
 from lastlight_state.backends.fair_lock import GroupFailed
-from lastlight_state.backends.waiting import Retry
+from lastlight_state.backends.waiting import Retry, within
 from lastlight_state.db.units.active_blocks import ActiveBlock, Blocks
 from lastlight_state.db.units.unit import Call, Unit, Work, end_reading, labelled, refuse_dead, run_hooks
 from lastlight_state.errors import (
@@ -77,6 +77,10 @@ class Scope(ABC):
     @abstractmethod
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
+    def together(self, call: Callable[[], T]) -> T:
+        """Return what ``call`` gives, all of whose units wait no longer for locks than one of a store does."""
+        return call()
+
     def apart(self, work: Work[T]) -> T:
         """Run what no transaction may surround. Only the scope of a store can."""
         raise MisuseError("cannot run inside a transaction: call it on the store")
@@ -114,6 +118,9 @@ class StoreScope(Scope):
 
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T:
         return self._run(_WRITE, work, repeatable=repeatable)
+
+    def together(self, call: Callable[[], T]) -> T:
+        return within(self.retry.most_seconds, call)
 
     def apart(self, work: Work[T]) -> T:
         """Run what no transaction may surround, such as VACUUM. A second run does no harm."""

@@ -15,7 +15,7 @@ from typing import Any, TypedDict, cast
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.news.watch import Arrivals, arrivals, refuse_in_transaction
+from lastlight_state.db.news.watch import Arrivals, TimeLimit, arrivals, refuse_in_transaction
 from lastlight_state.db.repository import Context
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row
@@ -166,7 +166,8 @@ class Signals(Numbered):
         """Give the oldest signal that nobody took to ``consumer``, in one atomic step; None without one.
 
         With ``wait`` this waits so many seconds for one to come, and looks every ``poll_interval`` seconds. While it
-        waits it holds no connection, and all that wait in a store look with one statement.
+        waits it holds no connection, and all that wait in a store look with one statement. Where a lock keeps it from
+        looking until then it is `BackendBusy`.
 
         ``consumer`` is a stable name of the step that waits, such as node and iteration: asking again, also after a
         crash, gives the same signal. A consumer gets one signal of a run: under another name it is `AlreadyExists`.
@@ -176,15 +177,15 @@ class Signals(Numbered):
         seconds = valid.seconds("wait", wait)
         valid.seconds("poll_interval", poll_interval)
         take = partial(self._try_take, run_id, signal_name, consumer, correlation_id, received_after)
-        if seconds:
-            refuse_in_transaction(self._scope)
-        taken = take()
-        if taken is not None or not seconds:
-            return taken
-        with self._arrivals(run_id, seconds, poll_interval) as arrived:
+        if not seconds:
+            return take()
+        refuse_in_transaction(self._scope)
+        limit = TimeLimit(seconds)
+        taken = limit.look(take)
+        with self._arrivals(run_id, limit.left, poll_interval) as arrived:
             while taken is None and arrived.seconds_left:
                 if arrived.wait(arrived.seconds_left):
-                    taken = take()
+                    taken = limit.look(take)
         return taken
 
     def _try_take(

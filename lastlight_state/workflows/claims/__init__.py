@@ -74,8 +74,12 @@ class Claims(Repository, Generic[W]):
         valid.page_limit(limit)
         if names == []:
             return Page(items=(), next_page_token=None)
-        self._overdue.expire_at_once(names)
-        return self._reading(lambda unit: lists.page(unit, moment, grace, names, limit, page_token))
+
+        def page() -> Page[ClaimableRun]:
+            self._overdue.expire_at_once(names)
+            return self._reading(lambda unit: lists.page(unit, moment, grace, names, limit, page_token))
+
+        return self._scope.together(page)
 
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
         """Claim a run that is claimable, in the grace after its start, or held by ``owner`` already.

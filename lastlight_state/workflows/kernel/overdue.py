@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from lastlight_state.backends import waiting
 from lastlight_state.db import valid
 from lastlight_state.db.lists.filters import Filtered
-from lastlight_state.db.news.watch import Arrivals, Watch, arrivals, refuse_in_transaction, watch_of
+from lastlight_state.db.news.watch import Arrivals, TimeLimit, Watch, arrivals, refuse_in_transaction, watch_of
 from lastlight_state.db.rows.statements import Statement, Values, bind, constant, number, prepared
 from lastlight_state.db.schema.indexes import through, unindexed
 from lastlight_state.db.units.scope import Scope
@@ -148,7 +148,7 @@ class WorkWait:
         self._now = now
         self._overdue = overdue
         self._sought = sought
-        self._timeout = valid.seconds("timeout", timeout)
+        self.limit = TimeLimit(valid.seconds("timeout", timeout))
         self._slows_down = poll_interval is None
         self._poll_interval = POLL if poll_interval is None else valid.seconds("poll_interval", poll_interval)
         self._known = time.monotonic_ns()
@@ -161,9 +161,16 @@ class WorkWait:
             return arrived.wait(arrived.seconds_left)
 
     def look(self) -> bool:
-        """Return whether there is work at this moment. Overdue questions are expired first."""
-        self._overdue.expire_at_once(self._sought.names)
-        return self._scope.reading(lambda unit: self._sought.is_there(unit, self._now()))
+        """Return whether there is work at this moment. Overdue questions are expired first.
+
+        Raises `BackendBusy` where a lock keeps it from looking for as long as this waits.
+        """
+
+        def look() -> bool:
+            self._overdue.expire_at_once(self._sought.names)
+            return self._scope.reading(lambda unit: self._sought.is_there(unit, self._now()))
+
+        return self.limit.look(look)
 
     def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[WaitTarget]]:
         """Watch for work that comes after this object was made."""
@@ -171,7 +178,7 @@ class WorkWait:
         return arrivals(
             watch,
             self._sought,
-            self._timeout,
+            self.limit.left,
             self._poll_interval,
             known=self._known,
             woken=woken,

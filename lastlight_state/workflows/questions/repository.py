@@ -265,12 +265,16 @@ class QuestionRepository(Repository, Generic[Q]):
         What is overdue is expired first, which a view leaves to others. The list waits for nobody who writes: it never
         shows what is overdue, and a later call expires it.
         """
-        if self._scope.may_write:
-            with suppress(BackendBusy), waiting.NoPatience():
-                self._expire_due(self._now(), valid.PAGE_LIMIT, None)
         lists = inbox.orders if given["run_id"] is None else inbox.of_run
         listing = lists[valid.word("order", order, lists)]
-        return self._page(listing, read, given, limit, page_token, also={"now": self._now()})
+
+        def page() -> Page[R]:
+            if self._scope.may_write:
+                with suppress(BackendBusy), waiting.NoPatience():
+                    self._expire_due(self._now(), valid.PAGE_LIMIT, None)
+            return self._page(listing, read, given, limit, page_token, also={"now": self._now()})
+
+        return self._scope.together(page)
 
     def _count_open(self, inbox: Inbox[Any]) -> int:
         now = self._now()

@@ -6,7 +6,6 @@ that file is held, so that two processes of the agent never take the same messag
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 
 from lastlight_state.backends import waiting
 from lastlight_state.db import valid
+from lastlight_state.db.news.watch import TimeLimit
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.files.mailbox import models
@@ -110,11 +110,11 @@ class AgentInbox(MailboxPart):
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
         """Wait until `peek` has a message, at most ``timeout``; whether it has one."""
-        end = time.monotonic() + valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds()
+        limit = TimeLimit(valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds())
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
-        while not self.peek(limit=1).messages:
-            left = end - time.monotonic()
-            if left <= 0:
+        while not limit.look(lambda: self.peek(limit=1).messages):
+            left = limit.left
+            if not left:
                 return False
             waiting.pause(min(pause, left))
         return True

@@ -7,12 +7,12 @@ process dies in between. A message may be sent more than once, and is never mark
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from datetime import timedelta
 
 from lastlight_state.backends import waiting
 from lastlight_state.db import valid
+from lastlight_state.db.news.watch import TimeLimit
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import AlreadyAnswered, LostRace
 from lastlight_state.files.mailbox import models
@@ -173,11 +173,11 @@ class HostOutbox(MailboxPart):
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
         """Wait until a message is due, at most ``timeout``; whether one is."""
-        end = time.monotonic() + valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds()
+        limit = TimeLimit(valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds())
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
-        while not self._both(lambda both: leases.is_any_due(both, self._now())):
-            left = end - time.monotonic()
-            if left <= 0:
+        while not limit.look(lambda: self._both(lambda both: leases.is_any_due(both, self._now()))):
+            left = limit.left
+            if not left:
                 return False
             waiting.pause(min(pause, left))
         return True
