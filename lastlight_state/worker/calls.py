@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar, cast
 
+from lastlight_state.db.news.listeners import message_of, storable
 from lastlight_state.errors import MisuseError
 from lastlight_state.workflows import Failure
 
 T = TypeVar("T")
+
+#: Characters of a traceback that are kept, of its end.
+_TRACEBACK_CHARS = 16_000
 
 
 class RunFailed(Exception):
@@ -52,3 +57,28 @@ class Entered:
     async def __aexit__(self, *raised: object) -> Any:
         end = getattr(self._block, "__aexit__", None) or self._block.__exit__
         return await settled(end(*raised))
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return the failure that an exception is: its type and message, and its traceback as detail.
+
+    A group, as `asyncio.TaskGroup` raises it, says nothing itself: the first of its exceptions is told behind it.
+    """
+    if isinstance(error, RunFailed):
+        return error.failure
+    first, text = error, _named(error)
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if first is not error:
+        text = f"{text}: {_named(first)}"
+    return Failure(text, {"traceback": _traceback(error)})
+
+
+def _named(error: BaseException) -> str:
+    name, message = storable(type(error).__name__, 80), message_of(error)
+    return f"{name}: {message}" if message else name
+
+
+def _traceback(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error))
+    return storable(text[-_TRACEBACK_CHARS:], _TRACEBACK_CHARS)

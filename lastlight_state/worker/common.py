@@ -29,13 +29,12 @@ from lastlight_state.errors import (
     StateError,
 )
 from lastlight_state.schedules import CronSpec
-from lastlight_state.worker.calls import Entered, Left, RunFailed, settled
+from lastlight_state.worker.calls import Entered, Left, RunFailed, failure_of, settled
 from lastlight_state.worker.crons import CronLoop
 from lastlight_state.worker.held import Stop
 from lastlight_state.worker.memory import TRIES, problems_of
 from lastlight_state.worker.outages import outlasted
 from lastlight_state.worker.retry import Retry
-from lastlight_state.worker.steps import failure_of
 from lastlight_state.workflows import Claim, Failure, WorkflowRun
 from lastlight_state.workflows.checks import some_versions
 

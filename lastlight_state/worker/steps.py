@@ -7,7 +7,6 @@ store return what they have done; in a worker of tasks the same calls are awaite
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lastlight_state.clock import aware_utc
-from lastlight_state.db.news.listeners import message_of, storable
 from lastlight_state.errors import (
     AlreadyExists,
     InvalidValue,
@@ -26,7 +24,7 @@ from lastlight_state.errors import (
 )
 from lastlight_state.ids import new_id
 from lastlight_state.journal import ANY, Signal
-from lastlight_state.worker.calls import Entered, Left, RunFailed, settled
+from lastlight_state.worker.calls import Entered, Left, RunFailed, failure_of, settled
 from lastlight_state.worker.memory import (
     POINTER,
     Place,
@@ -41,7 +39,6 @@ from lastlight_state.workflows import (
     Claim,
     Execution,
     ExecutionOptions,
-    Failure,
     Gate,
     HumanRequest,
     NodeRef,
@@ -58,9 +55,6 @@ S = TypeVar("S")
 W = TypeVar("W")
 J = TypeVar("J")
 B = TypeVar("B")
-
-#: Characters of a traceback that are kept, of its end.
-_TRACEBACK_CHARS = 16_000
 
 
 class _Arrived(Exception):
@@ -334,31 +328,6 @@ def _takes_one(work: Callable[..., Any]) -> bool:
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
-
-
-def failure_of(error: BaseException) -> Failure:
-    """Return the failure that an exception is: its type and message, and its traceback as detail.
-
-    A group, as `asyncio.TaskGroup` raises it, says nothing itself: the first of its exceptions is told behind it.
-    """
-    if isinstance(error, RunFailed):
-        return error.failure
-    first, text = error, _named(error)
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    if first is not error:
-        text = f"{text}: {_named(first)}"
-    return Failure(text, {"traceback": _traceback(error)})
-
-
-def _named(error: BaseException) -> str:
-    name, message = storable(type(error).__name__, 80), message_of(error)
-    return f"{name}: {message}" if message else name
-
-
-def _traceback(error: BaseException) -> str:
-    text = "".join(traceback.format_exception(error))
-    return storable(text[-_TRACEBACK_CHARS:], _TRACEBACK_CHARS)
 
 
 def gate_of(gate: Gate | str, summary: str | None, details: Mapping[str, Any], place: Place) -> Gate:
