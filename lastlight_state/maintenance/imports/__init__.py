@@ -306,8 +306,16 @@ class _Terms(NamedTuple):
 
 def _terms(revive: Any, lenient: Any, limit: Any, scope: Any) -> _Terms:
     most = None if limit is None else valid.number("limit", limit, least=1)
-    named = revive if isinstance(revive, bool) else tuple(valid.identifier("revive", one) for one in revive)
-    return _Terms(named, valid.flag("lenient", lenient), most, valid.optional("scope", scope, _SCOPE_BYTES))
+    return _Terms(_revived(revive), valid.flag("lenient", lenient), most, valid.optional("scope", scope, _SCOPE_BYTES))
+
+
+def _revived(value: Any) -> bool | tuple[str, ...]:
+    """Return whether all that was removed here is to come back, or the names of the units that are."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise InvalidValue("revive", f"expected a bool or a list of names of units, got {type(value).__name__}")
+    return tuple(valid.identifier("revive", one) for one in value)
 
 
 def _shown(place: Place) -> str:

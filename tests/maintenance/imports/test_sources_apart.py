@@ -185,6 +185,14 @@ def test_a_kind_with_ids_of_its_own_takes_no_scope(store: Any, tmp_path: Path) -
         store.maintenance.imports.plan(source, scope="clinic")
 
 
+@pytest.mark.parametrize("bad", ["user_1", 5, None, [5], ["a\0"], {"a": 1}])
+def test_what_is_to_be_revived_is_a_bool_or_names_of_units(store: Any, tmp_path: Path, bad: Any) -> None:
+    """maintenance M-121."""
+    source = source_of("openai-agents-db", tmp_path / "program")
+    with pytest.raises(InvalidValue, match="revive"):
+        store.maintenance.imports.plan(source, revive=bad)
+
+
 def test_the_command_takes_a_scope_and_names_of_units(sqlite_database: Database, tmp_path: Path) -> None:
     """maintenance M-120, M-121."""
     named, store = SOURCES["openai-agents-db"], sqlite_database.open()
