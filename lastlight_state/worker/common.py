@@ -171,10 +171,6 @@ class Registry(ABC, Generic[F]):
             raise MisuseError("the worker has no workflow: register one with @worker.workflow(name)")
 
     @property
-    def _names(self) -> list[str]:
-        return list(self._workflows)
-
-    @property
     def _sweep_is_due(self) -> bool:
         return self._swept is None or time.monotonic() - self._swept >= SWEEP_SECONDS
 
@@ -194,13 +190,13 @@ class Registry(ABC, Generic[F]):
 
     @property
     def _filters(self) -> dict[str, Any]:
-        return {"workflow_names": self._names, "app_versions": self.app_versions}
+        return {"workflow_names": list(self._workflows), "app_versions": self.app_versions}
 
     async def _look(self) -> float:
         """Do what is due, and fill the free slots. Returns the seconds until the next look."""
         await self._announce()
         if self._sweep_is_due and await self._may_take_over():
-            await settled(self._store.workflows.claims.give_up(workflow_names=self._names))
+            await settled(self._store.workflows.claims.give_up(workflow_names=list(self._workflows)))
             self._swept = time.monotonic()
         pause = min(self._seconds_careful or SWEEP_SECONDS, await self._crons.fire())
         while len(self._jobs) < self.slots:
