@@ -321,8 +321,7 @@ class Registry(ABC, Generic[F]):
         """True unless the database was away lately, or just kept this call waiting as it does the holders of leases."""
         if not self._seconds_careful:
             begun = time.monotonic()
-            async with Entered(self._store.transaction()):
-                pass
+            await settled(self._store.run(lambda _: None))  # all on its thread: no lock waits for this loop
             if time.monotonic() - begun > PAUSE_SECONDS:
                 self._note_outage(begun)
         return not self._seconds_careful

@@ -77,7 +77,7 @@ def in_a_task(database: Database, error: BaseException, retry: Retry) -> int:
 
             running = asyncio.create_task(worker.run())
             with StateStore.open(database.url) as beside:
-                run = new(beside)
+                run = await asyncio.to_thread(new, beside)
                 await asyncio.to_thread(ended, beside, run)
             worker.stop()
             await asyncio.wait_for(running, 30)

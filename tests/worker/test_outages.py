@@ -74,11 +74,17 @@ def on_a_thread(database: Database, calls: list[str]) -> WorkflowRun:
             job.phase("ship", lambda: calls.append("ship"))
 
         with working(worker):
-            run = new(store)
-            until(lambda: store.workflows.approvals.list_pending(run_id=run.id).items)
-            [gate] = store.workflows.approvals.list_pending(run_id=run.id)
-            store.workflows.approvals.answer(gate.id, "approved", by="ana")
-            return ended(store, run)
+            return answered_beside(database)
+
+
+def answered_beside(database: Database) -> WorkflowRun:
+    """Offer a run, answer its question, and return how it ended."""
+    with StateStore.open(database.url) as store:
+        run = new(store)
+        until(lambda: store.workflows.approvals.list_pending(run_id=run.id).items)
+        [gate] = store.workflows.approvals.list_pending(run_id=run.id)
+        store.workflows.approvals.answer(gate.id, "approved", by="ana")
+        return ended(store, run)
 
 
 def in_a_task(database: Database, calls: list[str]) -> WorkflowRun:
@@ -103,13 +109,8 @@ def in_a_task(database: Database, calls: list[str]) -> WorkflowRun:
                 await job.phase("ship", ship)
 
             running = asyncio.create_task(worker.run())
-            with StateStore.open(database.url) as beside:
-                run = new(beside)
-                pending = beside.workflows.approvals.list_pending
-                await asyncio.to_thread(until, lambda: pending(run_id=run.id).items)
-                [gate] = pending(run_id=run.id)
-                beside.workflows.approvals.answer(gate.id, "approved", by="ana")
-                found = await asyncio.to_thread(ended, beside, run)
+            # On a thread: a write here would wait for a transaction of the worker, which needs this loop to go on.
+            found = await asyncio.to_thread(answered_beside, database)
             worker.stop()
             await asyncio.wait_for(running, 30)
             return found
