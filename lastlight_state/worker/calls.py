@@ -13,6 +13,8 @@ from lastlight_state.workflows import Failure
 
 T = TypeVar("T")
 
+#: Characters of an error that are kept, of its beginning.
+ERROR_CHARS = 4_000
 #: Characters of a traceback that are kept, of its end.
 _TRACEBACK_CHARS = 16_000
 
@@ -22,7 +24,14 @@ class RunFailed(Exception):
 
     def __init__(self, error: str, *, detail: Any = None) -> None:
         super().__init__(error)
-        self.failure = Failure(error, detail)
+        self.failure = Failure(storable(str(error), ERROR_CHARS), detail)
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """Return the exceptions that a group holds, groups within it too; of another exception itself."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in leaves(one)]
+    return [error]
 
 
 class Left(BaseException):

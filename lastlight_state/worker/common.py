@@ -13,9 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, Generic, cast
 
 from lastlight_state.db.news.listeners import storable
 from lastlight_state.errors import (
@@ -29,19 +27,15 @@ from lastlight_state.errors import (
     StateError,
 )
 from lastlight_state.schedules import CronSpec
-from lastlight_state.worker.calls import Entered, Left, RunFailed, failure_of, settled
+from lastlight_state.worker.calls import ERROR_CHARS, Entered, Left, RunFailed, failure_of, leaves, settled
 from lastlight_state.worker.crons import CronLoop
+from lastlight_state.worker.definitions import NO_CAP, Definition, F
 from lastlight_state.worker.held import Stop
-from lastlight_state.worker.memory import TRIES, problems_of
+from lastlight_state.worker.memory import TRIES
 from lastlight_state.worker.outages import outlasted
 from lastlight_state.worker.retry import Retry
 from lastlight_state.workflows import Claim, Failure, WorkflowRun
 from lastlight_state.workflows.checks import some_versions
-
-if TYPE_CHECKING:
-    from lastlight_state.outputs import RunInput
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _log = logging.getLogger("lastlight_state.worker")
 
@@ -57,8 +51,6 @@ WAIT_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
 #: A worker is healthy if it has reached its database within this many sweeps.
 HEALTHY_SWEEPS = 3
-#: More runs than any database holds at a time: no cap.
-NO_CAP = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -77,28 +69,6 @@ class Health:
 
 #: The tries of a workflow that says nothing about them.
 THREE_TRIES = Retry()
-
-
-@dataclass(frozen=True)
-class Definition(Generic[F]):
-    """A workflow of a worker: its function, and how its runs are driven."""
-
-    function: F
-    cap: int | None
-    retry: Retry
-    input: Any
-    cron: CronSpec | None
-
-    def read(self, stored: RunInput | None) -> Any:
-        """Return a run's input as the declared type. Raises `RunFailed` for what does not fit: no try would help."""
-        if stored is None:
-            raise RunFailed("the run has no input: store one with outputs.inputs.ensure when it is created")
-        if self.input is dict:
-            return stored.payload
-        try:
-            return TypeAdapter(self.input).validate_python(stored.payload)
-        except ValidationError as error:
-            raise RunFailed(f"the run's input must fit {self.input!r}: {problems_of(error)}") from None
 
 
 class Registry(ABC, Generic[F]):
@@ -124,7 +94,8 @@ class Registry(ABC, Generic[F]):
         self.cap = cap
         self.lease = lease
         self.grace = grace
-        self.app_versions = None if app_versions is None else some_versions(list(app_versions))
+        is_whole = app_versions is None or isinstance(app_versions, str)
+        self.app_versions = some_versions(cast("Any", app_versions) if is_whole else list(app_versions or ()))
         self._workflows: dict[str, Definition[F]] = {}
         self._swept: float | None = None
         self._failed_at = self._away_since = self._careful_until = -math.inf
@@ -258,21 +229,24 @@ class Registry(ABC, Generic[F]):
                 given = workflow.read(found)
             await held.awaited(workflow.function(self._job(held, given)))
             await _ended(outlasted(held, lambda: runs.finish(run_id, "succeeded")), run_id)
-        except Left:
-            if held.driven.cancel_requested and not held.driven.lost:
-                await _ended(outlasted(held, lambda: runs.finish(run_id, "cancelled")), run_id)
         except BaseException as error:
             if held.is_stopped_by(error):
                 raise
-            if held.is_lost(error):
+            told = [one for one in leaves(error) if not isinstance(one, Left)]
+            if not told:
+                if held.driven.cancel_requested and not held.driven.lost:
+                    await _ended(outlasted(held, lambda: runs.finish(run_id, "cancelled")), run_id)
+                return
+            if any(held.is_lost(one) for one in told):
                 _log.info("run %s is another's: %s", run_id, error)
                 return
             await self._failed(held, workflow.retry, error)
 
     async def _failed(self, held: Any, retry: Retry, error: BaseException) -> None:
         """Store a failed try: the run ends, or it waits in the queue for the next one."""
-        failure, tries = failure_of(error), held.memory.tries + 1
-        ends = isinstance(error, RunFailed | MisuseError) or retry.is_last(error, tries)
+        final = next((one for one in leaves(error) if isinstance(one, (RunFailed, MisuseError, *retry.final))), None)
+        failure, tries = failure_of(final or error), held.memory.tries + 1
+        ends = final is not None or tries >= retry.attempts
         after = "no further try" if ends else f"the next in {retry.pause_after(tries)}"
         log = _log.warning if isinstance(error, RunFailed) else _log.error
         log("try %d of run %s failed: %s; %s", tries, held.run.id, failure.error, after, exc_info=error)
@@ -289,18 +263,25 @@ class Registry(ABC, Generic[F]):
     async def _stored(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
         """Store a failed try: end the run, or send it to the queue for the next one."""
         if ends:
-            await settled(held.workflows.runs.finish(held.run.id, "failed", failure=failure))
+            try:
+                await settled(held.workflows.runs.finish(held.run.id, "failed", failure=failure))
+            except (InvalidValue, PayloadTooLarge) as refused:
+                told = Failure(storable(failure.error, ERROR_CHARS), {"refused": str(refused)})
+                await settled(held.workflows.runs.finish(held.run.id, "failed", failure=told))
             return
         scratch = {TRIES: {"count": tries, "restarts": held.memory.restarts}}
         async with Entered(held.driven.transaction()) as tx:
             await settled(tx.workflows.runs.merge_scratch(held.run.id, scratch))
-            await settled(
+            queued = await settled(
                 tx.workflows.queue.requeue(
                     held.run.id,
                     reason=storable(f"try {tries} of {retry.attempts} failed: {failure.error}", REASON_CHARS),
                     not_before=held.now() + retry.pause_after(tries),
                 )
             )
+            if queued.cancel_requested_at is not None:  # the next worker ends it, and need not wait for that
+                why = "a cancel was asked for"
+                await settled(tx.workflows.queue.requeue(held.run.id, reason=why, not_before=held.now()))
 
     async def _wait_out(self, run_id: str, away: BackendError, begun: float) -> None:
         """Wait a moment for the database on behalf of a run, whose call began at this time of the monotonic clock."""

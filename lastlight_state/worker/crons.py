@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from lastlight_state.schedules import FireOutcome
+from lastlight_state.errors import BackendError, ClaimLost, StateError
+from lastlight_state.schedules import FireError, FireOutcome
 from lastlight_state.worker.calls import Entered, settled
+from lastlight_state.worker.definitions import NO_CAP
 from lastlight_state.workflows import RunOptions, Trigger
 
 if TYPE_CHECKING:
@@ -39,7 +42,14 @@ class CronLoop:
             if not claims:
                 break
             for claim in claims:
-                await self._start(claim)
+                try:
+                    await self._start(claim)
+                except BackendError:
+                    raise
+                except StateError as error:  # such as a workflow that is switched off
+                    outcome = FireOutcome("failed", error=FireError.of(error))
+                    with suppress(ClaimLost):
+                        await settled(fires.finish(claim, outcome))
         now = getattr(store, "_store", store)._context.clock.now
         due = await settled(crons.next_due_at(names=list(specs)))
         return float("inf") if due is None else max(0.0, (due - now()).total_seconds())
@@ -47,7 +57,8 @@ class CronLoop:
     async def _start(self, claim: FireClaim) -> None:
         """Make the run of a fire and end the fire, in one commit."""
         workflow = claim.target or claim.cron_name
-        capped = self._worker._workflows[workflow].cap is not None
+        found = self._worker._workflows.get(workflow)
+        capped = self._worker.cap != NO_CAP or (found is not None and found.cap is not None)
         options = RunOptions(status="queued") if capped else RunOptions(offered=True)
         async with Entered(self._worker._store.transaction()) as tx:
             await settled(

@@ -8,11 +8,12 @@ execution, and scratch holds the pointer to that: ``{"lastOutputExecutionId": â€
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from lastlight_state import codec
 from lastlight_state.db import valid
@@ -80,11 +81,19 @@ def problems_of(error: ValidationError) -> str:
 def _dumped(where: str, result: Any, returns: Any) -> Any:
     adapter = _adapter(returns)
     try:
-        return adapter.dump_python(adapter.validate_python(result), mode="json", warnings="error")
+        return adapter.dump_python(adapter.validate_python(result), mode="json", by_alias=True, warnings="error")
     except ValidationError as error:
         raise InvalidValue(where, f"expected {returns!r}: {problems_of(error)}") from None
     except ValueError as error:  # what the type's own serializer says
         raise InvalidValue(where, f"cannot be written as JSON: {error}") from None
+
+
+def check_type(name: str, returns: Any) -> None:
+    """Raise `MisuseError` for a type of a phase's result that pydantic cannot check."""
+    try:
+        _adapter(returns)
+    except PydanticUserError as error:
+        raise MisuseError(f"phase {name!r} cannot return {returns!r}: {error}") from None
 
 
 def typed(name: str, value: Any, returns: Any) -> Any:
@@ -100,7 +109,10 @@ def typed(name: str, value: Any, returns: Any) -> Any:
 
 def _read(output: str) -> Any:
     """Return the result that an output text holds."""
-    return codec.decode(output)["result"] if output.startswith(_JSON) else output
+    if output.startswith(_JSON):
+        with suppress(ValueError, KeyError, TypeError):
+            return codec.decode(output)["result"]
+    return output
 
 
 @dataclass
@@ -124,7 +136,12 @@ class Place:
 
     def once(self, name: str) -> str:
         """Return a name that this step has in this turn alone."""
-        return f"{self.loop}/{self.turn}/{name}" if self.loop else name
+        return f"{self.of}{self.loop}/{self.turn}/{name}" if self.loop else name
+
+    @property
+    def node(self) -> str:
+        """Return the node of questions that are asked in this turn."""
+        return f"{self.of}{self.loop}"
 
     def take_name(self, kind: str, name: str) -> str:
         """Return the name of a step of a kind. Raises `MisuseError` for a second use in this call of the function."""
@@ -136,6 +153,10 @@ class Place:
                 f"the {kind} {name!r} is used a second time {where}, and a name has one result: "
                 "use another name, or iterate over job.loop and call the methods of its turns"
             )
+        if not self.loop and kind in ("phase", "loop"):
+            other = "loop" if kind == "phase" else "phase"
+            if (other, name) in self.used or name in (TRIES, WAITS):
+                raise MisuseError(f"the {kind} {name!r} has the key of scratch of another step: use another name")
         self.used.add((kind, name))
         return name
 
@@ -194,6 +215,10 @@ class Memory:
     def keep(self, patch: Mapping[str, Any]) -> None:
         """Take over what was stored."""
         self._scratch.update(patch)
+
+    def point(self, loop: str, execution_id: str) -> None:
+        """Take over that the last output of a loop is that of an execution."""
+        self._scratch[loop] = {**self._turn(loop), POINTER: execution_id}
 
     def _turn(self, loop: str) -> Mapping[str, Any]:
         kept = self._scratch.get(loop)

@@ -37,10 +37,6 @@ class Retry:
         if not all(isinstance(kind, type) for kind in self.final):
             raise InvalidValue("retry.final", "expected a tuple of exception types")
 
-    def is_last(self, error: BaseException, tries: int) -> bool:
-        """True if the run ends after this many failed tries, the last one with this error."""
-        return tries >= self.attempts or isinstance(error, self.final)
-
     def pause_after(self, tries: int) -> timedelta:
         """Return the pause after this many failed tries."""
         longest = self.longest.total_seconds()

@@ -28,6 +28,7 @@ from lastlight_state.worker.calls import Entered, Left, RunFailed, failure_of, s
 from lastlight_state.worker.memory import (
     POINTER,
     Place,
+    check_type,
     pointed,
     read_output,
     stored_result,
@@ -106,6 +107,8 @@ class Steps(Generic[S, W, J, B]):
         if name in place.results or (not place.loop and name in held.memory.outside):
             return typed(name, await outlasted(held, lambda: self._kept(name, path)), returns)
         held.check()
+        if returns is not None:
+            check_type(name, returns)
         limits = held.limits
         execution = RunningExecution(await self._started(path), limits)
         try:
@@ -124,6 +127,8 @@ class Steps(Generic[S, W, J, B]):
                 if succeeds:
                     held.memory.keep(patch)
                     place.results[name] = value
+                if place.loop and stored.output is not None:
+                    held.memory.point(place.loop, execution.id)
         except StateError as error:
             await self._failed(execution, error)
             if isinstance(error, InvalidValue | PayloadTooLarge):  # the same at each further try
@@ -182,6 +187,7 @@ class Steps(Generic[S, W, J, B]):
             "interrupted" if leaves else "failed",
             usage=execution.usage,
             session_id=execution.session_id,
+            stop_reason=execution.stop_reason,
             output=execution.output,
             details=execution.details,
             failure=failure_of(error),
@@ -260,7 +266,10 @@ class Steps(Generic[S, W, J, B]):
                 return taken
             ends = self._end_of(step)
             if ends is not None and held.now() >= ends:
-                await settled(held.workflows.runs.merge_scratch(held.run.id, self._wait_until(step, None)))
+                patch = self._wait_until(step, None)
+                await settled(held.workflows.runs.merge_scratch(held.run.id, patch))
+                place.waits[step] = _TIMED_OUT
+                held.memory.keep(patch)
                 return None
             if ends is None and within is not None:
                 ends = held.now() + within
@@ -291,7 +300,7 @@ class Steps(Generic[S, W, J, B]):
         found: list[Approval] = []
         while True:
             page = await settled(approvals.list_for_run(held.run.id, limit=500, page_token=token))
-            of_loop = [gate for gate in page.items if gate.node_id == place.loop and gate.iteration < place.turn]
+            of_loop = [gate for gate in page.items if gate.node_id == place.node and gate.iteration < place.turn]
             found += [await settled(approvals.get(gate.id)) for gate in of_loop if gate.status != "pending"]
             token = page.next_page_token
             if token is None:
@@ -336,5 +345,5 @@ def gate_of(gate: Gate | str, summary: str | None, details: Mapping[str, Any], p
         return gate
     if summary is None:
         raise InvalidValue("summary", "a gate needs a text for the person who answers it")
-    at = {"node": NodeRef(place.loop, place.turn)} if place.loop and "node" not in details else {}
+    at = {"node": NodeRef(place.node, place.turn)} if place.loop and "node" not in details else {}
     return Gate(gate, summary, **{**at, **details})

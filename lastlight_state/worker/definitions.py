@@ -1,0 +1,44 @@
+"""What a worker knows of a workflow: its function, and how its runs are driven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from lastlight_state.schedules import CronSpec
+from lastlight_state.worker.calls import RunFailed
+from lastlight_state.worker.memory import problems_of
+from lastlight_state.worker.retry import Retry
+
+if TYPE_CHECKING:
+    from lastlight_state.outputs import RunInput
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: More runs than any database holds at a time: no cap.
+NO_CAP = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Definition(Generic[F]):
+    """A workflow of a worker: its function, and how its runs are driven."""
+
+    function: F
+    cap: int | None
+    retry: Retry
+    input: Any
+    cron: CronSpec | None
+
+    def read(self, stored: RunInput | None) -> Any:
+        """Return a run's input as the declared type. Raises `RunFailed` for what does not fit: no try would help."""
+        if stored is None:
+            raise RunFailed("the run has no input: store one with outputs.inputs.ensure when it is created")
+        if self.input is dict:
+            return stored.payload
+        try:
+            return TypeAdapter(self.input).validate_python(stored.payload)
+        except ValidationError as error:
+            raise RunFailed(f"the run's input must fit {self.input!r}: {problems_of(error)}") from None
