@@ -34,6 +34,7 @@ MAX_DEPTH = 32
 #: From this float on, Postgres returns a whole float as an integer of its shortest digits, which is another number.
 _ROUNDED = 2.0**53
 _PLAIN = frozenset({str, bool, type(None)})
+_OF_NUMBERS = ({int}, {float})
 _TEXT = frozenset({str})
 #: How a NUL character looks in JSON text, unless a backslash stands before it.
 _NUL = b"\\u0000"
@@ -168,11 +169,7 @@ def _is_sound(root: Any, max_depth: int) -> bool:
         else:
             return False
         kinds = {*map(type, children)}
-        if kinds <= _PLAIN:
-            continue
-        if len(kinds) == 1 and (int in kinds or float in kinds):
-            if not _are_sound_numbers(children, *kinds):
-                return False
+        if kinds <= _PLAIN or (kinds in _OF_NUMBERS and _are_sound_numbers(children, *kinds)):
             continue
         for child in children:
             kind = type(child)
@@ -187,10 +184,8 @@ def _is_sound(root: Any, max_depth: int) -> bool:
 
 def _are_sound_numbers(numbers: Collection[Any], kind: type) -> bool:
     """True if each of some integers, or of some floats, may be stored."""
-    least, greatest = min(numbers), max(numbers)
-    if kind is float:
-        return all(map(isfinite, numbers)) and least > -_ROUNDED and greatest < _ROUNDED
-    return bool(least >= SMALLEST and greatest <= GREATEST)
+    is_finite = kind is int or all(map(isfinite, numbers))
+    return is_finite and all(_is_sound_scalar(number, kind) for number in (min(numbers), max(numbers)))
 
 
 def _is_sound_scalar(value: Any, kind: type) -> bool:

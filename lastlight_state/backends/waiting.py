@@ -27,7 +27,14 @@ LEAST_LOOK = 0.25
 
 T = TypeVar("T")
 
-_of_thread = threading.local()
+
+class _OfThread(threading.local):
+    deadline: Deadline | None = None
+    patience: Patience | None = None
+
+
+#: What holds for the calls of a thread. Each unit looks at it, and calls nothing where there is no deadline.
+of_thread = _OfThread()
 
 
 def all_in_use(what: str = "connections of the pool") -> BackendUnavailable:
@@ -88,12 +95,12 @@ class Deadline(HeldResource):
         outer = self.before = _deadline()
         if outer is not None and outer.end <= self.end:
             return outer
-        _of_thread.deadline = self
+        of_thread.deadline = self
         return self
 
     def _leave(self, *_: object) -> None:
         if _deadline() is self:
-            _of_thread.deadline = self.before
+            of_thread.deadline = self.before
         self.handle = None
 
     __exit__ = Exit(_leave)
@@ -110,7 +117,7 @@ def shortened(seconds: float) -> float | None:
 
     A wait of no seconds is one without a limit of ours.
     """
-    if getattr(_of_thread, "deadline", None) is None or not seconds:  # as nearly always
+    if of_thread.deadline is None or not seconds:  # as nearly always
         return None
     deadline = _deadline()
     left = seconds if deadline is None else deadline.end - time.monotonic()
@@ -132,7 +139,7 @@ def left_of(seconds: float) -> float:
 
     Only the first wait of a call is shortened by the time that it waited for a thread.
     """
-    patience: Patience | None = getattr(_of_thread, "patience", None)
+    patience = of_thread.patience
     if patience is None or not patience.spent:
         return seconds
     spent, patience.spent = patience.spent, 0.0
@@ -140,7 +147,7 @@ def left_of(seconds: float) -> float:
 
 
 def _deadline() -> Deadline | None:
-    found: Deadline | None = getattr(_of_thread, "deadline", None)
+    found = of_thread.deadline
     while found is not None and found.gone:  # its block was cut off
         found = found.before
     return found
@@ -148,7 +155,7 @@ def _deadline() -> Deadline | None:
 
 def lend(patience: Patience | None) -> None:
     """Make this thread's waits as patient as that, or endless, from now on."""
-    _of_thread.patience = patience
+    of_thread.patience = patience
 
 
 class NoPatience(HeldResource, Patience):
@@ -172,7 +179,7 @@ class NoPatience(HeldResource, Patience):
 
 def _patience() -> Patience | None:
     """Return the patience of this thread's call: None if it is endless."""
-    found: Patience | None = getattr(_of_thread, "patience", None)
+    found = of_thread.patience
     while isinstance(found, NoPatience) and found.gone:  # its block was cut off
         found = found.before
     return found

@@ -13,6 +13,9 @@ from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.outputs import models
 from lastlight_state.outputs.records import QueryRows
 
+#: A query that begins within so many seconds has waited for nothing.
+_NO_WAIT = 0.01
+
 
 class Query(Repository):
     """``store.outputs.query``"""
@@ -55,9 +58,9 @@ class Query(Repository):
 
 
 def _left(seconds: float) -> float:
-    """Return what is left of the timeout, in hundredths of a second."""
+    """Return what is left of the timeout, to the millisecond; all of it where nothing was waited for."""
     left = shortened(seconds)
-    return seconds if left is None else max(round(left, 2), 0.01)
+    return seconds if left is None or seconds - left < _NO_WAIT else max(round(left, 3), 0.001)
 
 
 def _seconds(timeout: Any) -> float:

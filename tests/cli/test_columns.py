@@ -19,6 +19,14 @@ NUMBERS_HERE = {
     "views.kinds.MESSAGES ID",
     "views.kinds.INPUTS REVISION",
     "views.kinds.BRANCHES AT",
+    "commands.usage.SUMS EXECUTIONS",
+    "commands.usage.SUMS TOKENS",
+    "commands.usage.SUMS IN",
+    "commands.usage.SUMS OUT",
+    "views.attention.WAITING_WORKFLOWS RUNS",
+    "views.run_kinds.WAITING_WORKFLOWS RUNS",
+    "views.run_kinds.WORKERS PID",
+    "views.run_kinds.WORKERS SLOTS",
 }
 #: The same for ids, names that are ids, and times, of which a part is of no use.
 WHOLE = """
@@ -37,6 +45,8 @@ WHOLE_HERE = {
     "views.kinds.ROWS NODE",
     "views.run_kinds.NODES NODE",
     "views.kinds.TRANSITIONS BRANCH",
+    "commands.usage.SUMS COST",
+    "views.run_kinds.WORKERS NAME",
 }
 CUT_HERE = {"views.kinds.BRANCHES AT"}
 

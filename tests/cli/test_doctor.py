@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from support.cli.calls import lastlight_state
@@ -22,9 +23,9 @@ def test_errors_are_exit_code_1_and_warnings_with_strict(database: Database) -> 
     row = run_row("r", old, "running", lease_expires_at=old)
     insert(database.raw(), "workflow_runs", row)
     warned = lastlight_state("doctor", *SKIP, "--url", database.url, "--json")
-    assert (warned.code, [found["check"] for found in warned.data["findings"]]) == (0, ["DOC-15"])
+    assert (warned.code, {found["check"] for found in warned.data["findings"]}) == (0, {"DOC-15"})
     shown = lastlight_state("doctor", "--strict", "--url", database.url)
-    assert (shown.code, " more" in shown.out) == (1, False)
+    assert (shown.code, re.search(r"and \d+ more", shown.out)) == (1, None)
     assert lastlight_state("doctor", "--strict", "--skip", "DOC-15", *SKIP, "--url", database.url).code == 0
     insert(database.raw(), "workflow_runs", *({**row, "id": f"r{n}"} for n in range(30)))
     assert "and 11 more" in lastlight_state("doctor", *SKIP, "--url", database.url).out

@@ -265,4 +265,4 @@ def test_the_doctor_tells_the_worst_first_and_names_few(sqlite_database: Databas
     shown = [line.split()[1] for line in lines if line.startswith("DOC-") and "skipped" not in line]
     assert shown == sorted(shown, key=("error", "warning", "info").index)
     assert "and 1 more" in " ".join(lines)
-    assert "more" not in lastlight_state(*words).out
+    assert "and 1 more" not in lastlight_state(*words).out

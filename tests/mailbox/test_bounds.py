@@ -11,6 +11,7 @@ import pytest
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.backends import waiting as backends_waiting
+from lastlight_state.db.news import watch
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.mailbox import (
     AgentMailbox,
@@ -94,7 +95,7 @@ def test_waiting_looks_until_its_time_is_over(
             arriving()
 
     monkeypatch.setattr(backends_waiting, "pause", rest)
-    monkeypatch.setattr(f"{type(getattr(agent if side == 'inbox' else host, side)).__module__}.time", clock_of(now))
+    monkeypatch.setattr(watch, "time", clock_of(now))
     assert not waiting(2.5 * SECOND)
     assert rests == [1, 1, 0.5]
     rests.clear()

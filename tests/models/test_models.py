@@ -58,6 +58,7 @@ INTERNAL = {
     "InvocationKindModel",
     "LastlightMetaModel",
     "MaintenancePermitModel",
+    "WorkflowWorkerModel",
     "MaintenanceReceiptModel",
     "OutputCacheModel",
     "OutputHistoryModel",

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import time
 import tracemalloc
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from pydantic import BaseModel, Field
 from support.outputs.shapes import a_run
 
 from lastlight_state import Settings, StateStore
+from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.errors import BackendUnavailable, InvalidValue, MisuseError, ReadOnlyTransaction
 from lastlight_state.ids import new_id
@@ -272,12 +275,27 @@ def test_a_view_asks_of_its_moment_and_a_transaction_does_not(every_backend: Sta
             tx.outputs.query.rows("SELECT 1")
 
 
-@pytest.mark.parametrize(("timeout", "said"), [(7, "7s"), (1.5, "1500ms")])
-def test_the_server_gets_the_timeout_to_the_millisecond(postgres_database: Database, timeout: float, said: str) -> None:
-    """outputs A-2: the connection has its own again afterwards."""
+@pytest.mark.parametrize(
+    ("timeout", "waited", "said"),
+    [(7, 0, "7s"), (1.5, 0, "1500ms"), (1.234, 0, "1234ms"), (7, 0.005, "7s"), (7, 2.25, "4750ms"), (7, 9, "1ms")],
+)
+def test_the_server_gets_the_timeout_to_the_millisecond(
+    postgres_database: Database, monkeypatch: pytest.MonkeyPatch, timeout: float, waited: float, said: str
+) -> None:
+    """outputs A-2, backends B-195: without what was waited. The connection has its own again afterwards."""
     store = postgres_database.open(settings=Settings(statement_timeout=11, pool_size=1))
-    asked = "SELECT current_setting('statement_timeout')"
+    now, asked = [0.0], "SELECT current_setting('statement_timeout')"
+    acquire = store.backend.acquire
+
+    def acquire_late(*given: Any) -> Checkout:
+        acquired = acquire(*given)
+        now[0] += waited
+        return acquired
+
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
+    monkeypatch.setattr(store.backend, "acquire", acquire_late)
     assert store.outputs.query.rows(asked, timeout=timeout).rows == ((said,),)
+    monkeypatch.undo()
     with Checkout(Mode.READ, store.backend) as checkout:
         assert checkout.driver.execute(asked).fetchone() == ("11s",)
 

@@ -31,7 +31,7 @@ from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalo
 from lastlight_state.backends.postgres.connections import (
     BEGIN_WRITE,
     as_text,
-    begin,
+    begins_with,
     borrow,
     checked_out,
     give_back,
@@ -96,10 +96,11 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
             raise ReadOnlyTransaction("the store is open for reading only")
         checkout = checkout or Checkout(mode, self)
         self._lend(checkout)
-        left = waiting.shortened(self.lock_seconds)
-        if mode.begins or left is not None:
+        if mode.begins or waiting.of_thread.deadline is not None:
             try:
-                begin(checkout, left, ours=self._pool is not None)
+                beginning = begins_with(checkout, self.lock_seconds, ours=self._pool is not None)
+                if beginning is not None:
+                    checkout.driver.execute(beginning)
             except BaseException as error:
                 checkout.broken = True
                 self.release(checkout)

@@ -24,7 +24,7 @@ from lastlight_state.backends.facts import logged
 from lastlight_state.backends.host_connections import hear
 from lastlight_state.backends.postgres.driver import pooler_forgotten, set_to_read_met, standby_met, translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers, is_alive, socket_of
-from lastlight_state.backends.waiting import all_in_use
+from lastlight_state.backends.waiting import all_in_use, shortened
 from lastlight_state.errors import (
     InvalidValue,
     MisuseError,
@@ -314,19 +314,20 @@ BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-def begin(checkout: Checkout, left: float | None, *, ours: bool) -> None:
-    """Begin the transaction of a unit, if it has one. With ``left`` no lock is waited for any longer.
+def begins_with(checkout: Checkout, seconds: float, *, ours: bool) -> str | None:
+    """Return what a unit executes first: its BEGIN, if it has one, and that it waits for locks until its deadline.
 
-    Of a caller's session no setting is changed but in a transaction.
+    ``seconds`` is the wait without a deadline. Of a caller's session no setting is changed but in a transaction.
     """
-    mode, execute = checkout.mode, checkout.driver.execute
+    mode, left = checkout.mode, shortened(seconds)
     wait = None if left is None else f"lock_timeout = {max(1, int(left * 1000))}"
     if mode.begins:
         statement = BEGIN_WRITE if mode.writes else _BEGIN_SNAPSHOT
-        execute(statement if wait is None else f"{statement}; SET LOCAL {wait}")
-    elif wait is not None and ours:
-        checkout.hurries = True
-        execute(f"SET {wait}")
+        return statement if wait is None else f"{statement}; SET LOCAL {wait}"
+    if wait is None or not ours:
+        return None
+    checkout.hurries = True
+    return f"SET {wait}"
 
 
 def wait_as_usual(checkout: Checkout) -> None:

@@ -134,9 +134,8 @@ class SqliteBackend(SqliteUpkeep):
                 self._connections.writer(checkout)
             else:
                 self._connections.reader(checkout)
-                left = waiting.shortened(self.lock_seconds)
-                if left is not None and not self.options.across_mounts:  # whose connections are made for each unit
-                    pragmas.hurry(checkout, left)
+                if waiting.of_thread.deadline is not None:
+                    pragmas.hurry(checkout, self.options)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
         if checkout.group is not None:
@@ -186,7 +185,8 @@ class SqliteBackend(SqliteUpkeep):
             self._connections.give_back_writer(checkout)
         else:
             permit_writes(checkout)
-            pragmas.wait_as_usual(checkout, self.options)
+            if checkout.hurries:
+                pragmas.wait_as_usual(checkout, self.options)
             self._connections.give_back_reader(checkout)
 
     def recover(self, checkout: Checkout) -> None:

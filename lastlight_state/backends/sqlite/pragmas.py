@@ -96,17 +96,18 @@ def permit_writes(checkout: Checkout) -> None:
         checkout.driver.execute("PRAGMA query_only = OFF")
 
 
-def hurry(checkout: Checkout, seconds: float) -> None:
-    """Let a unit that reads wait no longer than this for a lock of its file, until `wait_as_usual`."""
-    checkout.hurries = True
-    checkout.driver.execute(busy_timeout(seconds))
+def hurry(checkout: Checkout, options: Options) -> None:
+    """Let a unit that reads wait for a lock of its file until its thread's deadline at most, until `wait_as_usual`."""
+    left = waiting.shortened(options.busy_timeout)
+    if left is not None and not options.across_mounts:  # whose connections are made for each unit
+        checkout.hurries = True
+        checkout.driver.execute(busy_timeout(left))
 
 
 def wait_as_usual(checkout: Checkout, options: Options) -> None:
     """Make the connection what it was before `hurry`."""
-    if checkout.hurries:
-        checkout.hurries = False
-        checkout.driver.execute(busy_timeout(piece(options, writes=False)))
+    checkout.hurries = False
+    checkout.driver.execute(busy_timeout(piece(options, writes=False)))
 
 
 def _journal_mode(options: Options, carrier: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse, islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lastlight_state import iterate
 from lastlight_state.cli.screen import Screen
@@ -12,7 +12,9 @@ from lastlight_state.cli.views.kind import column
 from lastlight_state.cli.views.pending import TEXT, WHAT, Waiting, waiting
 from lastlight_state.cli.views.run_kinds import UNHEALTHY, WAITING_WORKFLOWS
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import UnhealthyRun, WaitingWorkflow
+
+if TYPE_CHECKING:
+    from lastlight_state.workflows import UnhealthyRun, WaitingWorkflow
 
 #: So many of each list are shown on a terminal.
 FEW = 5

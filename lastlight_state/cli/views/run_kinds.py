@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lastlight_state.cli.screen import Column
 from lastlight_state.cli.views import pending
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
-from lastlight_state.workflows import RunState, RunSummary
-from lastlight_state.workflows.kernel.transitions import first_line
-from lastlight_state.workflows.words import LIVE
+from lastlight_state.lazy import load
+
+if TYPE_CHECKING:
+    from lastlight_state.workflows import RunState, RunSummary
 
 #: What a run is called that no worker takes.
 WAITING = "waiting for a worker"
 
 
-class ListedRun(RunSummary):
-    """A run of a list. ``waits_because`` says why no worker has taken it for more than a minute."""
-
-    waits_because: str | None
+def _first_line(error: str | None) -> str | None:
+    """Return the first line of an error."""
+    return error and error.strip().partition("\n")[0]
 
 
 RUNS = (
@@ -47,7 +47,7 @@ EXECUTIONS = (
     ),
     column("TURNS", right=True, rank=3),
     column("COST", "cost_usd", right=True, rank=1),
-    Column("ERROR", lambda found: first_line(found.error), below=True),
+    Column("ERROR", lambda found: _first_line(found.error), below=True),
 )
 APPROVALS = (
     column("ID", is_id=True),
@@ -149,11 +149,12 @@ def _runs(store: Store, filters: Filters) -> Page[Any]:
     return _with_waits(store, found)
 
 
-def _with_waits(store: Store, page: Page[RunSummary]) -> Page[ListedRun]:
+def _with_waits(store: Store, page: Page[RunSummary]) -> Page[Any]:
     """Return the page with why no worker takes those of its runs that wait for one."""
-    states = store.workflows.health.get_states([run.id for run in page.items if run.status in LIVE])
+    states = store.workflows.health.get_states([run.id for run in page.items if run.finished_at is None])
     why = {run_id: waits_because(state) for run_id, state in states.items()}
-    items = tuple(ListedRun(**dict(run), waits_because=why.get(run.id)) for run in page.items)
+    listed = load("lastlight_state.cli.views.listed_runs").ListedRun
+    items = tuple(listed(**dict(run), waits_because=why.get(run.id)) for run in page.items)
     return Page(items=items, next_page_token=page.next_page_token, damaged=page.damaged)
 
 

@@ -48,7 +48,10 @@ def _put_plan(path: Path, node: str, *values: Any, iteration: int | None = 0) ->
 
 
 def test_rows_come_into_an_output_table_that_is_defined_here(database: Database, source: Path) -> None:
-    """maintenance OP-86: by the types of its columns; NULL in place of a truth value stays NULL."""
+    """maintenance OP-86: by the types of its columns; NULL in place of a truth value stays NULL.
+
+    The run is running, as its source says, and the doctor finds no more than that no worker takes it (workflows W-216).
+    """
     store = database.open(migrate=True)
     _put_plan(source, "n", '["a", "b"]', 1, 2, "t")
     _put_plan(source, "n", "[]", None, 0.5, "u", iteration=1)
@@ -59,7 +62,10 @@ def test_rows_come_into_an_output_table_that_is_defined_here(database: Database,
     first, second = (store.outputs.results.get(table, "r1", "n", iteration=i) for i in (0, 1))
     assert first.value == Plan(steps=["a", "b"], is_urgent=True, hours=2.0, title="t")
     assert (second.value.is_urgent, second.value.hours) == (None, 0.5)
-    assert [one for one in store.maintenance.doctor.examine().findings if one.check != "DOC-03"] == []
+    [waits] = [one for one in store.maintenance.doctor.examine().findings if one.check != "DOC-03"]
+    [free] = store.workflows.claims.list_claimable().items
+    assert (waits.check, waits.subject, free.run_id) == ("DOC-15", "workflow_workers", "r1")
+    assert [sample.partition(" since ")[0] for sample in waits.samples] == ["review: 1 run"]
     assert store.maintenance.imports.run(source).units == {"unchanged": 1}
 
 
