@@ -32,7 +32,7 @@ from lastlight_state.worker.crons import CronLoop
 from lastlight_state.worker.definitions import NO_CAP, Definition, F
 from lastlight_state.worker.held import Stop
 from lastlight_state.worker.memory import TRIES
-from lastlight_state.worker.outages import outlasted
+from lastlight_state.worker.outages import AWAY, outlasted
 from lastlight_state.worker.retry import Retry
 from lastlight_state.workflows import Claim, Failure, WorkflowRun
 from lastlight_state.workflows.checks import some_versions
@@ -207,7 +207,7 @@ class Registry(ABC, Generic[F]):
     async def _drive(self, claim: Claim) -> None:
         """Drive a run to its end, its pause, its next try or its release."""
         try:
-            run: WorkflowRun = await settled(self._store.workflows.runs.get(claim.run_id))
+            run = await self._run(claim.run_id)
             async with Entered(self._store.driving(claim)) as driven:
                 held = self._held(run, driven)
                 if claim.left_in_flight:
@@ -217,6 +217,19 @@ class Registry(ABC, Generic[F]):
             _log.info("run %s is another's: %s", claim.run_id, error)
         except Exception:  # noqa: BLE001 - the run is taken again when its lease is over
             _log.exception("run %s could not be driven, and is taken again when its lease is over", claim.run_id)
+
+    async def _run(self, run_id: str) -> WorkflowRun:
+        """Return a run that was taken, as soon as the database can be reached."""
+        while True:
+            begun = time.monotonic()
+            try:
+                found: WorkflowRun = await settled(self._store.workflows.runs.get(run_id))
+            except AWAY as away:
+                if self._stop.is_set():
+                    raise
+                await self._wait_out(run_id, away, begun)
+            else:
+                return found
 
     async def _call(self, held: Any, workflow: Definition[F]) -> None:
         """Call the function of a workflow, and store how it ended."""

@@ -61,7 +61,7 @@ class CronLoop:
         capped = self._worker.cap != NO_CAP or (found is not None and found.cap is not None)
         options = RunOptions(status="queued") if capped else RunOptions(offered=True)
         async with Entered(self._worker._store.transaction()) as tx:
-            await settled(
+            made = await settled(
                 tx.workflows.runs.ensure(
                     claim.fire_id,
                     workflow,
@@ -71,4 +71,6 @@ class CronLoop:
                     options=options,
                 )
             )
+            if found is not None and found.input is not None:
+                await settled(tx.outputs.inputs.ensure(made.run.id, claim.payload))
             await settled(tx.schedules.fires.finish(claim, FireOutcome(dispatched=1)))

@@ -214,7 +214,8 @@ class Steps(Generic[S, W, J, B]):
     async def _question(self, question: Question) -> HumanRequest:
         held, place = self._held, self._place
         if place.loop:
-            question = replace(question, node=replace(question.node, iteration=place.turn))
+            node = replace(question.node, node_id=f"{place.of}{question.node.node_id}", iteration=place.turn)
+            question = replace(question, node=node)
         place.take_name("question", question.id or question.node.node_id)
         held.check()
         requests = held.workflows.human_requests

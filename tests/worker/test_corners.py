@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,11 +14,12 @@ from worker.test_worker import ended, new, until, working
 
 from lastlight_state import StateStore
 from lastlight_state.aio import AsyncStateStore
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.schedules import CronSpec
 from lastlight_state.testing import Database
-from lastlight_state.worker import AsyncJob, AsyncWorker, Job, Retry, RunFailed, Worker
-from lastlight_state.workflows import WorkflowRun
+from lastlight_state.worker import AsyncJob, AsyncWorker, Job, Retry, RunFailed, Worker, common
+from lastlight_state.workflows import NodeRef, Question, WorkflowRun
+from lastlight_state.workflows.runs import Runs
 
 ONCE = Retry(attempts=1)
 HASTY = Retry(attempts=3, pause=timedelta(0))
@@ -263,3 +265,55 @@ def test_a_run_that_is_to_be_cancelled_waits_for_no_try(store: StateStore) -> No
 
     run = driven(store, review, Retry(attempts=3, pause=timedelta(minutes=10), longest=timedelta(minutes=10)))
     assert run.status == "cancelled"
+
+
+def test_a_cron_gives_its_payload_as_the_input_that_is_declared(store: StateStore) -> None:
+    """workflows W-193"""
+    worker, told = Worker(store), []
+    spec = CronSpec("* * * * * *", target="digest", payload={"days": 3})
+
+    @worker.workflow("digest", input=dict, cron=spec)
+    def digest(job: Job) -> None:
+        told.append(job.input)
+
+    with working(worker):
+        until(lambda: told)
+    assert told[0] == {"days": 3}
+
+
+def test_a_run_is_driven_when_a_database_that_was_away_as_it_was_taken_is_back(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workflows W-220: at no restart."""
+    monkeypatch.setattr(common, "PAUSE_SECONDS", 0.01)
+    real, left = Runs.get, ["away"]
+
+    def get(runs: Runs, run_id: str) -> WorkflowRun:
+        if left and threading.current_thread().name.startswith("run-"):
+            left.clear()
+            raise BackendUnavailable("gone")
+        return real(runs, run_id)
+
+    monkeypatch.setattr(Runs, "get", get)
+    run = driven(store, lambda job: job.phase("a", lambda: 1))
+    assert (run.status, run.restart_count, left) == ("succeeded", 0, [])
+
+
+def test_a_question_of_an_inner_loop_is_asked_in_each_turn(store: StateStore) -> None:
+    """workflows W-184"""
+
+    def review(job: Job) -> None:
+        for outer in job.loop("outer", limit=2):
+            for inner in outer.loop("inner", limit=1):
+                inner.ask(Question(NodeRef("who"), "text", "Who?"))
+
+    worker = Worker(store)
+    worker.workflow("review", retry=ONCE)(review)
+    with working(worker):
+        run = new(store)
+        for _ in range(2):
+            until(lambda: store.workflows.human_requests.list_pending(run_id=run.id).items)
+            [asked] = store.workflows.human_requests.list_pending(run_id=run.id)
+            store.workflows.human_requests.answer(asked.id, "ana", by="ana")
+        assert ended(store, run).status == "succeeded"
+    assert len(store.workflows.human_requests.list_for_run(run.id).items) == 2
