@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lastlight_state.domains import Transaction
-from lastlight_state.errors import StaleVersion
+from lastlight_state.errors import InvalidValue, StaleVersion
 from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports import moved_threads
 
@@ -114,6 +114,8 @@ class _Thread:
 
 def move(saver: Any, source: Any, limit: int | None, revive: Collection[str]) -> MovedThreads:
     """Move the threads of a checkpointer, the oldest checkpoint of each first."""
+    if isinstance(revive, str):
+        raise InvalidValue("revive", "expected names of threads, got one text")
     threads: dict[str, list[Mapping[str, Any]]] = {}
     for place in reversed([one.config["configurable"] for one in source.list(None)]):
         threads.setdefault(str(place["thread_id"]), []).append(place)

@@ -164,6 +164,7 @@ def compared(
 def _branches(look: UnitLookup, found: SessionDifference, plan: Plan, base: ImportedVersions) -> None:
     ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
     heads = {row["id"]: row for row in look.view.rows(sql.HEADS, {"ids": ids})}
+    is_elsewhere = pieces.known(look) is not None and not pieces.is_from_here(look)
     for branch in plan.branches:
         branch_id, session_id = branch.row["id"], plan.session["id"]
         head = heads.get(branch_id)
@@ -172,6 +173,9 @@ def _branches(look: UnitLookup, found: SessionDifference, plan: Plan, base: Impo
             raise AlreadyExists(words.BRANCH, branch_id, problem=f"belongs to session {owner!r:.80}", session_id=owner)
         stored = branching.whole_order(look.view, branch_id) if head else []
         order = branch.order if head is None else _order(look.view, found, branch, stored, head, base)
+        if is_elsewhere and not set(stored) <= set(order):  # an older copy, or one that went on by itself
+            problem = "has messages that this source lacks, and came from another place; nothing of it is written"
+            raise AlreadyExists(words.SESSION, session_id, problem=problem)
         found.orders[branch_id] = order
         found.rows["branches"] += head is None
         found.rows["progression_links"] += max(0, len(order) - len(stored))

@@ -48,6 +48,9 @@ def _following(look: UnitLookup, piece: Piece, branch: BranchPlan, stored: list[
     if stored and branch.order and not both:
         pieces.refuse_other(piece, "is stored with other messages: a scope keeps both")
     last = max((at for at, one in enumerate(branch.order) if one in both), default=-1)
+    here = max((at for at, one in enumerate(stored) if one in both), default=-1)
+    if stored[here + 1 :] and not pieces.is_from_here(look):
+        pieces.refuse_other(piece, "is stored with other messages: a scope keeps both")
     new = branch.order[last + 1 :]
     base = ImportedVersions.of(pieces.known(look))
     heads = look.view.rows(sql.HEADS, {"ids": as_list([{"id": branch.row["id"]}])})  # none for a branch deleted here

@@ -205,7 +205,7 @@ class StatePiece:
         outcome = "imported" if stored is None or stored.to_json() == self._state.to_json() else "grown"
         if stored is not None:
             refuse_backwards(self._state, stored)
-            if not self._continues(stored, before):
+            if not self._continues(stored, before if pieces.is_from_here(look) else None):
                 raise AlreadyExists(*self.target, problem="is stored with other messages or fields")
         return outcome, Counter(session_states=1), self._noticed
 
@@ -215,7 +215,7 @@ class StatePiece:
         os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
 
     def _continues(self, stored: SessionState, before: str | None) -> bool:
-        """Return whether the stored one is as it was imported, or this one has all that it has.
+        """Return whether the stored one is as it was imported from here, or this one has all that it has.
 
         One that a killed import put is not in the ledger.
         """
