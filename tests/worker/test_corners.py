@@ -42,7 +42,7 @@ def driven(store: StateStore, function: Callable[[Job], Any], retry: Retry = ONC
 
 
 def test_an_inner_loop_asks_anew_in_each_turn_of_the_outer_one(store: StateStore) -> None:
-    """workflows W-184: and takes no signal that an earlier turn has taken."""
+    """workflows W-195: and takes no signal that an earlier turn has taken."""
     told: list[Any] = []
 
     def review(job: Job) -> None:
@@ -75,7 +75,7 @@ def test_an_inner_loop_asks_anew_in_each_turn_of_the_outer_one(store: StateStore
 
 
 def test_the_last_output_of_a_loop_stays_when_other_steps_follow(store: StateStore) -> None:
-    """workflows W-185: in the same turn and in the next."""
+    """workflows W-195: in the same turn and in the next."""
     seen: list[Any] = []
 
     def review(job: Job) -> None:
@@ -97,7 +97,7 @@ def test_the_last_output_of_a_loop_stays_when_other_steps_follow(store: StateSto
 
 
 def test_a_wait_that_was_over_stays_over(store: StateStore) -> None:
-    """workflows W-190: the signal that came after it is not taken, whatever step comes between."""
+    """workflows W-196: the signal that came after it is not taken, whatever step comes between."""
     told: list[Any] = []
 
     def review(job: Job) -> None:
@@ -113,7 +113,7 @@ def test_a_wait_that_was_over_stays_over(store: StateStore) -> None:
 
 @pytest.mark.parametrize("first", ["phase", "loop"])
 def test_a_phase_and_a_loop_of_one_name_are_refused(store: StateStore, first: str) -> None:
-    """workflows W-183: their results stand in one key of scratch."""
+    """workflows W-195: their results stand in one key of scratch."""
 
     def phase(job: Job) -> None:
         job.phase("plan", lambda: 1)
@@ -132,7 +132,7 @@ def test_a_phase_and_a_loop_of_one_name_are_refused(store: StateStore, first: st
 
 
 def test_a_cron_of_a_workflow_that_is_switched_off_fails_and_the_worker_goes_on(store: StateStore) -> None:
-    """workflows W-193: other workflows of the worker are driven."""
+    """workflows W-198: other workflows of the worker are driven."""
     worker = Worker(store)
     worker.workflow("digest", cron=CronSpec("* * * * * *", target="digest"))(lambda _: None)
     worker.workflow("review")(lambda _: None)
@@ -257,7 +257,7 @@ def test_versions_of_a_worker_are_a_collection(store: StateStore) -> None:
 
 
 def test_a_run_that_is_to_be_cancelled_waits_for_no_try(store: StateStore) -> None:
-    """workflows W-182: a worker ends it at once."""
+    """workflows W-183: a worker ends it at once."""
 
     def review(job: Job) -> None:
         store.workflows.runs.request_cancel(job.run.id, by="ana", reason="enough")
@@ -268,7 +268,7 @@ def test_a_run_that_is_to_be_cancelled_waits_for_no_try(store: StateStore) -> No
 
 
 def test_a_cron_gives_its_payload_as_the_input_that_is_declared(store: StateStore) -> None:
-    """workflows W-193"""
+    """workflows W-198"""
     worker, told = Worker(store), []
     spec = CronSpec("* * * * * *", target="digest", payload={"days": 3})
 
@@ -300,7 +300,7 @@ def test_a_run_is_driven_when_a_database_that_was_away_as_it_was_taken_is_back(
 
 
 def test_a_question_of_an_inner_loop_is_asked_in_each_turn(store: StateStore) -> None:
-    """workflows W-184"""
+    """workflows W-195"""
 
     def review(job: Job) -> None:
         for outer in job.loop("outer", limit=2):
