@@ -104,7 +104,7 @@ class Workforce:
         return Shortage("free", f"slots of workers that serve {workflow_name!r} are free ({slots - taken} of {slots})")
 
     def _unserved(self, workflow_name: str) -> Shortage:
-        """Return what is so where no worker serves a workflow: programs that take claims themselves may do."""
+        """Return why no run of a workflow without a worker is taken. Programs that claim runs may serve it."""
         others, of = self.held_by_others[workflow_name], f" of {workflow_name!r}"
         if not others and not self.living:
             others, of = self.held_by_others.total(), ""
