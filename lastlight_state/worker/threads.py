@@ -254,11 +254,11 @@ class Worker(Registry[Callable[[Job], Any]]):
     def _watch(self) -> None:  # on a thread, so that signals and `stop` are heard meanwhile
         waiting = self._waiting
         if waiting is None or not waiting.is_alive():
-            self._waiting = threading.Thread(target=self._wait, name="lastlight-worker", daemon=True)
+            ended = self._stop.is_set  # of this `run`: the thread is gone soon after its end
+            self._waiting = threading.Thread(target=self._wait, args=(ended,), name="lastlight-worker", daemon=True)
             self._waiting.start()
 
-    def _wait(self) -> None:
-        ended = self._stop.is_set  # of this `run`: the thread is gone soon after its end
+    def _wait(self, ended: Callable[[], bool]) -> None:
         with suppress(StateError):
             self._store.workflows.queue._awaited(poll_interval=None, **self._waiting_for).wait(ended)
         self._waiting = None
