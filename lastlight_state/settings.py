@@ -9,7 +9,6 @@ import difflib
 import logging
 import os
 import shlex
-import stat
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
@@ -37,6 +36,7 @@ from pydantic_settings import (
 )
 
 from lastlight_state.errors import InvalidValue
+from lastlight_state.special_files import open_binary
 
 #: What is read of a file with a URL or token.
 _MOST_BYTES = 64 * 1024
@@ -61,9 +61,7 @@ def secret_in(file: Path, where: str) -> str:
     ``where`` is what named the file. Raises `InvalidValue` naming both, for a FIFO too, which might never be written.
     """
     try:
-        with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise InvalidValue(where, f"{file}: expected a regular file")
+        with open_binary(Path(file)) as opened:
             return opened.read(_MOST_BYTES).decode("utf-8-sig").strip()
     except OSError as error:
         raise InvalidValue(where, f"{file}: {error.strerror}") from None

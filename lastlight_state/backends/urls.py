@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from lastlight_state.errors import InvalidValue
+from lastlight_state.special_files import mismatch_at
 
 #: True where SQLAlchemy itself decodes the name of a database in a URL: from 2.1 on.
 _DECODES = make_url("sqlite:///%41").database == "A"
@@ -166,3 +168,24 @@ def command(words: Sequence[str], location: str, named_by: str, schema: str | No
     secret = url.password is not None or hidden
     given = named_by if named_by and secret else f"--url {shlex.quote(plain if secret else location)}"
     return " ".join((shlex.join(words), given, *(("--schema", shlex.quote(schema)) if schema else ())))
+
+
+#: Files that libpq opens by a parameter of the URL, and by a variable of the environment.
+_FILES = {
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcrl": "PGSSLCRL",
+    "passfile": "PGPASSFILE",
+    "servicefile": "PGSERVICEFILE",
+}
+
+
+def refuse_special_files(url: URL) -> None:
+    """Raise `InvalidValue` for a file of the URL or the environment at which libpq would wait, or never end reading."""
+    for name, variable in _FILES.items():
+        said = url.query.get(name, os.environ.get(variable, ""))
+        for path in (said,) if isinstance(said, str) else said:
+            problem = mismatch_at(Path(path)) if path not in ("", os.devnull) else None
+            if problem is not None:
+                raise InvalidValue("url" if name in url.query else variable, f"{name} {path!r:.200}: {problem}")

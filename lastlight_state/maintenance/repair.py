@@ -26,6 +26,7 @@ from lastlight_state.files.jsonl.sections import Account
 from lastlight_state.files.run_log import paths as run_paths, records as run_lines, storage
 from lastlight_state.maintenance import jobs
 from lastlight_state.receipts import Receipts
+from lastlight_state.special_files import mismatch_at
 
 # Records of scans and repairs of line files.
 
@@ -107,7 +108,7 @@ class Repair:
         """
         path = Path(path)
         if not path.is_symlink() and not path.is_file():
-            raise NotFound("line file", str(path))
+            raise NotFound("line file", str(path), reason=mismatch_at(path))
         path = files.real(path.parent) / path.name  # as for `salvage`
         return _liveness(path) != "held" and repair.seal(path)
 
@@ -177,7 +178,8 @@ def scans(path: Path) -> Iterator[LineFileScan]:
             if found == path:
                 raise
             if os.path.lexists(found):
-                yield _unread(found, "not a regular file" if isinstance(error, NotFound) else str(error))
+                reason = error.reason if isinstance(error, NotFound) else None
+                yield _unread(found, reason or str(error))
             continue
         yield _scan_of(found, account)
     for failed in unreadable:
@@ -193,7 +195,7 @@ def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: N
         is_directory = files.is_directory(path)
     if not is_directory:
         if not os.path.lexists(path):
-            raise NotFound("line file", str(path))
+            raise NotFound("line file", str(path), reason=mismatch_at(path))
         yield path
         return
     for folder, folders, names in os.walk(path, onerror=unreadable):
@@ -235,7 +237,7 @@ def _translated(path: Path) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
-            raise NotFound("line file", str(path)) from None
+            raise NotFound("line file", str(path), reason=mismatch_at(path)) from None
 
 
 def _names(done: Repaired) -> dict[str, str | None]:

@@ -258,8 +258,9 @@ class Worker(Registry[Callable[[Job], Any]]):
             self._waiting.start()
 
     def _wait(self) -> None:
+        ended = self._stop.is_set  # of this `run`: the thread is gone soon after its end
         with suppress(StateError):
-            self._store.workflows.queue.wait(**self._waiting_for)
+            self._store.workflows.queue._awaited(poll_interval=None, **self._waiting_for).wait(ended)
         self._waiting = None
         self._news.put("work")
 

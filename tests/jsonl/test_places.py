@@ -130,7 +130,7 @@ def test_an_odd_file_gets_no_line_and_stops_nobody(odd: Path) -> None:
 
 def test_an_odd_file_is_not_read(odd: Path) -> None:
     """agent-log L-15."""
-    with pytest.raises(FileNotFoundError, match="not a regular file"):
+    with pytest.raises(FileNotFoundError, match="expected a regular file, found"):
         files.open_to_read(odd)
 
 

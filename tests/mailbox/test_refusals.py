@@ -115,7 +115,7 @@ def test_what_is_no_file_is_named_and_not_read(host: HostMailbox, agent: AgentMa
     path = host.folder / "outbox" / "m" / "a"
     path.unlink()
     plant(path)
-    assert host.outbox.files("m").skipped == (("'a'", "not a regular file"),)
+    assert host.outbox.files("m").skipped == (("'a'", "expected a regular file, found a FIFO"),)
 
 
 def test_files_of_an_id_that_names_no_folder_are_not_read(host: HostMailbox) -> None:

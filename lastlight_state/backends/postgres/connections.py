@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError, TimeoutError as PoolT
 from sqlalchemy.pool import NullPool
 
 from lastlight_state import codec, metrics
+from lastlight_state.backends import urls
 from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.facts import logged
 from lastlight_state.backends.host_connections import hear
@@ -157,6 +158,7 @@ _FULL = (
 
 def maker(url: URL, options: Options) -> Engine:
     """Return an engine that makes autocommit connections; `Pool` keeps them. Raises `InvalidValue`."""
+    urls.refuse_special_files(url)
     full = options.durability == "full" and not options.read_only
     arguments: dict[str, Any] = {"application_name": url.query.get("application_name", "lastlight-state")}
     if options.pooler == "transaction":

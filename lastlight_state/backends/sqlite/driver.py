@@ -17,6 +17,7 @@ from lastlight_state.errors import (
     ReadOnlyTransaction,
     StateError,
 )
+from lastlight_state.special_files import reason_of
 
 # Rows of a cursor, past text that is no UTF-8.
 #
@@ -76,7 +77,8 @@ def translate(error: Exception) -> StateError:
     """Return the library's error for one of the driver's or the operating system's."""
     if isinstance(error, OSError):
         said = {"reason": NOT_REGULAR} if error.errno in (errno.ELOOP, errno.EINVAL) else {}
-        return BackendUnavailable(f"the database file cannot be opened: {error.strerror}; {_CHECK_RIGHTS}", **said)
+        reason = reason_of(error, error.filename)
+        return BackendUnavailable(f"the database file cannot be opened: {reason}; {_CHECK_RIGHTS}", **said)
     name = error_name(error)
     if name is None:
         return (

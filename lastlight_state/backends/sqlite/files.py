@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from lastlight_state import special_files
+
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
 _REMOTE = ("nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "afs", "ceph", "gluster", "lustre", "vboxsf", "prl_fs")
@@ -52,16 +54,16 @@ def create_private_file(path: Path) -> None:
 def is_there(path: Path, *, follow: bool = True) -> bool:
     """Return whether there is a database file.
 
-    Raises OSError for a directory that may not be entered, or for no regular file.
+    Raises OSError for a directory that may not be entered or is none, and for what is not a regular file.
 
     SQLite would wait for ever at the other end of a FIFO. ``follow``: a symbolic link counts as what it leads to.
     """
     try:
         found = path.stat(follow_symlinks=follow)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return False
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
+        raise special_files.refusal(path, found.st_mode)
     return True
 
 
@@ -107,7 +109,7 @@ def names_another(journal: Path) -> bool:
     with os.fdopen(held, "rb") as opened:
         found = os.fstat(held)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(journal))
+            raise special_files.refusal(journal, found.st_mode)
         if found.st_size < len(_NAMES_ANOTHER) or opened.read(1) == b"\0":
             return False
         opened.seek(-len(_NAMES_ANOTHER), os.SEEK_END)
@@ -118,8 +120,10 @@ def refuse_beside(path: Path) -> None:
     """Raise OSError where something lies beside a database that SQLite would wait for: a FIFO, a device, a folder."""
     for beside_it in beside(path):
         with suppress(FileNotFoundError):
-            if not stat.S_ISREG(beside_it.stat().st_mode):
-                raise OSError(errno.EINVAL, f"not a regular file: {beside_it.name}", str(beside_it))
+            found = beside_it.stat()
+            if not stat.S_ISREG(found.st_mode):
+                said = f"{beside_it.name}: {special_files.mismatch(found.st_mode)}"
+                raise OSError(errno.EINVAL, said, str(beside_it))
 
 
 def lost_log(path: Path, *, lacks_tables: bool) -> bool:

@@ -25,6 +25,7 @@ from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.backends.sqlite.dbapi import set_limits, sqlite3
 from lastlight_state.errors import BackendBusy, BackendUnavailable
+from lastlight_state.special_files import mismatch
 
 _Identity: TypeAlias = "tuple[int, int]"
 
@@ -227,7 +228,7 @@ def regular(held: int, name: str, path: Path) -> os.stat_result:
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, f"{name} is a symbolic link", str(path))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, f"expected a regular file: {name}", str(path))
+        raise OSError(errno.EINVAL, f"{name}: {mismatch(found.st_mode)}", str(path))
     return found
 
 

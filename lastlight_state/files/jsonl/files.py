@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
+from lastlight_state import special_files
 from lastlight_state.errors import BackendBusy, BackendUnavailable, StateError, UnsafePath
 
 # The advisory lock of an append, under which a writer looks at the file's end and writes behind it.
@@ -120,7 +121,6 @@ PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 ROOT = Path("/")
 _NAME_BYTES = 255
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def component_problem(name: str) -> str | None:
@@ -144,15 +144,11 @@ def real(path: Path) -> Path:
 def opened_file(path: Path, flags: int, *, base: Path | None = None) -> int:
     """Return a descriptor of a regular file.
 
-    Raises OSError: ``ELOOP`` for a link below the base, ``EINVAL`` for no file. The base is the file's
-    directory unless given, so that only a link in its place is refused.
+    Raises OSError: ``ELOOP`` for a link below the base, ``EINVAL`` for what else is not a regular file. The base is the
+    file's directory unless given, so that only a link in its place is refused.
     """
     with open_directory(path.parent, base=base) as (parent, _):
-        descriptor = os.open(path.name, flags | _FILE, PRIVATE_FILE, dir_fd=parent)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return descriptor
+        return special_files.opened(path.name, flags | os.O_NOFOLLOW, PRIVATE_FILE, folder=parent)
 
 
 @contextmanager
@@ -236,7 +232,8 @@ def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
     """Return the error of this library for a failed file operation, to be raised ``from`` it."""
     if error.errno == errno.ELOOP:
         return UnsafePath(str(path), "must not lead through a symbolic link, or a loop of symbolic links")
-    return BackendUnavailable(f"{path}: {error.strerror or error}", outcome=outcome, path=str(path), errno=error.errno)
+    reason = special_files.reason_of(error, path)
+    return BackendUnavailable(f"{path}: {reason}", outcome=outcome, path=str(path), errno=error.errno)
 
 
 @contextmanager
@@ -300,8 +297,8 @@ def open_to_read(path: Path, *, base: Path | None = None) -> int:
     try:
         return opened_file(path, os.O_RDONLY, base=base)
     except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ENXIO):  # a directory, a FIFO, a device; a socket
-            raise FileNotFoundError(errno.ENOENT, "not a regular file", str(path)) from error
+        if error.errno == errno.EINVAL:  # a directory, a FIFO, a device, a socket
+            raise FileNotFoundError(errno.ENOENT, error.strerror, str(path)) from error
         raise
 
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -139,6 +140,14 @@ class LockFile:
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if descriptor != _CLOSED:
             os.close(descriptor)
+
+    def __del__(self) -> None:
+        """Let go of a lock that was left held, and warn: its run or session has no writer any more."""
+        descriptor = getattr(self, "_descriptor", _CLOSED)
+        if descriptor != _CLOSED:
+            self._descriptor = _CLOSED
+            os.close(descriptor)
+            warnings.warn(f"the lock {self._path} was left held", ResourceWarning, source=self, stacklevel=2)
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,7 @@ from lastlight_state.backends.base import Options
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.errors import Conflict, InvalidValue
-from lastlight_state.files.jsonl.files import make_directory, sync_directory, translated
+from lastlight_state.files.jsonl.files import make_directory, real, sync_directory, translated
 from lastlight_state.files.mailbox.face import MODES
 from lastlight_state.maintenance.backup import copies, restoring
 from lastlight_state.maintenance.backup.restoring import LINES, MAILBOXES, Manifest
@@ -132,9 +132,9 @@ class Backup(Repository):
             str(place).encode()
         except UnicodeEncodeError:  # SQLite opens no such file either
             raise InvalidValue("folder", "must be UTF-8") from None
-        whole = place.resolve()
+        whole = real(place)
         own = (*self._settings.line_directories, self._settings.mailboxes)
-        if any(whole.is_relative_to(root.resolve()) for root in own):
+        if any(whole.is_relative_to(real(root)) for root in own):
             raise InvalidValue("folder", "must not be below the directories of line files or mailboxes")
 
     def _copy_database(self, path: Path) -> dict[str, str]:

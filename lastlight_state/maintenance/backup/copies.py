@@ -25,6 +25,7 @@ from lastlight_state.files.mailbox.kernel.files import OtherFile, deadline
 from lastlight_state.files.run_log.storage import SUFFIX as PACKED_SUFFIX
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
+from lastlight_state.special_files import open_binary
 
 # Copies of SQLite files at one moment, and what is wrong with them.
 
@@ -157,7 +158,7 @@ def _copy(reading: BinaryIO, target: Path) -> None:
 
 def whole(path: Path, size: int) -> int:
     """Return the number of bytes up to the last newline, of the first ``size``."""
-    with path.open("rb") as file:
+    with open_binary(path) as file:
         end = size
         while end > 0:
             begin = max(0, end - _CHUNK)

@@ -18,6 +18,7 @@ from lastlight_state.errors import AlreadyExists, Conflict, NotFound
 from lastlight_state.files.jsonl.files import make_directory, sync_directory, translated
 from lastlight_state.files.mailbox.folder import INBOUND_DB, INBOX, OUTBOX
 from lastlight_state.maintenance.backup.copies import make_private
+from lastlight_state.special_files import DIRECTORY, mismatch_at, open_binary
 
 # Records of backups.
 
@@ -91,11 +92,13 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / NAME
     if not path.is_file():
-        raise NotFound("backup", str(folder))
+        reason = mismatch_at(folder, DIRECTORY) or mismatch_at(path)
+        raise NotFound("backup", str(folder), reason=reason)
     if path.stat().st_size > _MOST_BYTES:
         raise damaged(NAME, "is too large")
     try:
-        found = Manifest.model_validate(codec.decode(path.read_bytes()))
+        with open_binary(path) as file:
+            found = Manifest.model_validate(codec.decode(file.read(_MOST_BYTES)))
     except ValueError as error:
         raise damaged(NAME, "cannot be read") from error
     if found.format != _FORMAT:
@@ -126,7 +129,7 @@ def damaged(path: str, problem: str) -> Conflict:
 
 
 def _described(folder: Path, path: Path) -> BackedFile:
-    with path.open("rb") as file:
+    with open_binary(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = file.tell()
     return BackedFile(path=path.relative_to(folder).as_posix(), size_bytes=size, sha256=digest)
@@ -234,7 +237,7 @@ def _rename(made: Path, target: Path) -> None:
 
 
 def _copy(file: Path, target: Path, mode: int) -> None:
-    with file.open("rb") as reading, target.open("xb") as writing:
+    with open_binary(file) as reading, target.open("xb") as writing:
         os.fchmod(writing.fileno(), mode)
         shutil.copyfileobj(reading, writing, _CHUNK)
         writing.flush()

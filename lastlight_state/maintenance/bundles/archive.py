@@ -23,6 +23,7 @@ from lastlight_state.errors import AlreadyExists, Conflict, NewerSchema, NotFoun
 from lastlight_state.files.jsonl.files import sync_directory, translated
 from lastlight_state.maintenance.backup.restoring import refuse_present
 from lastlight_state.maintenance.bundles.records import KINDS, ROWS, Bundle, BundlePart
+from lastlight_state.special_files import open_binary
 
 # The file of a bundle: a ZIP whose bytes depend on nothing but what it holds. Nothing in it is compressed.
 #
@@ -155,7 +156,11 @@ def opened(path: Path) -> Iterator[OpenBundle]:
 
 def is_bundle(path: Path) -> bool:
     """Return whether a file looks like a bundle."""
-    return path.is_file() and zipfile.is_zipfile(path)
+    try:
+        with open_binary(path) as file:
+            return zipfile.is_zipfile(file)
+    except (OSError, ValueError):
+        return False
 
 
 def damaged(part: str, problem: str) -> Conflict:
@@ -165,9 +170,17 @@ def damaged(part: str, problem: str) -> Conflict:
 
 @contextmanager
 def _file(path: Path) -> Iterator[BinaryIO]:
-    if not path.is_file():
-        raise NotFound("bundle", str(path))
-    with path.open("rb") as file:
+    try:
+        file = open_binary(path)
+    except FileNotFoundError as error:
+        raise NotFound("bundle", str(path)) from error
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTDIR, errno.ELOOP):
+            raise
+        raise NotFound("bundle", str(path), reason=error.strerror) from error
+    except ValueError as error:  # a NUL
+        raise NotFound("bundle", str(path), reason=str(error)) from error
+    with file:
         yield file
 
 

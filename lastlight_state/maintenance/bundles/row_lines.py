@@ -30,6 +30,7 @@ from lastlight_state.maintenance.bundles.records import BundlePart
 from lastlight_state.maintenance.copy.contents import canonical
 from lastlight_state.maintenance.copy.tables import DEPTHS, is_json
 from lastlight_state.settings import Settings
+from lastlight_state.special_files import open_binary
 
 # Line files of bundles: found for agents' sessions, and put where a store looks for them.
 #
@@ -67,7 +68,7 @@ def session_of(name: str) -> str | None:
 
 def content(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file that may be written to meanwhile; of line files the whole lines. None if it is gone."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    with suppress(FileNotFoundError), open_binary(path) as file:
         left = file.seek(0, os.SEEK_END)
         if path.name.endswith(LOG_SUFFIX):
             left = whole(path, left)
@@ -131,7 +132,7 @@ def _write(path: Path, chunks: Iterable[bytes]) -> None:
 def _is_equal(path: Path, part: BundlePart) -> bool:
     if path.is_symlink() or not path.is_file() or path.stat().st_size != part.size_bytes:
         return False
-    with path.open("rb") as file:
+    with open_binary(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == part.sha256
 
 

@@ -18,6 +18,7 @@ from lastlight_state.files.run_log.checks.findings import severity_of
 from lastlight_state.files.run_log.reading import DamageReason
 from lastlight_state.maintenance.doctor.check import Check, CheckContext, Finding, every, found
 from lastlight_state.maintenance.repair import scans_below
+from lastlight_state.special_files import open_binary
 
 # What a deep examination looks for in logs that can be read: broken rules of run logs, and lost tool results.
 
@@ -165,7 +166,7 @@ def _is_torn(path: Path) -> bool:
     """Return whether the file ends in the middle of a line. A link, or a file that is empty or gone, does not."""
     with suppress(OSError):  # also where there is no last byte
         if not path.is_symlink():
-            with path.open("rb") as file:
+            with open_binary(path) as file:
                 file.seek(-1, os.SEEK_END)
                 return file.read(1) != b"\n"
     return False

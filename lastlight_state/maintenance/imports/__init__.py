@@ -47,6 +47,7 @@ from lastlight_state.maintenance.imports.pieces import (
 from lastlight_state.maintenance.imports.servers import place_of
 from lastlight_state.maintenance.imports.strangers import program_at
 from lastlight_state.receipts import Receipt, Receipts, steps
+from lastlight_state.special_files import DIRECTORY, mismatch_at
 
 # Counts what an import does, or would do.
 
@@ -160,6 +161,9 @@ class Imports(Repository):
             except (OSError, ValueError, BackendUnavailable):  # no path, or not to be listed
                 if isinstance(place, Server):
                     raise
+        problem = isinstance(place, Path) and mismatch_at(place) and mismatch_at(place, DIRECTORY)
+        if problem:
+            raise Conflict(f"no known source at {str(place)!r:.200}: {problem}", code="unknown_source")
         looked_for = "; ".join(f"{kind.name}: {kind.looked_for}" for kind in kinds)
         raise Conflict(f"no known source at {str(place)!r:.200}; looked for {looked_for}", code="unknown_source")
 
@@ -240,6 +244,9 @@ class Imports(Repository):
         found = KINDS[self._detected(place) if kind is None else kind]
         if not found.takes(place):
             raise InvalidValue("kind", f"{found.name} is read from files, and not from a server")
+        problem = mismatch_at(place, found.wants) if isinstance(place, Path) else None
+        if problem is not None:
+            raise Conflict(f"no {found.name} at {str(place)!r:.200}: {problem}", code="unknown_source")
         if scope is not None and not found.has_names:
             raise InvalidValue("scope", f"must not be given for {found.name}, whose units have ids of their own")
         return found

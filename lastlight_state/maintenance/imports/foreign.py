@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict, InvalidValue, StateError
 from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Part, Piece
+from lastlight_state.special_files import open_binary
 
 # Bytes of a source file that is copied: read in blocks, and known by their digest.
 
@@ -143,7 +143,7 @@ def opened(path: Path, options: Options = _AT_REST, *, follow: bool = True) -> I
     Without ``follow``, as for a file in a folder that was named, a link in its place is refused.
     """
     with (
-        closing(open_backend(path.resolve() if follow else path.absolute(), options)) as backend,
+        closing(open_backend(files.real(path) if follow else path.absolute(), options)) as backend,
         Checkout(Mode.SNAPSHOT, backend) as checkout,
     ):
         yield Foreign(checkout)
@@ -228,13 +228,8 @@ def is_sqlite(path: Path) -> bool:
     """Return whether a path is a SQLite file."""
     if not files.is_file(path):
         return False
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open_binary(path) as file:
         return file.read(len(_MAGIC)) == _MAGIC
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file, and do not wait for the other end where a FIFO was put in its place meanwhile."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _escaped(value: Any) -> Any:

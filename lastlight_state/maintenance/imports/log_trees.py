@@ -32,6 +32,7 @@ from lastlight_state.maintenance.imports.foreign import is_sqlite, opened, reada
 from lastlight_state.maintenance.imports.lenient import as_text
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, UnitLookup, key_of
 from lastlight_state.maintenance.imports.run_logs import TABLE, LogPiece, indexed, single
+from lastlight_state.special_files import DIRECTORY
 
 # Imported line files: how one is compared with the file that is stored, and copied byte for byte.
 
@@ -224,7 +225,9 @@ def _text(name: str) -> str:
 
 
 #: The kind of source.
-HOME_KIND = Kind("codelia", "sessions/YYYY/MM/DD, sessions/state/*.json or sessions/state.db", is_home, home_parts)
+HOME_KIND = Kind(
+    "codelia", "sessions/YYYY/MM/DD, sessions/state/*.json or sessions/state.db", is_home, home_parts, wants=DIRECTORY
+)
 
 
 #: Folders that may hold the logs, below the path that is given.
@@ -311,4 +314,4 @@ def _is_raw(name: str) -> bool:
 
 
 #: The kind of source.
-KIND = Kind("lastlight-logs", "projects/<slug>/<session id>.jsonl", found_at, parts)
+KIND = Kind("lastlight-logs", "projects/<slug>/<session id>.jsonl", found_at, parts, wants=DIRECTORY)

@@ -22,6 +22,7 @@ from lastlight_state.files.mailbox.kernel import files as kernel_files, queries
 from lastlight_state.files.mailbox.models import MAILBOX
 from lastlight_state.maintenance.imports import foreign, mailbox_sources as sources, pieces
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, UnitLookup, key_of
+from lastlight_state.special_files import DIRECTORY
 
 # Attachments of another program's mailbox: found with their digests, and copied byte for byte.
 #
@@ -331,4 +332,4 @@ def _folders(path: Path) -> list[str]:
 
 
 #: The kind of source.
-KIND = Kind("nanoclaw", f"<agent group>/<session>/{INBOUND_DB}", found_at, parts, has_names=True)
+KIND = Kind("nanoclaw", f"<agent group>/<session>/{INBOUND_DB}", found_at, parts, has_names=True, wants=DIRECTORY)

@@ -25,6 +25,7 @@ from lastlight_state.keys import composed
 from lastlight_state.receipts import Receipt
 from lastlight_state.receipts.models import LEDGER, RECEIPTS, TOMBSTONES
 from lastlight_state.settings import Settings
+from lastlight_state.special_files import REGULAR
 
 # Records of imports.
 
@@ -189,6 +190,8 @@ class Kind:
     has_names: bool = False
     #: Whether units are found by the names of their files, which say nothing of what is in them.
     has_files: bool = False
+    #: What a path must lead to.
+    wants: str = REGULAR
 
     def unit(self, part: Part, piece: Piece) -> str:
         """Return the name of a unit in the ledger."""

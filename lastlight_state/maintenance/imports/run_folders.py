@@ -31,6 +31,7 @@ from lastlight_state.maintenance.imports.drafts import Draft
 from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import Kind, Part, Read
 from lastlight_state.maintenance.imports.session_trees import piece_of
+from lastlight_state.special_files import DIRECTORY, open_binary
 
 MANIFEST, BRANCHES = "run.json", "branches"
 #: The most bytes of one file.
@@ -110,7 +111,8 @@ def object_in(file: Path, where: str, seen: Any, adapts: Counter[str] | None) ->
     size = file.stat().st_size
     if size > FILE_BYTES:
         raise PayloadTooLarge(where, limit=FILE_BYTES, actual=size)
-    data = file.read_bytes()
+    with open_binary(file) as opened:
+        data = opened.read(FILE_BYTES)
     seen.update(f"{len(where)} {where} {len(data)} ".encode("utf-8", "surrogateescape") + data)
     value = decoded(where, data, adapts)
     if not isinstance(value, dict):
@@ -284,4 +286,4 @@ def moment_of(value: Any) -> datetime | None:
 
 
 #: The kind of source.
-KIND = Kind("lionagi-runs", "folders with run.json", found_at, parts)
+KIND = Kind("lionagi-runs", "folders with run.json", found_at, parts, wants=DIRECTORY)

@@ -20,6 +20,7 @@ from lastlight_state.maintenance.imports.lenient import as_text, fitting_message
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part
 from lastlight_state.maintenance.imports.run_folders import moment_of, object_in
 from lastlight_state.maintenance.imports.team_pieces import Letter, Team, TeamPiece
+from lastlight_state.special_files import DIRECTORY
 
 FOLDER = "teams"
 #: What a message of a team file has; the rest is kept in ``extra``.
@@ -151,4 +152,6 @@ def _text(where: str, told: Any) -> str:
 
 
 #: The kind of source.
-KIND = Kind("lionagi-teams", "a folder teams with *.json", found_at, parts, has_names=True, has_files=True)
+KIND = Kind(
+    "lionagi-teams", "a folder teams with *.json", found_at, parts, has_names=True, has_files=True, wants=DIRECTORY
+)

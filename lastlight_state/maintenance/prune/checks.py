@@ -18,6 +18,7 @@ from lastlight_state.maintenance.prune.kinds import KINDS, Kind
 from lastlight_state.maintenance.prune.sweeps import SWEEPS, orphans
 from lastlight_state.maintenance.prune.sweeps.sweep import Sweep
 from lastlight_state.settings import Settings
+from lastlight_state.special_files import DIRECTORY, mismatch_at
 
 #: The most keys that a policy names.
 MOST_KEYS = 500
@@ -77,7 +78,8 @@ def _folder(kind: str, folder: Any) -> str:
     except OSError as error:
         raise InvalidValue("archive", f"{str(place)!r:.200} cannot be looked at: {error.strerror}") from error
     if not is_there:
-        raise InvalidValue("archive", f"{str(place)!r:.200} is not a folder")
+        problem = mismatch_at(place, DIRECTORY) or "is not a directory"
+        raise InvalidValue("archive", f"{str(place)!r:.200}: {problem}")
     return str(place)
 
 

@@ -131,6 +131,10 @@ class WaitTarget(Protocol):
     def __hash__(self) -> int: ...
 
 
+#: How often a wait asks whether it is to end.
+_TELLING_SECONDS = 0.5
+
+
 class WorkWait:
     """One wait for work, of at most ``timeout`` seconds."""
 
@@ -153,12 +157,17 @@ class WorkWait:
         self._poll_interval = POLL if poll_interval is None else valid.seconds("poll_interval", poll_interval)
         self._known = time.monotonic_ns()
 
-    def wait(self) -> bool:
-        """Wait, and return whether there is work. Raises `StoreClosed`."""
+    def wait(self, ended: Callable[[], bool] | None = None) -> bool:
+        """Wait, and return whether there is work. Ends soon after ``ended`` answers True. Raises `StoreClosed`."""
         if self.look():
             return True
         with self.arrivals() as arrived:
-            return arrived.wait(arrived.seconds_left)
+            if ended is None:
+                return arrived.wait(arrived.seconds_left)
+            while arrived.seconds_left and not ended():
+                if arrived.wait(min(arrived.seconds_left, _TELLING_SECONDS)):
+                    return True
+        return False
 
     def look(self) -> bool:
         """Return whether there is work at this moment. Overdue questions are expired first.

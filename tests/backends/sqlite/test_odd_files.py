@@ -13,7 +13,7 @@ from lastlight_state.errors import BackendUnavailable
 def test_a_fifo_in_place_of_the_database_is_refused_and_stops_nobody(tmp_path: Path, *, read_only: bool) -> None:
     """backends B-8."""
     os.mkfifo(tmp_path / "state.db")
-    with pytest.raises(BackendUnavailable, match="not a regular file"):
+    with pytest.raises(BackendUnavailable, match="expected a regular file, found a FIFO"):
         StateStore.open(tmp_path / "state.db", read_only=read_only)
 
 

@@ -112,5 +112,5 @@ def test_what_lies_beside_a_database_and_is_no_regular_file_is_refused(
         beside.mkdir()
     else:
         beside.symlink_to("/dev/zero")
-    with pytest.raises(BackendUnavailable, match=rf"not a regular file: state\.db{suffix}"):
+    with pytest.raises(BackendUnavailable, match=rf"state\.db{suffix}: expected a regular file, found"):
         StateStore.open(tmp_path / "state.db", read_only=read_only)

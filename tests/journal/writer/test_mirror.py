@@ -148,7 +148,7 @@ def test_what_is_no_log_file_of_the_run_is_left_alone(state_store: StateStore, t
     assert target.read_bytes() == b""
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(Exception, match="not a regular file"):
+    with pytest.raises(Exception, match="expected a regular file, found"):
         mirror.catch_up(run_id)
     for bad in (None, state_store.journal):
         with pytest.raises(InvalidValue):

@@ -26,6 +26,7 @@ from lastlight_state.files.jsonl import files
 from lastlight_state.files.jsonl.files import translated
 from lastlight_state.files.mailbox.models import MAILBOX
 from lastlight_state.reprs import shown
+from lastlight_state.special_files import DIRECTORY, mismatch_at
 
 INBOUND_DB, OUTBOUND_DB, HEARTBEAT, INBOX, OUTBOX = "inbound.db", "outbound.db", ".heartbeat", "inbox", "outbox"
 #: How the names of folders begin that are being made, and those that are being removed. No session has such a name.
@@ -138,7 +139,8 @@ class Place:
         for file in (self.inbound, self.outbound):
             if not is_regular(file):
                 with translated(self.path):
-                    reason = None if not files.is_directory(self.path) else f"it has no {file.name}"
+                    lacking = f"it has no {file.name}" if files.is_directory(self.path) else None
+                reason = mismatch_at(self.path, DIRECTORY) or mismatch_at(file) or lacking
                 raise NotFound(MAILBOX, self.key, reason=reason)
 
     def _refuse_links(self) -> None:

@@ -27,6 +27,7 @@ from lastlight_state.files.mailbox.records import OutboxFile, OutboxFiles
 from lastlight_state.ids import new_id
 from lastlight_state.reprs import shown
 from lastlight_state.settings import Limits
+from lastlight_state.special_files import mismatch, open_binary, opened
 
 # The files that a message is sent with: their names, and what its content says of them. Pure.
 
@@ -129,7 +130,7 @@ def _size(file: Attachment) -> int:
     except OSError as error:
         raise InvalidValue("attachment.data", f"{file.data} cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(found.st_mode):
-        raise InvalidValue("attachment.data", f"{file.data} is not a regular file")
+        raise InvalidValue("attachment.data", f"{file.data}: {mismatch(found.st_mode)}")
     return found.st_size
 
 
@@ -302,20 +303,15 @@ def _fill(written: BinaryIO, file: Attachment) -> None:
     if isinstance(file.data, bytes):
         written.write(file.data)
         return
-    with file.data.open("rb") as source:
+    with open_binary(file.data) as source:
         shutil.copyfileobj(source, written)
 
 
 def _read(target: MessageFolder, name: str, most: int) -> OutboxFile:
     with jsonl_files.open_directory(target.path, base=target.session) as (held, _):
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=held)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        with os.fdopen(descriptor, "rb", closefd=False) as source:  # refuses a directory, and would leave it open
-            data = source.read(most + 1)
-    finally:
-        os.close(descriptor)
+        descriptor = opened(name, os.O_RDONLY | os.O_NOFOLLOW, folder=held)
+    with os.fdopen(descriptor, "rb") as source:
+        data = source.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"more than {most} bytes")
     return OutboxFile(name=name, size=len(data), data=data)
