@@ -231,15 +231,20 @@ _NOTE = prepared(
 def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
     """Return ``imported``, ``grown``, ``unchanged`` or ``pruned``.
 
-    Raises `AlreadyExists` for what was stored otherwise.
+    Raises `AlreadyExists` for what was stored otherwise. A unit that is to be revived is never unchanged: the caller
+    says whether anything of it was removed.
     """
     kind, target_id = piece.target
-    before = known(look)
     if not is_stored:
         return "pruned" if is_removed(look, piece) else "imported"
-    if before is None:
+    if known(look) is None:
         raise AlreadyExists(kind, target_id, problem="is stored, and was not imported from such a source")
-    return "unchanged" if before == piece.digest else "grown"
+    return "unchanged" if is_same(look, piece) and not look.revives else "grown"
+
+
+def is_same(look: UnitLookup, piece: Piece) -> bool:
+    """Return whether the source of a unit is as it was at the last import."""
+    return (known(look) or "").partition(" ")[0] == piece.digest.partition(" ")[0]
 
 
 def is_removed(look: UnitLookup, piece: Piece) -> bool:
