@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import sqlalchemy as sa
 
@@ -83,6 +83,9 @@ BRANCHES_OF = prepared(
 
 # What an import left of a session, by which the next one knows what has changed here since.
 
+#: Returns whether a file gave a number up to this one after a moment.
+GaveLater: TypeAlias = Callable[[int, datetime], bool]
+
 #: The version of what differs from the source since before this import: it is never that of a row.
 DIFFERS = -1
 
@@ -145,8 +148,8 @@ class Draft:
     ``history`` has the statuses of the session, the oldest first, and ``branch_statuses`` those of its branches.
     ``pool`` is the order of all messages, None where the source keeps none. A source that keeps one has one row for a
     message, whichever sessions have it. ``begun`` says when orders were made, by their ids.
-    ``only_grows`` says that the ids are made of names and numbers, which another source may have, too: then nothing
-    that is stored follows, and what is new comes behind it.
+    ``gave_later`` is given where the ids are made of names and numbers, which another source may have, too: then
+    nothing that is stored follows, and what is new comes behind it.
     """
 
     tree: SessionTree
@@ -158,4 +161,4 @@ class Draft:
     branch_statuses: Mapping[str, Change] = field(default_factory=dict)
     pool: Pool | None = None
     begun: Mapping[str, Any] = field(default_factory=dict)
-    only_grows: bool = False
+    gave_later: GaveLater | None = None

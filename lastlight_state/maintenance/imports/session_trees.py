@@ -114,8 +114,8 @@ class SessionPiece:
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self._draft.noticed)
-        if self._draft.only_grows and self._stored is not None:
-            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies)
+        if self._draft.gave_later is not None and self._stored is not None:
+            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies, self._draft.gave_later)
         else:
             self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
         kept = list(self._found.kept)
@@ -261,6 +261,9 @@ class SessionPiece:
 
     def _source(self, kept: Collection[str]) -> dict[str, Sequence[Any]]:
         """Return how the source has its orders; how it had them, of branches whose orders were ``kept`` as they are."""
+        if self._draft.gave_later is not None:
+            [branch] = self.plan.branches
+            return {branch.row["id"]: growing.told(self.plan, self._base.source.get(branch.row["id"]))}
         found = {branch.row["id"]: brought.order(branch.order) for branch in self.plan.branches}
         before = {one: self._base.source.get(one, brought.order([])) for one in kept}
         pool = self._draft.pool
