@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -143,8 +143,8 @@ class TeamPiece:
     of all that was removed here, and stays away.
     """
 
-    def __init__(self, team: Team, into: ImportTarget) -> None:
-        self._team, self._into = team, into
+    def __init__(self, team: Team, into: ImportTarget, is_there: Callable[[str], bool]) -> None:
+        self._team, self._into, self._is_there = team, into, is_there
         self._marks = list(_marks(team.seed, team.letters))
         self._owners = dict.fromkeys([*team.members, *(one for letter in team.letters for one in letter.owners)])
         told = {"owners": sorted(map(brought.mark, self._owners))}
@@ -167,7 +167,8 @@ class TeamPiece:
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
-        team, is_same = self._team, pieces.known_target(look) == self._team.id
+        team, look = self._team, self._renamed(look)
+        is_same = pieces.known_target(look) == team.id
         if is_same:
             self._refuse_other(look)
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
@@ -184,6 +185,14 @@ class TeamPiece:
             return "unchanged", Counter(), Counter()  # nothing of it was removed here
         noticed = Counter(removed_here=left, conflicts=len(self._found.kept))
         return found, rows, team.noticed + noticed
+
+    def _renamed(self, look: UnitLookup) -> UnitLookup:
+        """Return the look under the name that the file had at its last import, if it was renamed since."""
+        names = pieces.keys(look, self)
+        others = [one for one in names if one != look.key]
+        if others and not any(self._is_there(one.removesuffix(f"/{self.target[1]}")) for one in others):
+            return replace(look, key=names[0])
+        return look
 
     def _removed_inboxes(self, view: Unit, noted: str | None, members: AbstractSet[str]) -> frozenset[str]:
         """Return the names of inboxes that the last import had, and that are no inbox and no member here any more."""
