@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -76,9 +76,11 @@ class Tally:
         self.counts: Counter[str] = Counter()
         self.failures: list[FailedUnit] = []
         self.conflicts: list[ImportConflict] = []
+        self.keys: set[str] = set()
 
     def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
         """Treat a unit, and count what came of it."""
+        self.keys.add(part.key)
         if part.read is None:
             name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
             self.counts[name] += part.left or 1
@@ -100,6 +102,13 @@ class Tally:
         if len(self.failures) < NAMED:
             code = getattr(error, "code", "os_error")
             self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
+
+    def name_unknown(self, names: Iterable[str]) -> None:
+        """Name what was to be revived and is no unit of the source."""
+        for one in names:
+            if one not in self.keys:
+                problem = InvalidValue("revive", f"{one!r:.200} is the name of no unit of this source")
+                self._fail(Part(one, None), problem)
 
     @property
     def stored(self) -> int:
@@ -186,6 +195,8 @@ class Imports(Repository):
                 tally.add(part, partial(self._looked, source, place, part, planned, terms))
                 if tally.stored == limit:
                     break
+            else:
+                tally.name_unknown(terms.named)
         return tally.report(source.name, None)
 
     def run(
@@ -208,8 +219,9 @@ class Imports(Repository):
         left alone; of one that has grown, what is new is appended. A unit belongs to the source that it came from: one
         of the same name with another content fails, and so does one that went on here and in its source. With
         ``scope`` the names of a source begin with it, where they are no ids of their own (kinds ``openai-agents-db``,
-        ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``). What was removed here stays away, unless ``revive`` is
-        True or has the name of the unit.
+        ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``). What was erased, deleted or pruned here stays away, as
+        a part of a unit that is still here, too, unless ``revive`` is True or has the name of the unit; a name of no
+        unit is among the failures. A text that was emptied and a name that was forgotten here do not come back.
         With ``lenient``, values that are refused are kept as text under ``adapted`` in ``extra``, and counted. With
         ``limit``, the import ends after that many units were stored, and the same call brings in the next. After an
         interruption the same call goes on. Raises `Conflict` ``already_running`` while another import of the kind runs,
@@ -229,6 +241,8 @@ class Imports(Repository):
                 receipt = self._alive(receipt, tally)
                 if tally.stored == limit:
                     break
+            else:
+                tally.name_unknown(terms.named)
             receipt = self._receipts.step(receipt, counts=tally.counts)
             return tally.report(source.name, self._receipts.finish(receipt))
 
@@ -305,6 +319,11 @@ class _Terms(NamedTuple):
     def of(self, kind: str) -> str:
         """Return the kind of source as the ledger has it: two scopes are two sources."""
         return kind if self.scope is None else f"{kind} {self.scope}"
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Return the names of the units that are to come back."""
+        return () if isinstance(self.revive, bool) else self.revive
 
     def revives(self, unit: str) -> bool:
         """Return whether a unit that was removed here is to come back."""

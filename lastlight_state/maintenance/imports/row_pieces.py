@@ -88,6 +88,9 @@ class RowPiece:
         added = row_merge.missing_rows(look.view, self._given, keeps=True)
         if (self._moves or added) and any(one.get("claim_epoch") for one in stored_head):
             pieces.refuse_other(self, "went on here, and in its source")
+        if pieces.is_same(look, self) and found == "grown" and not (self._moves or added):
+            self._kept = []
+            return "unchanged", Counter(), Counter()
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
 
     def store(self, view: Unit, outcome: str) -> None:
