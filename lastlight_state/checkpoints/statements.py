@@ -13,6 +13,7 @@ from lastlight_state.checkpoints.projections import (
     CheckpointSummaryRow,
     LastRow,
     NamedRow,
+    ParentRow,
     StoredRow,
     ThreadIdRow,
     WholeRow,
@@ -121,6 +122,10 @@ PUT = prepared(
 LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)), IdRow)
 LATEST = prepared(sa.select(*_WHOLE).where(_of_this).order_by(_c.seq.desc()).limit(number(1)), WholeRow)
 GET = prepared(sa.select(*_WHOLE).where(_of_this, _c.id == bind("id", _c.id)), WholeRow)
+_LINK = sa.select(_c.thread_id, _c.parent_id).where(_of_this)
+#: The parent of the latest checkpoint of a namespace, or of one.
+LATEST_PARENT = prepared(_LINK.order_by(_c.seq.desc()).limit(number(1)), ParentRow)
+PARENT = prepared(_LINK.where(_c.id == bind("id", _c.id)), ParentRow)
 SEQ = prepared(sa.select(_c.seq).where(_of_this, _c.id == bind("id", _c.id)), SeqRow)
 #: True if a thread has checkpoints or writes.
 IS_FILLED = prepared(
@@ -131,6 +136,7 @@ _FILTERS = {
     "thread": _c.thread_id == _THREAD,
     "namespace": _c.namespace == bind("namespace", _c.namespace),
     "before": _c.seq < bind("before", _c.seq),
+    "id_before": _c.id < bind("id_before", _c.id),
     "where": has_members(_c.metadata, sa.bindparam("where", type_=columns.Text)),
 }
 LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=CheckpointSummaryRow)

@@ -24,7 +24,14 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
-from lastlight_state.checkpoints import Checkpoint as Stored, Checkpoints, Content, NewCheckpoint, NewWrite
+from lastlight_state.checkpoints import (
+    ChannelHistory,
+    Checkpoint as Stored,
+    Checkpoints,
+    Content,
+    NewCheckpoint,
+    NewWrite,
+)
 from lastlight_state.checkpoints.models import Taken
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
@@ -42,6 +49,7 @@ try:
         BaseCheckpointSaver,
         Checkpoint,
         CheckpointTuple,
+        DeltaChannelHistory,
         get_checkpoint_metadata,
     )
 except ImportError:  # the module can be looked at without the framework; a saver cannot be made
@@ -124,6 +132,26 @@ class LangGraphSaver(BaseCheckpointSaver):
         page = _PAGE if limit is None or wanted else max(1, min(limit, _PAGE))
         found = (one for one in self._found(config, wanted, before, page) if passes(one.metadata, wanted))
         return islice(found, limit)
+
+    def get_delta_channel_history(self, *, config: Config, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
+        """Return for each channel what tasks wrote to it before the checkpoint of the config, and the value before."""
+        asked = config["configurable"]
+        thread, space, one = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked.get("checkpoint_id")
+        found: Mapping[str, ChannelHistory] = {}
+        if channels and valid.are_storable(thread, space, one or None):
+            found = self._checkpoints.channel_histories(
+                thread, channels, one or None, namespace=space, scope=self._scope
+            )
+        return {channel: self._history(found.get(channel)) for channel in channels}
+
+    def _history(self, found: ChannelHistory | None) -> DeltaChannelHistory:
+        if found is None:
+            return {"writes": []}
+        load = self.serde.loads_typed
+        made: DeltaChannelHistory = {"writes": [(one.task, one.channel, load(one.content)) for one in found.writes]}
+        if found.value is not None:
+            made["seed"] = load(found.value)
+        return made
 
     def put(
         self, config: Config, checkpoint: Checkpoint, metadata: Mapping[str, Any], new_versions: Mapping[str, Any]
@@ -243,6 +271,7 @@ class LangGraphSaver(BaseCheckpointSaver):
     # From coroutines, on the worker threads of the store.
 
     aget_tuple = _awaited(get_tuple, writes=False)
+    aget_delta_channel_history = _awaited(get_delta_channel_history, writes=False)
     aput = _awaited(put)
     aput_writes = _awaited(put_writes)
     adelete_thread = _awaited(delete_thread)
@@ -305,20 +334,20 @@ class LangGraphSaver(BaseCheckpointSaver):
     def _of_thread(
         self, thread: str, space: str | None, wanted: Config, before: Config | None, page: int
     ) -> Iterator[CheckpointTuple]:
-        first = None if before is None else before["configurable"]["checkpoint_id"]
+        # By its id alone, as in the shipped savers: it may be of another namespace or thread, or none.
+        first = None if before is None else before["configurable"].get("checkpoint_id")
         if not valid.are_storable(thread, space, first):
             return
         found = iterate(
             self._checkpoints.history,
             thread,
             namespace=space,
-            before=first,
+            id_before=first,
             where={name: value for name, value in wanted.items() if is_filterable(name) and is_filterable(value)},
             scope=self._scope,
             limit=page,
         )
-        with suppress(NotFound):  # before a checkpoint that is not of this thread
-            yield from (self._tuple(thread, stored) for stored in found)
+        yield from (self._tuple(thread, stored) for stored in found)
 
     def _keep_latest(self, thread: str) -> None:
         if not valid.are_storable(thread):
