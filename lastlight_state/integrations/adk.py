@@ -282,8 +282,7 @@ def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[E
     found: list[Event] = []
     while end > first:
         start = max(end - PAGE, first)
-        page = iterate(talks.branches.history, talk, from_ord=start, limit=end - start)
-        events = [_event(one.message.content) for one in page if one.ord < end]
+        events = [_event(one) for one in talks.branches._contents(talk, start, end)]
         older = [at for at, one in enumerate(events) if _is_before(one, config.after_timestamp)]
         found = events[older[-1] + 1 if older else 0 :] + found
         if older:

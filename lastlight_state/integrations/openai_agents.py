@@ -166,8 +166,7 @@ class OpenAIAgentsSession:
             return _End([], 0, 0, 0)
         first = 0 if limit is None or limit < 0 else max(branch.length - limit, 0)
         version = talks.progressions.get(branch.progression_id).version
-        found = iterate(talks.branches.history, self._key, from_ord=first, limit=_PAGE)
-        items = [runtime.unpacked(one.message.content) for one in found]
+        items = [runtime.unpacked(one) for one in talks.branches._contents(self._key, first, branch.length)]
         return _End(items, first, branch.length, version)
 
     def _append(self, talks: Conversations, new: Sequence[NewMessage]) -> None:
