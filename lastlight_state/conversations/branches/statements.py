@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
@@ -45,9 +45,11 @@ class BranchHead(TypedDict):
 
 
 class ContentRow(TypedDict):
-    """What a message says."""
+    """What a message says. Where values are sealed, what the seal is bound to stands beside it."""
 
     content: Any
+    id: NotRequired[str]
+    role: NotRequired[str]
 
 
 class BranchState(TypedDict):
