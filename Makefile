@@ -91,7 +91,13 @@ servers: $(VENV)/.test
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak --timeout=3600 $(ARGS)
 
-# What other frameworks say of our stores for them: their suites, in an environment that has them.
+# What other frameworks say of our stores for them: their suites, in an environment that has them. These are the
+# projects whose suites are taken from source distributions, in the versions of tests/frameworks/requirements.txt.
+SUITES := langgraph langgraph-checkpoint langgraph-checkpoint-postgres langgraph-checkpoint-sqlite langgraph-prebuilt \
+	openai-agents
+empty :=
+space := $(empty) $(empty)
+
 frameworks: $(VENV)/frameworks/.made
 	$(VENV)/frameworks/bin/python -m pytest -p no:asyncio \
 		--numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal tests/frameworks $(ARGS)
@@ -167,12 +173,14 @@ $(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requir
 	$(BIN)/python -m venv $(VENV)/frameworks
 	$(VENV)/frameworks/bin/python -m pip install --quiet --disable-pip-version-check \
 		--requirement tests/frameworks/requirements.txt --editable '.[test,a2a,adk,langgraph,openai-agents,pydantic-ai]'
-	rm -rf $(VENV)/frameworks/sdist $(VENV)/frameworks/openai-agents; mkdir $(VENV)/frameworks/openai-agents
-	$(VENV)/frameworks/bin/python -m pip download --quiet --disable-pip-version-check --no-deps \
-		--no-binary openai-agents --dest $(VENV)/frameworks/sdist \
-		$$(grep '^openai-agents==' tests/frameworks/requirements.txt)
-	tar --extract --gzip --strip-components=1 --directory $(VENV)/frameworks/openai-agents \
-		--file $(VENV)/frameworks/sdist/openai_agents-*.tar.gz
+	rm -rf $(VENV)/frameworks/sdist $(VENV)/frameworks/suites
+	$(VENV)/frameworks/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+		--no-build-isolation --dest $(VENV)/frameworks/sdist \
+		$$(grep --extended-regexp '^($(subst $(space),|,$(SUITES)))==' tests/frameworks/requirements.txt)
+	set -e; for sdist in $(VENV)/frameworks/sdist/*.tar.gz; do \
+		name=$$(basename $$sdist); folder=$(VENV)/frameworks/suites/$${name%-*}; mkdir -p $$folder; \
+		tar --extract --gzip --strip-components=1 --directory $$folder --file $$sdist; \
+	done
 	@touch $@
 
 $(VENV)/cluster/.made: $(VENV)/.test tests/cluster/requirements.txt
