@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from frameworks.suites import UNPACKED, Suite, judge
 
 from lastlight_state.testing import Database
@@ -23,8 +24,30 @@ SUITE = Suite(
     passed=248,
     listed="openai_agents_private.txt",
 )
+#: The tests of runs, and of compaction, that a session takes part in.
+RUNS = Suite(
+    UNPACKED / "openai_agents",
+    "replaced_sessions",
+    (
+        "tests/memory/test_openai_responses_compaction_session.py",
+        "tests/sandbox/test_memory.py",
+        "tests/test_agent_runner.py",
+        "tests/test_agent_runner_streamed.py",
+        "tests/test_max_turns.py",
+        "tests/test_native_tool_failure_history.py",
+        "tests/test_programmatic_tool_calling.py",
+        "tests/test_run_impl_resume_paths.py",
+        "tests/test_soft_cancel.py",
+        "tests/test_tool_batch_failure_history.py",
+        "tests/test_tool_failure_boundaries.py",
+    ),
+    passed=332,
+    listed="openai_agents_private.txt",
+    options=("-k", "session"),
+)
 
 
-def test_all_tests_pass_but_those_of_private_parts(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("suite", [SUITE, RUNS], ids=["sessions", "runs"])
+def test_all_tests_pass_but_those_of_private_parts(database: Database, tmp_path: Path, suite: Suite) -> None:
     """integrations AD-10: a listed test that passes fails this one."""
-    judge(SUITE, database, tmp_path)
+    judge(suite, database, tmp_path)
