@@ -1,6 +1,6 @@
-"""Looks at every opening whether a current schema has what its revision made. Needs no statement of its own.
+"""Looks at every opening whether a current schema has what its revision made. Needs no round trip of its own.
 
-What the SELECT for the version can read beside it is looked at, and no more: `drift` compares definitions, too.
+What one SELECT beside that for the version can read is looked at, and no more: `drift` compares definitions, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Outline(NamedTuple):
 
 
 def outline_expression(product: str, version: str) -> str:
-    """Return the outline of our tables as an expression, in a SELECT from the version table named ``version``."""
+    """Return the outline of our tables as an expression; ``version`` is the version table as SQL names it."""
     promised = _promised(product)
     constraints = [entry for entry in promised.entries if entry[0] == "constraint"]
     return expressions.outline(product, promised.tables, promised.others, constraints, version)

@@ -250,14 +250,18 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         schema, _, database = self._place()
         return grants(role, database, schema, rights)
 
-    def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
+    def peek(self, *selects: str) -> list[tuple[Any, ...]] | None:
         with Checkout(Mode.READ, self) as checkout:
             try:
-                return list(checkout.driver.execute(sql).fetchall())
+                cursor = checkout.driver.execute("; ".join(selects), prepare=False)
+                rows = list(cursor.fetchall())
+                while cursor.nextset():
+                    rows += cursor.fetchall()
             except psycopg.Error as error:
                 if error.sqlstate in UNDEFINED:
                     return None
                 raise translate(error) from error
+        return rows
 
     def enter(self, checkout: Checkout) -> None:
         if self.schema is not None:

@@ -75,11 +75,10 @@ class Moving(Upkeep):
         return last if is_called else None
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
-        greatest = f"SELECT max({quoted(column)}) FROM {self._named(table)}"
-        names = f"SELECT setval({self._sequence(table, column)}, greatest(({greatest}), "
-        sql = names.replace("%", "%%") + "%s::bigint))"
         with _translated():
-            checkout.driver.execute(sql, (last,))  # NULL, of an empty table, changes nothing
+            [(most,)] = checkout.driver.execute(f"SELECT max({quoted(column)}) FROM {self._named(table)}").fetchall()
+            names = f"SELECT setval({self._sequence(table, column)}, greatest(".replace("%", "%%")
+            checkout.driver.execute(names + "%s::bigint, %s::bigint))", (most, last))  # NULL changes nothing
 
     def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
         with _translated():
