@@ -336,6 +336,9 @@ class Backend(NamedLocks, Listened, Upkeep, ABC):
         None where a table of theirs (or the database) does not exist.
         """
 
+    def meet(self, extensions: Mapping[str, str]) -> None:
+        """Take note of the extensions of the database, by name and version. Raises `NotSupported`."""
+
     def enter(self, checkout: Checkout) -> None:
         """Let names without a schema, in this unit's transaction, mean tables of this backend's schema."""
 

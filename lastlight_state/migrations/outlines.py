@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from lastlight_state.backends.facts import Entry
 from lastlight_state.backends.sql import expressions
-from lastlight_state.backends.sql.expressions import OFF, REFERENCES
+from lastlight_state.backends.sql.expressions import EXTENSION, OFF, REFERENCES
 from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import HOLDING, Absent
 
@@ -46,6 +46,11 @@ def outline_expression(product: str, version: str) -> str:
 def absent_entries(product: str, found: str | None) -> tuple[Absent, ...]:
     """Return what the newest revision has and the outline found has not. Of a lost table nothing else is named."""
     return _absent(_promised(product), product, expressions.entries(found))
+
+
+def extensions(found: str | None) -> dict[str, str]:
+    """Return the versions of the database's extensions, by name."""
+    return {name: version for kind, name, version in expressions.entries(found) if kind == EXTENSION}
 
 
 @lru_cache(maxsize=4)

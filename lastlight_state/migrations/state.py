@@ -49,8 +49,9 @@ def read_state(backend: Backend) -> SchemaState:
     outline = f"SELECT {outlines.outline_expression(backend.name, version)}"
     rows = backend.peek(f"SELECT version_num, EXISTS ({copying}) FROM {version}", outline)
     if rows is None:  # older than the receipts, or not there at all
-        rows = backend.peek(f"SELECT version_num, 0 FROM {version}", outline) or [(None,)]
+        rows = backend.peek(f"SELECT version_num, 0 FROM {version}", outline) or backend.peek(outline) or [(None,)]
     *versions, (seen,) = rows
+    backend.meet(outlines.extensions(seen))
     return _judge(backend, versions, seen)
 
 

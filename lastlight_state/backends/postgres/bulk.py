@@ -18,6 +18,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.facts import Upkeep
+from lastlight_state.backends.postgres.citus import Citus
 from lastlight_state.backends.postgres.connections import product
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.sql.expressions import literal, quoted
@@ -34,12 +35,15 @@ class Moving(Upkeep):
     """The part of the backend that copies between databases use."""
 
     schema: str | None
+    spread: Citus | None
     dialect: PGDialect_psycopg
 
     def server(self) -> str:
         with _translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             name = product(checkout.driver.info)
             aurora, alloy = checkout.driver.execute(_KINDS).fetchone()
+        if self.spread is not None:
+            return f"{name}, {self.spread}"
         return f"Aurora {name}" if aurora else f"AlloyDB, {name}" if alloy else name
 
     def versions(self) -> dict[str, str]:

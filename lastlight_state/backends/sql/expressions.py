@@ -128,6 +128,8 @@ def carried(product: str) -> tuple[str, ...]:
 OFF = " off"
 #: What stands between names of one line that are of the same kind and table.
 AND = "\x1f"
+#: The kind of a line for an extension of the database.
+EXTENSION = "extension"
 #: The kind of a line for all references of a table together: SQLite's, of a table that has lost none.
 REFERENCES = "references"
 
@@ -176,7 +178,8 @@ _POSTGRES = (
     "UNION ALL SELECT 'function', proname, '' FROM pg_catalog.pg_proc "
     "WHERE pronamespace = {namespace} AND proname IN ({others}) "
     "UNION ALL SELECT 'view', relname, '' FROM pg_catalog.pg_class "
-    "WHERE relkind = 'v' AND relnamespace = {namespace} AND relname IN ({others})) AS entries)"
+    "WHERE relkind = 'v' AND relnamespace = {namespace} AND relname IN ({others}) "
+    "UNION ALL SELECT 'extension', extname, extversion FROM pg_catalog.pg_extension) AS entries)"
 )
 _NAMESPACE = "(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = to_regclass({version}))"
 _PRODUCTS = {"sqlite": _SQLITE, "postgresql": _POSTGRES}
