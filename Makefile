@@ -36,7 +36,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster lint types bench docs site record build clean interpreters
+.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster citus lint types bench docs site record build clean interpreters
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -108,6 +108,11 @@ cluster: $(VENV)/cluster/.made
 	LASTLIGHT_TEST_PATRONI=$(CURDIR)/$(VENV)/cluster unshare --net \
 		$(BIN)/python -m pytest -o lastlight_postgres_at_start=false tests/cluster $(ARGS)
 	$(BIN)/python $(pytest) $(addprefix tests/backends/postgres/test_,failover.py replicas.py silent_servers.py pgbouncer.py)
+
+# The tests of Postgres in a distributed schema of Citus, on a server whose programs or URL LASTLIGHT_TEST_CITUS names.
+# Without it they are skipped, and said to be. Tests that read plans or compare a catalog fail there.
+citus: $(VENV)/.test
+	PYTHONPATH=$(CURDIR)/tests $(BIN)/python $(pytest) -p support.citus --on-a-server
 
 # CPython 3.14 and 3.15, of Debian's next version in a folder below .venv: as root on a Debian that has debootstrap.
 # `.ci/sid python3.15 …` runs one of them.

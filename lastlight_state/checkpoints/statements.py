@@ -22,7 +22,7 @@ from lastlight_state.checkpoints.projections import (
 from lastlight_state.checkpoints.rows import CheckpointThreadRow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
-from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.rows.writes import insert_computed, listed
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import LookedUp
@@ -107,9 +107,10 @@ _WHOLE = [*_SUMMARY, _c.versions, _c.body]
 _of_this = sa.and_(_c.thread_id == _THREAD, _c.namespace == bind("namespace", _c.namespace))
 
 _seq = sa.select(sa.func.coalesce(sa.func.max(_c.seq), number(0)) + number(1)).where(of_thread(CHECKPOINTS))
-_put = insert(CHECKPOINTS).values(
+_put = insert_computed(
+    CHECKPOINTS,
     {column.name: bind(column.name, column) for column in CHECKPOINTS.columns if column.name != "seq"}
-    | {"seq": _seq.scalar_subquery()}
+    | {"seq": _seq.scalar_subquery()},
 )
 #: Store a checkpoint under the next number of its thread, or put it in the place of the one that has its id.
 PUT = prepared(
