@@ -190,9 +190,10 @@ class Imports(Repository):
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        moved: set[str] = set()
         with closing(source.parts(place)) as parts:
             for part in parts:
-                tally.add(part, partial(self._looked, source, place, part, planned, terms))
+                tally.add(part, partial(self._looked, source, place, part, planned, moved, terms))
                 if tally.stored == limit:
                     break
             else:
@@ -229,6 +230,7 @@ class Imports(Repository):
         """
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
+        moved: set[str] = set()
         policy = {"source": _shown(place), **terms._asdict()}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=jobs.owner(), actor=actor)
         again = "the same command"
@@ -237,7 +239,7 @@ class Imports(Repository):
             closing(source.parts(place)) as parts,
         ):
             for part in parts:
-                tally.add(part, partial(self._imported, receipt, place, part, terms, tally))
+                tally.add(part, partial(self._imported, receipt, place, part, moved, terms, tally))
                 receipt = self._alive(receipt, tally)
                 if tally.stored == limit:
                     break
@@ -275,6 +277,7 @@ class Imports(Repository):
         place: Place,
         part: Part,
         planned: defaultdict[str, dict[str, Any]],
+        moved: set[str],
         terms: _Terms,
         read: Read,
     ) -> Outcome:
@@ -284,12 +287,17 @@ class Imports(Repository):
 
         def looked(view: Unit) -> Outcome:
             kind, revives = terms.of(source.name), terms.revives(part.key)
-            done = piece.compared(UnitLookup(view, kind, key, revives, planned, source=_shown(place)))
-            return Outcome(*done, piece.kept)
+            look = UnitLookup(view, kind, key, revives, planned, source=_shown(place), moved=moved)
+            done = Outcome(*piece.compared(look), piece.kept)
+            if done.outcome == "unchanged":
+                pieces.note_moved(look)
+            return done
 
         return self._viewing(looked)
 
-    def _imported(self, receipt: Receipt, place: Place, part: Part, terms: _Terms, tally: Tally, read: Read) -> Outcome:
+    def _imported(
+        self, receipt: Receipt, place: Place, part: Part, moved: set[str], terms: _Terms, tally: Tally, read: Read
+    ) -> Outcome:
         valid.identifier("name", part.key)
         piece = read(self._into(terms))
         key = KINDS[receipt.scope].unit(part, piece)
@@ -297,12 +305,14 @@ class Imports(Repository):
         def stored(view: Unit) -> Outcome:
             steps.confirm(view, receipt)
             kind, revives = terms.of(receipt.scope), terms.revives(part.key)
-            look = UnitLookup(view, kind, key, revives, receipt_id=receipt.id, source=_shown(place))
+            look = UnitLookup(view, kind, key, revives, receipt_id=receipt.id, source=_shown(place), moved=moved)
             done = Outcome(*piece.compared(look), piece.kept)
             if done[0] in STORED:
                 piece.store(view, done[0])
                 pieces.note(look, piece, done[0], receipt.id, self._now())
                 steps.step(view, receipt, counts=tally.with_(done), cursor=None, at=self._now())
+            elif done.outcome == "unchanged":
+                pieces.note_moved(look)
             return done
 
         return storing.retry_storing(partial(self._writing, stored, repeatable=True))

@@ -95,7 +95,8 @@ class ImportedVersions:
     """The versions that an import left: of the session, of the history of its status, and of orders by their ids.
 
     ``version`` and ``seq`` are None for a session that an older version of this library imported. ``source`` says how
-    the source had its orders, by the ids of branches, and that of all messages under no name.
+    the source had its orders, by the ids of branches, and that of all messages under no name, and ``at`` when its last
+    sign of life was.
     """
 
     digest: str
@@ -103,6 +104,7 @@ class ImportedVersions:
     seq: int | None = None
     orders: Mapping[str, int] = field(default_factory=dict)
     source: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    at: str = ""
 
     @classmethod
     def of(cls, noted: str | None) -> ImportedVersions:
@@ -112,7 +114,7 @@ class ImportedVersions:
     def text(self) -> str:
         """Return the base as a line of the ledger says it."""
         told = {"version": self.version, "seq": self.seq, "orders": dict(self.orders), "source": dict(self.source)}
-        return brought.line(self.digest, told)
+        return brought.line(self.digest, {**told, "at": self.at})
 
 
 @dataclass(frozen=True)

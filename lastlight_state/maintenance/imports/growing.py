@@ -99,7 +99,7 @@ def _refuse_other(
         bool(last.at)
         and all(_number(branch, one) > last.number for one in branch.order)
         and (began == last.began or began >= last.at)
-        and pieces.is_from_here(look)
+        and pieces.is_of_source(look)
         and not gave_later(last.number, datetime.fromisoformat(last.at))
     )
     if goes_on:

@@ -107,7 +107,8 @@ class UnitLookup:
 
     ``key`` names the unit in a source of ``kind``, which ends with the scope that was given. ``planned`` has what
     earlier units of the same dry run would store, by table and key: it is empty in a run, where they are stored.
-    ``receipt_id`` is that of the run, ``source`` is where it reads, as its receipt says.
+    ``receipt_id`` is that of the run, ``source`` is where it reads, as its receipt says. ``moved`` are paths from which
+    this source has come: a unit of theirs is as it was, and nothing stands there any more.
     """
 
     view: Unit
@@ -117,6 +118,7 @@ class UnitLookup:
     planned: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     receipt_id: str = ""
     source: str = ""
+    moved: set[str] = field(default_factory=set)
 
 
 class Piece(Protocol):
@@ -281,8 +283,25 @@ def refuse_other(piece: Piece, problem: str) -> NoReturn:
 
 def is_from_here(look: UnitLookup) -> bool:
     """Return whether the last import of the unit was from the same path or server."""
+    return last_source(look) == look.source
+
+
+def is_of_source(look: UnitLookup) -> bool:
+    """Return whether the last import of the unit was from the same path or server, or from one that has moved here."""
+    return last_source(look) in {look.source, *look.moved}
+
+
+def last_source(look: UnitLookup) -> str | None:
+    """Return where the last import of the unit read, None if it was never imported."""
     policy = look.view.value(_POLICY, {"source_kind": look.kind, "source_key": look.key})
-    return isinstance(policy, dict) and policy.get("source") == look.source
+    return policy.get("source") if isinstance(policy, dict) else None
+
+
+def note_moved(look: UnitLookup) -> None:
+    """Keep, of a unit that is as it was, that its source has moved here."""
+    found = last_source(look)
+    if found is not None and found != look.source and found.startswith(os.sep) and not os.path.lexists(found):
+        look.moved.add(found)
 
 
 def known(look: UnitLookup) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from lastlight_state.clock import iso_text
 from lastlight_state.conversations import checks, sessions as session_sql, words
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
@@ -117,6 +118,7 @@ class SessionPiece:
         if self._draft.gave_later is not None and self._stored is not None:
             self._found = growing.compared(look, self, self.plan, self._stored, self._bodies, self._draft.gave_later)
         else:
+            self._refuse_older(look)
             self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
         kept = list(self._found.kept)
         if self._stored is not None:
@@ -132,6 +134,11 @@ class SessionPiece:
         noticed["conflicts"] += len(kept)
         noticed["removed_here"] += len(self._found.gone) + len(self._found.removed_messages)
         return found, self._found.rows, noticed
+
+    def _refuse_older(self, look: UnitLookup) -> None:
+        """Raise `AlreadyExists` for a copy at another place that is of an earlier time than the last import."""
+        if self._base.at > iso_text(self._draft.updated_at) and not pieces.is_from_here(look):
+            pieces.refuse_other(self, f"is older here than at its last import, from {pieces.last_source(look)!r:.200}")
 
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
         """Find which fields follow; the names of those that do not."""
@@ -255,6 +262,7 @@ class SessionPiece:
             DIFFERS if is_ended_here else session["transition_seq"],
             {**versions, **differs},
             self._source({row["id"] for row in heads if row["progression_id"] in differs}),
+            iso_text(self._draft.updated_at),
         ).text()
         for message_id, seen in self._found.revised.items():
             pieces.note_revision(self._look, message_id, seen + 1, self._into.now)
