@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.sql.selectable import NamedFromClause
 
 from lastlight_state.backends.sql.json import member_of, members_of
 from lastlight_state.checkpoints import values
@@ -90,7 +91,7 @@ def _walk() -> sa.CTE:
     )
 
 
-def _seen(ancestor: sa.NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
+def _seen(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
     """Return an ancestor's id and parent, the version it has of a channel, and whether that has a value."""
     versions = members_of(ancestor.c.versions).table_valued("key", "value", name=f"versions_of_{ancestor.name}")
     version = sa.select(versions.c.value).where(versions.c.key == channel).correlate_except(versions).scalar_subquery()

@@ -25,7 +25,6 @@ from typing import Any, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.checkpoints import (
-    ChannelHistory,
     Checkpoint as Stored,
     Checkpoints,
     Content,
@@ -37,6 +36,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.errors import MisuseError, NotFound
+from lastlight_state.integrations.langgraph_deltas import histories
 from lastlight_state.integrations.langgraph_metadata import REBUILT, filterable, is_filterable, passes
 from lastlight_state.integrations.langgraph_moving import MovedThreads, move
 from lastlight_state.integrations.langgraph_writes import EarlyWrites, Place, Writes
@@ -135,23 +135,7 @@ class LangGraphSaver(BaseCheckpointSaver):
 
     def get_delta_channel_history(self, *, config: Config, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
         """Return for each channel what tasks wrote to it before the checkpoint of the config, and the value before."""
-        asked = config["configurable"]
-        thread, space, one = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked.get("checkpoint_id")
-        found: Mapping[str, ChannelHistory] = {}
-        if channels and valid.are_storable(thread, space, one or None):
-            found = self._checkpoints.channel_histories(
-                thread, channels, one or None, namespace=space, scope=self._scope
-            )
-        return {channel: self._history(found.get(channel)) for channel in channels}
-
-    def _history(self, found: ChannelHistory | None) -> DeltaChannelHistory:
-        if found is None:
-            return {"writes": []}
-        load = self.serde.loads_typed
-        made: DeltaChannelHistory = {"writes": [(one.task, one.channel, load(one.content)) for one in found.writes]}
-        if found.value is not None:
-            made["seed"] = load(found.value)
-        return made
+        return histories(self, config, channels)
 
     def put(
         self, config: Config, checkpoint: Checkpoint, metadata: Mapping[str, Any], new_versions: Mapping[str, Any]

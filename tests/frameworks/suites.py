@@ -60,7 +60,7 @@ def _listed(suite: Suite) -> dict[str, str]:
             found[f"{path}::{name}"] = reason
         elif line and not line.startswith("#"):
             path = line
-    return {test: reason for test, reason in found.items() if test.partition("::")[0] in suite.files}
+    return {test: reason for test, reason in found.items() if test.startswith(suite.files)}
 
 
 def _run(suite: Suite, database: Database, tmp_path: Path, listed: list[str]) -> tuple[dict[str, str], str]:
