@@ -9,6 +9,7 @@ from lastlight_state.errors import MisuseError
 from lastlight_state.integrations.a2a import A2APushConfigs, A2ATasks
 from lastlight_state.integrations.a2a_replicas import A2ATaskEvents, A2AVersionedTasks
 from lastlight_state.integrations.adk import ADKSessions
+from lastlight_state.integrations.fasta2a import FastA2AStorage
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
@@ -40,3 +41,5 @@ def test_sessions_and_conversations_without_their_framework_name_the_extra(datab
     for kind in (A2ATasks, A2AVersionedTasks, A2ATaskEvents, A2APushConfigs):
         with pytest.raises(MisuseError, match=r"lastlight-state\[a2a\]"):
             kind(store)
+    with pytest.raises(MisuseError, match=r"lastlight-state\[fasta2a\]"):
+        FastA2AStorage(store)

@@ -27,6 +27,7 @@ from lastlight_state.ids import new_id
 from lastlight_state.integrations.a2a import A2APushConfigs, A2ATasks
 from lastlight_state.integrations.a2a_replicas import A2ATaskEvents, A2AVersionedTasks
 from lastlight_state.integrations.adk import ADKSessions
+from lastlight_state.integrations.fasta2a import FastA2AStorage
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
@@ -66,6 +67,7 @@ def made(store: AsyncStateStore) -> SimpleNamespace:
         versioned=A2AVersionedTasks(store, owner_of=owner),
         events=A2ATaskEvents(store, poll_interval=0.01),
         webhooks=A2APushConfigs(store, owner_of=owner),
+        fast=FastA2AStorage(store),
         conversations=PydanticAIConversations(store),
         session=lambda name: OpenAIAgentsSession(name, store),
     )
@@ -159,6 +161,9 @@ SOUGHT: dict[str, tuple[Any, Verb]] = {
     "A2AVersionedTasks.delete owner": (None, lambda a, x: a.versioned.delete("t", by(x))),
     "A2ATaskEvents.subscribe": ([], lambda a, x: at_once(a.events.subscribe(x, after=TaskVersion("0/ana")))),
     "A2ATaskEvents.subscribe owner": ([], lambda a, x: at_once(a.events.subscribe("t", after=version_of(x)))),
+    "FastA2AStorage.load_task": (None, lambda a, x: a.fast.load_task(x)),
+    "FastA2AStorage.update_task": (KeyError, lambda a, x: a.fast.update_task(x, "working")),
+    "FastA2AStorage.load_context": (None, lambda a, x: a.fast.load_context(x)),
     "A2APushConfigs.get_info": ([], lambda a, x: a.webhooks.get_info(x, by("ana"))),
     "A2APushConfigs.get_info owner": ([], lambda a, x: a.webhooks.get_info("t", by(x))),
     "A2APushConfigs.get_info_for_dispatch": ([], lambda a, x: a.webhooks.get_info_for_dispatch(x)),
@@ -235,6 +240,8 @@ WRITTEN: dict[str, Verb] = {
     "A2ATasks.save owner": lambda a, x: a.tasks.save(Task(id="t"), by(x)),
     "A2AVersionedTasks.save": lambda a, x: saved(a, x, "ana"),
     "A2AVersionedTasks.save owner": lambda a, x: saved(a, "t", x),
+    "FastA2AStorage.submit_task": lambda a, x: a.fast.submit_task(x, {"role": "user", "parts": [{"text": x}]}),
+    "FastA2AStorage.update_context": lambda a, x: a.fast.update_context(x, [x]),
     "A2APushConfigs.set_info": lambda a, x: a.webhooks.set_info(x, webhook("w"), by("ana")),
     "A2APushConfigs.set_info owner": lambda a, x: a.webhooks.set_info("t", webhook("w"), by(x)),
     "A2APushConfigs.set_info configuration": lambda a, x: a.webhooks.set_info("t", webhook(x), by("ana")),
@@ -253,7 +260,7 @@ OTHERS = {
 }
 KINDS = (
     *(LangGraphSaver, LangGraphStore, OpenAIAgentsSession, PydanticAIConversations, ADKSessions),
-    *(A2ATasks, A2AVersionedTasks, A2ATaskEvents, A2APushConfigs),
+    *(A2ATasks, A2AVersionedTasks, A2ATaskEvents, A2APushConfigs, FastA2AStorage),
 )
 
 
