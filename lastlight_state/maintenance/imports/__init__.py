@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lastlight_state import progress
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.db import valid
@@ -240,6 +241,7 @@ class Imports(Repository):
         ):
             for part in parts:
                 tally.add(part, partial(self._imported, receipt, place, part, moved, terms, tally))
+                progress.tell("importing", tally.stored, unit="units")
                 receipt = self._alive(receipt, tally)
                 if tally.stored == limit:
                     break
