@@ -331,10 +331,7 @@ class Backend(NamedLocks, Listened, Upkeep, ABC):
 
     @abstractmethod
     def peek(self, *selects: str) -> list[tuple[Any, ...]] | None:
-        """Return the rows of SELECTs without parameters, one after the other, in one round trip. Creates nothing.
-
-        None where a table of theirs (or the database) does not exist.
-        """
+        """Return the rows of SELECTs in one round trip, or None where a table or the database does not exist."""
 
     def meet(self, extensions: Mapping[str, str]) -> None:
         """Take note of the extensions of the database, by name and version. Raises `NotSupported`."""

@@ -44,7 +44,7 @@ from lastlight_state.backends.postgres.connections import (
     short_waits,
     wait_as_usual,
 )
-from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, translate
+from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, fetched_sets, translate
 from lastlight_state.backends.postgres.examining import PostgresLocks, examined, framed, grants, measured, vacuumed
 from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
 from lastlight_state.backends.sql.expressions import literal, quoted
@@ -254,10 +254,7 @@ class PostgresBackend(Spreading, Moving, PostgresLocks, Backend):
     def peek(self, *selects: str) -> list[tuple[Any, ...]] | None:
         with Checkout(Mode.READ, self) as checkout:
             try:
-                cursor = checkout.driver.execute("; ".join(selects), prepare=False)
-                rows = list(cursor.fetchall())
-                while cursor.nextset():
-                    rows += cursor.fetchall()
+                rows = fetched_sets(checkout.driver.execute("; ".join(selects), prepare=False))
             except psycopg.Error as error:
                 if error.sqlstate in UNDEFINED:
                     return None
