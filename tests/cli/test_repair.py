@@ -155,4 +155,6 @@ def test_a_file_that_cannot_be_read_is_exit_code_one(tree: Path) -> None:
     said = lastlight_state("repair", tree, "--json")
     assert (said.code, said.error) == (1, "unread")
     assert [Path(path).name for path in said.data["unread"]] == ["pipe.jsonl"]
-    assert f"not read: {tree / 'pipe.jsonl'}: expected a regular file, found a FIFO" in lastlight_state("repair", tree).out
+    assert (
+        f"not read: {tree / 'pipe.jsonl'}: expected a regular file, found a FIFO" in lastlight_state("repair", tree).out
+    )

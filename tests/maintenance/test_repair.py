@@ -187,7 +187,11 @@ def test_an_odd_file_is_told_and_passed(repair: Repair, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as place, contextlib.chdir(folder):  # a socket's path is short
         place.bind("socket.jsonl")
     found = {scan.path.name: scan.problem for scan in repair.scan(tmp_path)}
-    assert found == {"pipe.jsonl": "expected a regular file, found a FIFO", "s-1.jsonl": None, "socket.jsonl": "expected a regular file, found a socket"}
+    assert found == {
+        "pipe.jsonl": "expected a regular file, found a FIFO",
+        "s-1.jsonl": None,
+        "socket.jsonl": "expected a regular file, found a socket",
+    }
 
 
 def test_a_file_that_cannot_be_read_is_told_and_passed(
