@@ -41,7 +41,9 @@ def test_any_other_file_is_refused_by_its_name_and_never_by_what_it_holds(
     assert str(raised.value) == f"--url-file: {file}: {problem}"
 
 
-@pytest.mark.parametrize(("name", "problem"), [("missing", "No such file or directory"), (".", "Is a directory")])
+@pytest.mark.parametrize(
+    ("name", "problem"), [("missing", "No such file or directory"), (".", "expected a regular file, found a directory")]
+)
 def test_a_file_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path, name: str, problem: str) -> None:
     """backends B-89."""
     with pytest.raises(InvalidValue) as raised:

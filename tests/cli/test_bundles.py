@@ -33,7 +33,7 @@ def test_a_session_is_exported_and_imported_elsewhere(database: Database, tmp_pa
     again = lastlight_state("import", file, "--kind", "bundle", "--on-conflict", "skip", "--url", there)
     assert (again.code, "session talk is there already" in again.out) == (0, True)
     as_runs = lastlight_state("import", file, "--kind", "lionagi-runs", "--url", there)
-    assert (as_runs.code, "session talk" in as_runs.out) == (0, False)
+    assert (as_runs.code, "expected a directory, found a regular file" in as_runs.err) == (1, True)
 
 
 def test_an_export_beside_a_writer_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

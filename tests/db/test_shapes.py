@@ -8,6 +8,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator
 from importlib import import_module
+from inspect import signature
 from pkgutil import walk_packages
 from typing import Any
 
@@ -22,6 +23,19 @@ from lastlight_state.db.rows.statements import Family
 from lastlight_state.workflows.runs import statements as runs
 
 MIB = 2**20
+#: Kept for each product, folder of revisions, function or class of the library, or set of its variables.
+FEW = {
+    "backends.known_faults._log_once",
+    "cli.commands.demo.agent.segments",
+    "db.schema.base._told",
+    "db.schema.declarations.limits_of",
+    "migrations.drift._listed",
+    "migrations.mending._made_by_revisions",
+    "migrations.outlines._outline_of",
+    "settings._warn_of",
+    "telemetry._known",
+    "workflows.kernel.presenting._engine_writes",
+}
 WORDS = ["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 
 
@@ -73,6 +87,37 @@ def test_lists_that_are_asked_for_any_number_of_shapes_take_bounded_memory(
         tracemalloc.stop()
     assert SHAPES.size <= 2 * MIB
     assert grown < 3 * MIB
+
+
+def test_statements_of_callers_take_bounded_memory(every_backend: StateStore) -> None:
+    """backends B-61: a connection keeps hundreds of texts, and these may be long."""
+    rows = every_backend.outputs.query.rows
+    rows("SELECT 1")
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            rows(f"SELECT {number} /* {'x' * 100_000} */")
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert grown < 3 * MIB
+
+
+def _unbounded() -> Iterator[str]:
+    """The caches of functions that take arguments, and have no bound."""
+    for module in walk_packages(lastlight_state.__path__, "lastlight_state."):
+        for name, found in vars(import_module(module.name)).items():
+            parameters = getattr(found, "cache_parameters", None)
+            if parameters is None or found.__module__ != module.name or parameters()["maxsize"] is not None:
+                continue
+            if signature(found).parameters:
+                yield f"{module.name.removeprefix('lastlight_state.')}.{name}"
+
+
+def test_caches_without_a_bound_hold_what_the_library_or_the_process_has_few_of() -> None:
+    """backends B-61: no text, type or value that a caller chooses."""
+    assert set(_unbounded()) == FEW
 
 
 def test_the_shape_that_was_not_used_for_the_longest_time_goes_first() -> None:

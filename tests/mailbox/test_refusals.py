@@ -108,14 +108,14 @@ def test_files_are_bytes_or_a_path_beside_content_that_can_name_them(host: HostM
     assert (host.inbox.list().items, agent.outbox.list().items) == ((), ())
 
 
-@pytest.mark.parametrize("plant", [Path.mkdir, os.mkfifo], ids=["a folder", "a pipe"])
-def test_what_is_no_file_is_named_and_not_read(host: HostMailbox, agent: AgentMailbox, plant: Any) -> None:
+@pytest.mark.parametrize(("plant", "kind"), [(Path.mkdir, "a directory"), (os.mkfifo, "a FIFO")])
+def test_what_is_no_file_is_named_and_not_read(host: HostMailbox, agent: AgentMailbox, plant: Any, kind: str) -> None:
     """mailbox MB-65: nor waited for."""
     agent.outbox.send("m", kind="chat", content={}, routing=PLACE, files=[Attachment("a", b"bytes")])
     path = host.folder / "outbox" / "m" / "a"
     path.unlink()
     plant(path)
-    assert host.outbox.files("m").skipped == (("'a'", "expected a regular file, found a FIFO"),)
+    assert host.outbox.files("m").skipped == (("'a'", f"expected a regular file, found {kind}"),)
 
 
 def test_files_of_an_id_that_names_no_folder_are_not_read(host: HostMailbox) -> None:

@@ -164,15 +164,19 @@ def test_what_is_not_in_its_place_is_passed_over(log: RunLog, tmp_path: Path) ->
         assert log.runs.find(missing) is None
 
 
-def test_files_in_the_place_of_directories_hold_no_runs_and_no_snapshots(log: RunLog) -> None:
-    """run-log RL-05, RL-75."""
+def test_files_in_the_place_of_directories_are_told(log: RunLog) -> None:
+    """run-log RL-05, RL-75: a root that was mistaken has not just no runs."""
     sessions = log.root / "sessions"
     sessions.write_text("")
-    assert (log.runs.list().items, log.runs.find(RUN), log.states.list().items) == ((), None, ())
+    for call in (log.runs.list, lambda: log.runs.find(RUN), log.states.list):
+        with pytest.raises(BackendUnavailable, match="expected a directory, found a regular file"):
+            call()
     sessions.unlink()
     sessions.mkdir()
     (sessions / "state").write_text("")
-    assert log.states.list().items == ()
+    assert log.runs.list().items == ()
+    with pytest.raises(BackendUnavailable, match="expected a directory, found a regular file"):
+        log.states.list()
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), NotADirectoryError(errno.ENOTDIR, "none")])

@@ -221,6 +221,8 @@ class SqliteBackend(SqliteUpkeep):
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
+        if len(sql) > examining.KEPT_TEXT and self.files and checkout.owner is None:
+            checkout.broken = True  # closed afterwards, and the text with it
         return self._patiently(checkout, lambda: examining.ask(checkout.driver, sql, params, limit, timeout, plan=plan))
 
     fetched = staticmethod(fetched)

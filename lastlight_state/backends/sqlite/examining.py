@@ -88,6 +88,10 @@ _PLAN = "EXPLAIN QUERY PLAN "
 _STEPS = 10_000
 
 
+#: The length of a caller's statement that a connection may keep. The driver keeps so many of them, of any length.
+KEPT_TEXT = 4096
+
+
 def ask(
     driver: sqlite3.Connection, sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
 ) -> tuple[list[str], list[Any]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import lru_cache
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
@@ -135,7 +135,7 @@ class Statements:
         return insert(TOMBSTONES).from_select(list(row), found, include_defaults=False).on_conflict_do_nothing()
 
 
-@cache
+@lru_cache(maxsize=256)
 def output_counts(table: str) -> Family[CountOf]:
     """Return how many rows of an output table each of these runs has."""
     run_id = _run_id_of(table)
@@ -148,13 +148,13 @@ def output_counts(table: str) -> Family[CountOf]:
     )
 
 
-@cache
+@lru_cache(maxsize=256)
 def output_holding(table: str) -> Family:
     """Lock the rows of these runs in an output table."""
     return _holding(_run_id_of(table))
 
 
-@cache
+@lru_cache(maxsize=256)
 def output_removal(table: str) -> Family:
     """Remove the rows of these runs from an output table."""
     return _removal(_run_id_of(table))

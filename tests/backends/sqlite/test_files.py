@@ -135,7 +135,8 @@ def test_only_a_regular_file_is_there(tmp_path: Path) -> None:
     assert files.is_there(tmp_path / "a.db")
     assert files.is_there(tmp_path / "link")
     assert not files.is_there(tmp_path / "missing")
-    assert not files.is_there(tmp_path / "a.db" / "below")
+    with pytest.raises(NotADirectoryError):
+        files.is_there(tmp_path / "a.db" / "below")
     for odd, follow in (("fifo", True), ("link", False), (".", True), ("loop", True)):
         with pytest.raises(OSError, match=r"expected a regular file, found|symbolic links"):
             files.is_there(tmp_path / odd, follow=follow)
