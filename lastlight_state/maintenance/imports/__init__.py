@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -15,26 +15,15 @@ from lastlight_state import progress
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.db import valid
-from lastlight_state.db.news.listeners import message_of, storable
+from lastlight_state.db.news.listeners import storable
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import (
-    BackendError,
-    BackendUnavailable,
-    ClaimLost,
-    Conflict,
-    InvalidValue,
-    MisuseError,
-    SchemaError,
-    StateError,
-)
+from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue
 from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.imports import pieces
 from lastlight_state.maintenance.imports.kinds import KINDS
 from lastlight_state.maintenance.imports.pieces import (
     STORED,
-    FailedUnit,
-    ImportConflict,
     ImportReport,
     ImportTarget,
     Kind,
@@ -47,97 +36,12 @@ from lastlight_state.maintenance.imports.pieces import (
 )
 from lastlight_state.maintenance.imports.servers import place_of
 from lastlight_state.maintenance.imports.strangers import program_at
+from lastlight_state.maintenance.imports.tally import Outcome, Tally
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.special_files import DIRECTORY, mismatch_at
 
-# Counts what an import does, or would do.
-
-#: How many units that failed a report names, and how many things that were kept.
-NAMED = 500
-
 #: The longest scope in bytes: names that it stands before are ids, which have 256.
 _SCOPE_BYTES = 64
-
-_UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
-
-
-class Outcome(NamedTuple):
-    """The result of a unit: its outcome, the rows by table, what was noticed, and what was changed here, too."""
-
-    outcome: str
-    rows: Counter[str]
-    noticed: Counter[str]
-    kept: Sequence[str] = ()
-
-
-class Tally:
-    """The work done so far."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.failures: list[FailedUnit] = []
-        self.conflicts: list[ImportConflict] = []
-        self.keys: set[str] = set()
-
-    def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
-        """Treat a unit, and count what came of it."""
-        self.keys.add(part.key)
-        if part.read is None:
-            name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
-            self.counts[name] += part.left or 1
-            return
-        try:
-            done = treat(part.read)
-            self.counts = self.with_(done)
-            named = [ImportConflict(unit=part.key, kept=one) for one in done.kept]
-            self.conflicts += named[: NAMED - len(self.conflicts)]
-        except (ClaimLost, BackendError, MisuseError, SchemaError):
-            raise
-        except RecursionError:
-            self._fail(part, InvalidValue("unit", "is nested too deeply"))
-        except (StateError, OSError) as error:
-            self._fail(part, error)
-
-    def _fail(self, part: Part, error: Exception) -> None:
-        self.counts[f"{_UNITS}failed"] += 1
-        if len(self.failures) < NAMED:
-            code = getattr(error, "code", "os_error")
-            self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
-
-    def name_unknown(self, names: Iterable[str]) -> None:
-        """Name what was to be revived and is no unit of the source."""
-        for one in names:
-            if one not in self.keys:
-                problem = InvalidValue("revive", f"{one!r:.200} is the name of no unit of this source")
-                self._fail(Part(one, None), problem)
-
-    @property
-    def stored(self) -> int:
-        """Return how many units were stored, or would be."""
-        return sum(self.counts[_UNITS + outcome] for outcome in STORED)
-
-    def with_(self, done: Outcome) -> Counter[str]:
-        """Return the counts, had this been done too."""
-        outcome, rows, noticed, _ = done
-        found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
-        return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
-
-    def report(self, kind: str, receipt: Receipt | None) -> ImportReport:
-        """Return the report as a record."""
-        units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
-        return ImportReport(
-            kind=kind,
-            units=units,
-            rows=rows,
-            noticed=noticed,
-            failures=tuple(self.failures),
-            receipt=receipt,
-            conflicts=tuple(self.conflicts),
-        )
-
-    def _under(self, prefix: str) -> Iterator[tuple[str, int]]:
-        return ((name.removeprefix(prefix), n) for name, n in self.counts.items() if name.startswith(prefix))
-
 
 _SIGN_OF_LIFE = timedelta(minutes=1)
 
@@ -192,7 +96,7 @@ class Imports(Repository):
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         moved: set[str] = set()
-        with closing(source.parts(place)) as parts:
+        with closing(_parts(source, place, tally)) as parts:
             for part in parts:
                 tally.add(part, partial(self._looked, source, place, part, planned, moved, terms))
                 if tally.stored == limit:
@@ -237,7 +141,7 @@ class Imports(Repository):
         again = "the same command"
         with (
             jobs.interruptible(self._receipts, lambda: receipt, again=again),
-            closing(source.parts(place)) as parts,
+            closing(_parts(source, place, tally)) as parts,
         ):
             for part in parts:
                 tally.add(part, partial(self._imported, receipt, place, part, moved, terms, tally))
@@ -318,6 +222,24 @@ class Imports(Repository):
             return done
 
         return storing.retry_storing(partial(self._writing, stored, repeatable=True))
+
+
+def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
+    """Yield the units of a source. One that was written while it was read is opened anew for the others.
+
+    A unit that is written each time fails, so that every opening leads further.
+    """
+    is_whole = False
+    while not is_whole:
+        tally.again()
+        with closing(source.parts(place)) as parts:
+            for part in parts:
+                if not part.key or part.key not in tally.keys:
+                    yield part
+                if tally.is_disturbed:
+                    break
+            else:
+                is_whole = True
 
 
 class _Terms(NamedTuple):
