@@ -30,6 +30,7 @@ SUITE = Suite(
     tuple(f"tests/test_{name}.py" for name in NAMES),
     passed=57,
     listed="fasta2a_failing.txt",
+    options=("-c/dev/null", "--rootdir=.", "-pno:asyncio"),  # it has no options of its own, and would take ours
 )
 
 TEXTS = st.sampled_from(["a", "\0 \U0001f600", "half \ud800"])
@@ -99,7 +100,7 @@ def test_every_update_of_several_at_once_is_made(database: Database) -> None:
 
     async def work() -> None:
         async with AsyncStateStore(database.open()) as store:
-            storage = FastA2AStorage(store)
+            storage: Any = FastA2AStorage(store)
             task = await storage.submit_task("c", message("first"))
             await asyncio.gather(
                 *[storage.update_task(task["id"], "working", new_messages=[message(str(at))]) for at in range(12)]
@@ -120,7 +121,7 @@ def test_an_update_whose_commit_got_no_answer_is_made_once(postgres_database: Da
 
         async def work() -> None:
             async with await AsyncStateStore.open(url) as store:
-                storage = FastA2AStorage(store)
+                storage: Any = FastA2AStorage(store)
                 task = await storage.submit_task("c", message("first"))
                 drop("COMMIT\0")
                 await storage.update_task(task["id"], "working", new_messages=[message("second")])
@@ -151,7 +152,7 @@ def test_only_the_holder_of_a_claim_updates_tasks(database: Database) -> None:
             claims = store.workflows.claims
             flow = await store.workflows.runs.create("agent", trigger=Trigger("ticket"), phase="ask")
             claim = await claims.take(flow.id, owner="one")
-            storage = FastA2AStorage(store, claim=claim)
+            storage: Any = FastA2AStorage(store, claim=claim)
             task = await storage.submit_task("c", message("first"))
             await claims.transfer(claim, owner="two")
             for refused in (
