@@ -8,7 +8,7 @@ from typing import Any
 
 from lastlight_state import View as Moment
 from lastlight_state.workflows import RunState, RunSummary, WorkflowRun
-from lastlight_state.workflows.sentences import reason_text, story_text, troubles
+from lastlight_state.workflows.sentences import story_text, troubles, waits_text
 from lastlight_state.workflows.words import LIVE
 
 #: A row of a list of runs.
@@ -38,8 +38,7 @@ def _row(run: RunSummary, state: RunState | None, error: str | None, now: dateti
 def told_run(run: WorkflowRun, state: RunState, error: str | None, now: datetime) -> Told:
     """Return what the head of a page of a run says beside its record."""
     return {
-        "story": story_text(run.status, run.status_reason, run.error or error, state) or None,
-        "reason": reason_text(run.status_reason),
+        "story": run.error or error if state.blocked is None else waits_text(state.blocked, now),
         "took_ms": _milliseconds(run.started_at, run.finished_at or now),
         "troubles": [trouble._asdict() for trouble in troubles(state.unhealthy)],
     }
