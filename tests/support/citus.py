@@ -30,6 +30,8 @@ OF_DATABASES = {
     "citus.enable_schema_based_sharding": "on",
     "citus.enable_unsafe_triggers": "on",
 }
+#: What a test leaves that could switch guards off and not on again: Citus gives those of shards other names.
+_SWITCHED_OFF = "EXISTS (SELECT FROM pg_trigger WHERE tgenabled = 'D')"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,7 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.add_cleanup(_start(given))
     ThrowawayPostgres.create_database = _create_database  # type: ignore[method-assign, assignment]
-    databases._ANALYZED = databases._ANALYZED.replace("'public'", "current_schema()")
+    analyzed = databases._ANALYZED.replace("'public'", "current_schema()")
+    databases._ANALYZED = f"{analyzed} OR {_SWITCHED_OFF}"
 
 
 def _start(given: str) -> Callable[[], None]:
@@ -56,6 +59,9 @@ def _start(given: str) -> Callable[[], None]:
         ).fetchone() or ("", 0)
     with connect(make_url(url).set(database=BASE).render_as_string(hide_password=False)) as connection:
         connection.execute("CREATE EXTENSION citus")
+        if server:  # Citus also connects to itself, else by TCP
+            connection.execute(sql.SQL("ALTER SYSTEM SET citus.local_hostname = {}").format(sql.Literal(host)))
+            connection.execute("SELECT pg_reload_conf()")
         connection.execute("SELECT citus_set_coordinator_host(%s, %s)", (host, port))
         connection.execute("SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', true)", (host, port))
         connection.execute(f"CREATE SCHEMA {SCHEMA}")

@@ -28,7 +28,7 @@ from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.postgres import examining
 from lastlight_state.backends.postgres.bulk import Moving, copy_rows
 from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalogue_of, shape_of
-from lastlight_state.backends.postgres.citus import Spreading
+from lastlight_state.backends.postgres.citus import CitusPart
 from lastlight_state.backends.postgres.connections import (
     BEGIN_WRITE,
     as_text,
@@ -63,7 +63,7 @@ DDL_WAIT_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 
 
-class PostgresBackend(Spreading, Moving, PostgresLocks, Backend):
+class PostgresBackend(CitusPart, Moving, PostgresLocks, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"
@@ -282,7 +282,7 @@ class PostgresBackend(Spreading, Moving, PostgresLocks, Backend):
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:
-            return self.spread_measures(checkout, measured(checkout.driver, self.schema, tables), tables)
+            return self.distributed_measures(checkout, measured(checkout.driver, self.schema, tables), tables)
         except psycopg.Error as error:
             raise translate(error) from error
 

@@ -35,15 +35,15 @@ class Moving(Upkeep):
     """The part of the backend that copies between databases use."""
 
     schema: str | None
-    spread: Citus | None
+    citus: Citus | None
     dialect: PGDialect_psycopg
 
     def server(self) -> str:
         with _translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             name = product(checkout.driver.info)
             aurora, alloy = checkout.driver.execute(_KINDS).fetchone()
-        if self.spread is not None:
-            return f"{name}, {self.spread}"
+        if self.citus is not None:
+            return f"{name}, {self.citus}"
         return f"Aurora {name}" if aurora else f"AlloyDB, {name}" if alloy else name
 
     def versions(self) -> dict[str, str]:

@@ -72,12 +72,12 @@ _DATABASE = (
 )
 
 
-class Spreading:
-    """The part of the backend that knows of servers which spread tables over others. ``spread`` is what one said."""
+class CitusPart:
+    """The part of the backend that knows of Citus. ``citus`` is what one said."""
 
     schema: str | None
     options: Options
-    spread: Citus | None = None
+    citus: Citus | None = None
     writes_in_ctes: bool
 
     def meet(self, extensions: Mapping[str, str]) -> None:
@@ -85,14 +85,14 @@ class Spreading:
             return
         place = literal(quoted(self.schema)) if self.schema else "quote_ident(current_schema())"
         [facts] = self.peek(FACTS.format(schema=place)) or [(0, None, False, None, None)]  # type: ignore[attr-defined]
-        self.spread = Citus.of(extensions[EXTENSION], facts)
-        if not self.options.any_server and (refusal := self.spread.refusal()):
+        self.citus = Citus.of(extensions[EXTENSION], facts)
+        if not self.options.any_server and (refusal := self.citus.refusal()):
             raise refusal
-        self.writes_in_ctes = not self.spread.is_distributed  # passed on as a whole, one takes longer than two
+        self.writes_in_ctes = not self.citus.is_distributed  # passed on as a whole, one takes longer than two
 
-    def spread_measures(self, checkout: Checkout, found: Measures, tables: Sequence[str]) -> Measures:
+    def distributed_measures(self, checkout: Checkout, found: Measures, tables: Sequence[str]) -> Measures:
         """Return the measures with the bytes on all servers. Rows are not counted there."""
-        if self.spread is None:
+        if self.citus is None:
             return found
         [(whole,)] = checkout.driver.execute(_DATABASE).fetchall()
         sizes = checkout.driver.execute(_TABLES, (self.schema, list(tables))).fetchall()

@@ -268,7 +268,7 @@ class time_from_iso(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL
     """The time that a text of `clock.iso_text` says; NULL for NULL.
 
     A cast would depend on settings of the connection, and so may not be used in every statement of a database that
-    spreads tables over servers.
+    distributes tables over servers.
     """
 
     inherit_cache = True

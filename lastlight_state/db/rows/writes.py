@@ -46,8 +46,8 @@ def upsert(
 def insert_computed(table: sa.Table, values: Mapping[str, sa.ColumnElement[Any]]) -> Insert:
     """Return the INSERT of one row of which a subquery computes a value.
 
-    It selects the values: databases that spread tables over servers refuse a subquery in VALUES. Without a condition
-    SQLite takes ON CONFLICT for the condition of a join.
+    The values are selected, because a server that passes statements on to others refuses a subquery in VALUES. Without
+    a condition SQLite takes ON CONFLICT for the condition of a join.
     """
     return insert(table).from_select(list(values), sa.select(*values.values()).where(sa.true()), include_defaults=False)
 
