@@ -36,7 +36,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster lint types bench docs site record build clean interpreters
+.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster citus lint types bench docs site record build clean interpreters
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -91,7 +91,13 @@ servers: $(VENV)/.test
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak --timeout=3600 $(ARGS)
 
-# What other frameworks say of our stores for them: their suites, in an environment that has them.
+# What other frameworks say of our stores for them: their suites, in an environment that has them. These are the
+# projects whose suites are taken from source distributions, in the versions of tests/frameworks/requirements.txt.
+SUITES := fasta2a langgraph langgraph-checkpoint langgraph-checkpoint-postgres langgraph-checkpoint-sqlite langgraph-prebuilt \
+	openai-agents
+empty :=
+space := $(empty) $(empty)
+
 frameworks: $(VENV)/frameworks/.made
 	$(VENV)/frameworks/bin/python -m pytest -p no:asyncio \
 		--numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal tests/frameworks $(ARGS)
@@ -102,6 +108,11 @@ cluster: $(VENV)/cluster/.made
 	LASTLIGHT_TEST_PATRONI=$(CURDIR)/$(VENV)/cluster unshare --net \
 		$(BIN)/python -m pytest -o lastlight_postgres_at_start=false tests/cluster $(ARGS)
 	$(BIN)/python $(pytest) $(addprefix tests/backends/postgres/test_,failover.py replicas.py silent_servers.py pgbouncer.py)
+
+# The tests of Postgres in a distributed schema of Citus, on a server whose programs or URL LASTLIGHT_TEST_CITUS names.
+# Without it they are skipped, and said to be. Tests that read plans or compare a catalog fail there.
+citus: $(VENV)/.test
+	PYTHONPATH=$(CURDIR)/tests $(BIN)/python $(pytest) -p support.citus --on-a-server
 
 # CPython 3.14 and 3.15, of Debian's next version in a folder below .venv: as root on a Debian that has debootstrap.
 # `.ci/sid python3.15 …` runs one of them.
@@ -166,13 +177,15 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml
 $(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requirements.txt
 	$(BIN)/python -m venv $(VENV)/frameworks
 	$(VENV)/frameworks/bin/python -m pip install --quiet --disable-pip-version-check \
-		--requirement tests/frameworks/requirements.txt --editable '.[test,a2a,adk,langgraph,openai-agents,pydantic-ai]'
-	rm -rf $(VENV)/frameworks/sdist $(VENV)/frameworks/openai-agents; mkdir $(VENV)/frameworks/openai-agents
-	$(VENV)/frameworks/bin/python -m pip download --quiet --disable-pip-version-check --no-deps \
-		--no-binary openai-agents --dest $(VENV)/frameworks/sdist \
-		$$(grep '^openai-agents==' tests/frameworks/requirements.txt)
-	tar --extract --gzip --strip-components=1 --directory $(VENV)/frameworks/openai-agents \
-		--file $(VENV)/frameworks/sdist/openai_agents-*.tar.gz
+		--requirement tests/frameworks/requirements.txt --editable '.[test,a2a,adk,fasta2a,langgraph,openai-agents,pydantic-ai]'
+	rm -rf $(VENV)/frameworks/sdist $(VENV)/frameworks/suites
+	$(VENV)/frameworks/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+		--no-build-isolation --dest $(VENV)/frameworks/sdist \
+		$$(grep --extended-regexp '^($(subst $(space),|,$(SUITES)))==' tests/frameworks/requirements.txt)
+	set -e; for sdist in $(VENV)/frameworks/sdist/*.tar.gz; do \
+		name=$$(basename $$sdist); folder=$(VENV)/frameworks/suites/$${name%-*}; mkdir -p $$folder; \
+		tar --extract --gzip --strip-components=1 --directory $$folder --file $$sdist; \
+	done
 	@touch $@
 
 $(VENV)/cluster/.made: $(VENV)/.test tests/cluster/requirements.txt

@@ -162,3 +162,29 @@ def _day_text(day: int, moment: datetime) -> str:
         _day_texts.clear()
     text = _day_texts[day] = f"{moment.year:04}-{moment.month:02}-{moment.day:02}"
     return text
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """Return how long before ``now`` a moment was, or how long after: ``5 min ago``, ``in 2 h``."""
+    past = now >= moment
+    length = lasted(abs(now - moment))
+    return f"{length} ago" if past else f"in {length}"
+
+
+def lasted(length: timedelta) -> str:
+    """Return a length of time in its greatest unit, and below five hours in the next one, too."""
+    return lasted_seconds(length.total_seconds())
+
+
+def lasted_seconds(length: float) -> str:
+    """Return a number of seconds as `lasted` does."""
+    seconds = int(length)
+    if seconds < 100:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 5 and rest:
+        return f"{hours} h {rest} min"
+    return f"{hours} h" if hours < 48 else f"{hours // 24} d"

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.backends.host_connections import lock_number
 from lastlight_state.conversations import NewSession
-from lastlight_state.integrations import a2a, adk, langgraph_store, openai_agents, pydantic_ai
+from lastlight_state.integrations import a2a, a2a_replicas, adk, langgraph_store, openai_agents, pydantic_ai
 from lastlight_state.keys import composed, parts_of
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.human_requests.checks import default_id
@@ -44,6 +44,9 @@ CONVERSATIONS: list[tuple[Callable[..., str], int]] = [
 ]
 SCOPES: list[tuple[Callable[..., str], int]] = [
     (within(a2a.A2ATasks, "_scoped"), 2),
+    (within(a2a.A2APushConfigs, "_scoped"), 3),
+    (within(a2a_replicas.A2AVersionedTasks, "_versions"), 2),
+    (a2a_replicas._events, 3),
     (lambda scope, app: adapter(adk.ADKSessions, _scope=scope)._place(app, "", "").app, 2),
     *(
         (lambda scope, app, user, at=at: adapter(adk.ADKSessions, _scope=scope)._place(app, user, "")[at], 3)

@@ -133,6 +133,7 @@ class AsyncCheckpoints(Face[Checkpoints]):
     find = reading(Checkpoints.find)
     list = reading(Checkpoints.list)
     history = reading(Checkpoints.history)
+    channel_histories = reading(Checkpoints.channel_histories)
     copy = writing(Checkpoints.copy)
     delete = writing(Checkpoints.delete)
     delete_runs = writing(Checkpoints.delete_runs)

@@ -246,6 +246,7 @@ class AsyncLookups(Face[Lookups]):
     repos = reading(Lookups.repos)
     activity = reading(Lookups.activity)
     get_task = reading(Lookups.get_task)
+    get_errors = reading(Lookups.get_errors)
     search_errors = reading(Lookups.search_errors)
 
 

@@ -330,8 +330,11 @@ class Backend(NamedLocks, Listened, Upkeep, ABC):
         raise NotSupported(f"upgrades of {self.name} cannot be written as a script")
 
     @abstractmethod
-    def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
-        """Return the rows of one SELECT, or None where its table (or the database) does not exist. Creates nothing."""
+    def peek(self, *selects: str) -> list[tuple[Any, ...]] | None:
+        """Return the rows of SELECTs in one round trip, or None where a table or the database does not exist."""
+
+    def meet(self, extensions: Mapping[str, str]) -> None:
+        """Take note of the extensions of the database, by name and version. Raises `NotSupported`."""
 
     def enter(self, checkout: Checkout) -> None:
         """Let names without a schema, in this unit's transaction, mean tables of this backend's schema."""

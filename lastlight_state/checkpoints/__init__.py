@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     )
     from lastlight_state.checkpoints.face import Checkpoints as Checkpoints
     from lastlight_state.checkpoints.records import (
+        ChannelHistory as ChannelHistory,
         Checkpoint as Checkpoint,
         CheckpointSummary as CheckpointSummary,
         CheckpointThread as CheckpointThread,
@@ -25,6 +26,6 @@ public(
     {
         "checks": "Content NewCheckpoint NewWrite",
         "face": "Checkpoints",
-        "records": "Checkpoint CheckpointSummary CheckpointThread CheckpointWrite",
+        "records": "ChannelHistory Checkpoint CheckpointSummary CheckpointThread CheckpointWrite",
     },
 )

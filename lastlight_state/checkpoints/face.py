@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from lastlight_state.checkpoints import checks, copying, models, removal, statements as sql, values
+from lastlight_state.checkpoints import checks, copying, lineage, models, removal, statements as sql, values
 from lastlight_state.checkpoints.checks import NewCheckpoint, NewWrite
 from lastlight_state.checkpoints.models import CHECKPOINTS
 from lastlight_state.checkpoints.projections import WholeRow
-from lastlight_state.checkpoints.records import Checkpoint, CheckpointSummary, CheckpointThread
+from lastlight_state.checkpoints.records import ChannelHistory, Checkpoint, CheckpointSummary, CheckpointThread
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import split_damaged
@@ -146,6 +146,7 @@ class Checkpoints(Repository):
         *,
         namespace: str | None = None,
         before: str | None = None,
+        id_before: str | None = None,
         where: dict[str, Any] | None = None,
         scope: str = "",
         limit: int = 20,
@@ -153,9 +154,11 @@ class Checkpoints(Repository):
     ) -> Page[Checkpoint]:
         """Return a page of whole checkpoints, as `list`, in four statements.
 
-        One of which a part cannot be read is in ``damaged``, with the place of that part.
+        ``id_before`` is a text that need be no checkpoint's: those whose ids sort before it, where ids have an order. A
+        checkpoint of which a part cannot be read is in ``damaged``, with the place of that part.
         """
         given = self._filters(thread, scope, namespace, before, where)
+        given["id_before"] = None if id_before is None else valid.sought("id_before", id_before)
         valid.page_limit(limit)
 
         def work(unit: Unit) -> Page[Checkpoint]:
@@ -163,6 +166,33 @@ class Checkpoints(Repository):
             made, damaged = split_damaged(values.whole(unit, found.items), _whole)
             token = found.next_page_token
             return Page.of({"items": made, "next_page_token": token, "damaged": found.damaged + damaged})
+
+        return self._viewing(work)
+
+    def channel_histories(
+        self,
+        thread: str,
+        channels: Collection[str],
+        checkpoint_id: str | None = None,
+        *,
+        namespace: str = "",
+        scope: str = "",
+    ) -> dict[str, ChannelHistory]:
+        """Return for each channel what tasks wrote to it before a checkpoint, since an ancestor had a value of it.
+
+        For channels whose values are made of writes. Without an id it is the latest checkpoint of the namespace; one
+        that is not there has no ancestors. No other channel is read. Raises `CorruptData`.
+        """
+        named = checks.channels(channels)
+        given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
+        if checkpoint_id is not None:
+            given["id"] = valid.sought("checkpoint_id", checkpoint_id)
+
+        def work(unit: Unit) -> dict[str, ChannelHistory]:
+            found = unit.row(sql.LATEST_PARENT if checkpoint_id is None else sql.PARENT, given)
+            if found is None or found["parent_id"] is None:
+                return {one: ChannelHistory.of({"writes": (), "value": None}) for one in named}
+            return lineage.histories(unit, found["thread_id"], namespace, found["parent_id"], named)
 
         return self._viewing(work)
 

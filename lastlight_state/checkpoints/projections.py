@@ -88,3 +88,20 @@ class VersionsRow(TypedDict):
 
     id: str
     versions: Any
+
+
+class AncestorRow(TypedDict):
+    """An ancestor of a checkpoint, as it is seen for one channel."""
+
+    channel: str
+    id: str
+    parent_id: str | None
+    version: str | None
+    is_valued: bool
+
+
+class ParentRow(TypedDict):
+    """The thread of a checkpoint, and its parent."""
+
+    thread_id: str
+    parent_id: str | None

@@ -94,3 +94,12 @@ class Checkpoint(CheckpointSummary):
     @classmethod
     def of(cls, values: WholeCheckpoint) -> Self:  # type: ignore[override]
         return super().of(values)
+
+
+class ChannelHistory(Record):
+    """What tasks wrote to a channel after ``value``, the oldest first. Without a value they are all of its writes."""
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    writes: tuple[CheckpointWrite, ...]
+    value: Content | None

@@ -13,6 +13,7 @@ from lastlight_state.checkpoints.projections import (
     CheckpointSummaryRow,
     LastRow,
     NamedRow,
+    ParentRow,
     StoredRow,
     ThreadIdRow,
     WholeRow,
@@ -21,7 +22,7 @@ from lastlight_state.checkpoints.projections import (
 from lastlight_state.checkpoints.rows import CheckpointThreadRow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
-from lastlight_state.db.rows.writes import listed
+from lastlight_state.db.rows.writes import insert_computed, listed
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import LookedUp
@@ -106,9 +107,10 @@ _WHOLE = [*_SUMMARY, _c.versions, _c.body]
 _of_this = sa.and_(_c.thread_id == _THREAD, _c.namespace == bind("namespace", _c.namespace))
 
 _seq = sa.select(sa.func.coalesce(sa.func.max(_c.seq), number(0)) + number(1)).where(of_thread(CHECKPOINTS))
-_put = insert(CHECKPOINTS).values(
+_put = insert_computed(
+    CHECKPOINTS,
     {column.name: bind(column.name, column) for column in CHECKPOINTS.columns if column.name != "seq"}
-    | {"seq": _seq.scalar_subquery()}
+    | {"seq": _seq.scalar_subquery()},
 )
 #: Store a checkpoint under the next number of its thread, or put it in the place of the one that has its id.
 PUT = prepared(
@@ -121,6 +123,10 @@ PUT = prepared(
 LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)), IdRow)
 LATEST = prepared(sa.select(*_WHOLE).where(_of_this).order_by(_c.seq.desc()).limit(number(1)), WholeRow)
 GET = prepared(sa.select(*_WHOLE).where(_of_this, _c.id == bind("id", _c.id)), WholeRow)
+_LINK = sa.select(_c.thread_id, _c.parent_id).where(_of_this)
+#: The parent of the latest checkpoint of a namespace, or of one.
+LATEST_PARENT = prepared(_LINK.order_by(_c.seq.desc()).limit(number(1)), ParentRow)
+PARENT = prepared(_LINK.where(_c.id == bind("id", _c.id)), ParentRow)
 SEQ = prepared(sa.select(_c.seq).where(_of_this, _c.id == bind("id", _c.id)), SeqRow)
 #: True if a thread has checkpoints or writes.
 IS_FILLED = prepared(
@@ -131,6 +137,7 @@ _FILTERS = {
     "thread": _c.thread_id == _THREAD,
     "namespace": _c.namespace == bind("namespace", _c.namespace),
     "before": _c.seq < bind("before", _c.seq),
+    "id_before": _c.id < bind("id_before", _c.id),
     "where": has_members(_c.metadata, sa.bindparam("where", type_=columns.Text)),
 }
 LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=CheckpointSummaryRow)

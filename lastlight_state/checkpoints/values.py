@@ -97,7 +97,7 @@ def store(
         unit.insert(VALUES, sql.ADD_VALUE, rows)
 
 
-def _read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
+def read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
     """Return the values of those of these versions that have one, and the errors of those that cannot be rebuilt."""
     rows = _named(unit, thread_id, names)
     numbers: dict[Line, set[int]] = defaultdict(set)
@@ -219,7 +219,7 @@ def whole(unit: Unit, rows: Sequence[WholeRow]) -> list[Checkpoint | CorruptData
         return []
     thread_id = rows[0]["thread_id"]
     named = {(row["namespace"], *one) for row in rows for one in (row["versions"] or {}).items()}
-    found, damaged = _read(unit, thread_id, sorted(named))
+    found, damaged = read(unit, thread_id, sorted(named))
     wanted = as_list([{"thread": thread_id, "namespace": row["namespace"], "id": row["id"]} for row in rows])
     writes, broken = _writes(unit, {"wanted": wanted})
     return [

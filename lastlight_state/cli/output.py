@@ -58,6 +58,13 @@ class Output:
         self._err = err
         self._warnings: list[str] = []
         self._streamed = False
+        #: Called before a line goes to stderr: a bar of progress may stand there.
+        self.before_note: Callable[[], None] = lambda: None
+
+    @property
+    def err(self) -> TextIO:
+        """Return stderr."""
+        return self._err
 
     @cached_property
     def screen(self) -> Screen:
@@ -152,6 +159,7 @@ class Output:
 
     def _to_stderr(self, text: str) -> None:
         try:
+            self.before_note()
             self._notes.write(self._secrets.hidden(text))
             self._err.flush()
         except BrokenPipeError:

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import shell_complete
 
 from lastlight_state import __version__
-from lastlight_state.cli import arguments
+from lastlight_state.cli import arguments, progress
 from lastlight_state.cli.arguments import Flags
 from lastlight_state.cli.exits import Terminated, failure_of
 from lastlight_state.cli.output import Answer, Call, Output
@@ -172,7 +172,9 @@ def run(words: Sequence[str]) -> int:
     output = Output(flags, secrets, _stream(sys.stdout), _stream(sys.stderr))
     call = Call(flags, secrets, output)
     with _hearing_sigterm(), _hearing_logs(output):
-        answer = _answer(words, call)
+        with progress.shown(output.err, output.note, lambda: flags.quiet) as display:
+            output.before_note = display.clear
+            answer = _answer(words, call)
         try:
             return output.finish(call.command, answer)
         except BaseException as error:  # noqa: BLE001 a full disk, an impatient user

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from lastlight_state import codec
 from lastlight_state.cli.arguments import since
-from lastlight_state.clock import SYSTEM_CLOCK, iso_text
+from lastlight_state.clock import SYSTEM_CLOCK, ago, iso_text
 from lastlight_state.plain import CONTROL, plain, printable
 
 # Tables for people: whole where there is no terminal, and otherwise as wide as the terminal is.
@@ -48,6 +48,8 @@ class TableScreen(Protocol):
     def styled(self, value: Any) -> Text: ...
 
     def heading(self, text: str) -> Text: ...
+
+    def wrapped(self, text: str) -> Iterator[Text]: ...
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,13 @@ def _fitted(
     chosen, rows = [columns[i] for i in shown], _picked(cells, shown)
     heading, *drawn = _lines(screen, chosen, rows, _narrowed(_widths(chosen, rows), chosen, room))
     yield heading
-    for line, row in zip(drawn, whole, strict=True):
+    for line, row, item in zip(drawn, whole, items, strict=True):
         yield line
         for i in below:
-            if row[i].plain != "-":
+            value = columns[i].of(item)
+            if isinstance(value, str):
+                yield from screen.wrapped(value)
+            elif row[i].plain != "-":
                 yield from wrapped(row[i], room, INDENT)
     if left:
         told = f"(no room for {', '.join(reversed(left))}: a wider terminal, a pipe or --json has them)"
@@ -272,9 +277,24 @@ class Screen:
         """Return a heading line and a line for each item. On a terminal they are as in `lastlight_state.cli.screen`."""
         return table(self, columns, items)
 
+    def ago(self, moment: datetime, now: datetime) -> str:
+        """Return how long ago a moment was; where there is no terminal, or with ``--local``, its time."""
+        return self.shown(moment) if self.width is None or self.local else ago(moment, now)
+
     def wrapped(self, text: str) -> Iterator[Text]:
-        """Return a text whole, in indented lines as wide as the terminal, or in one where there is none."""
-        return wrapped(Text(printable(text)), self.width, INDENT)
+        """Return a text whole, its lines indented and as wide as the terminal; without empty lines."""
+        for line in text.splitlines():
+            if line.strip():
+                yield from wrapped(Text(printable(line.rstrip())), self.width, INDENT)
+
+    def hanging(self, name: str, text: str) -> Iterator[Text]:
+        """Return a name and a text beside it, which goes on below itself as far as it needs."""
+        return self._hanging(name, Text(printable(text)))
+
+    def _hanging(self, name: str, text: Text) -> Iterator[Text]:
+        first, *rest = wrapped(text, self.width and self.width - len(name) - len(GAP), 0)
+        yield Text.assemble((name + GAP, "dim"), first)
+        yield from (Text(" " * (len(name) + len(GAP))).append_text(line) for line in rest)
 
     def filled(self, text: str) -> Iterator[Text]:
         """Return a text whole, in lines as wide as the terminal, or in one where there is none."""
@@ -284,7 +304,7 @@ class Screen:
         """Return one line for each name and value, values aligned."""
         width = max((len(name) for name in values), default=0)
         for name, value in values.items():
-            yield Text.assemble((name.ljust(width) + GAP, "dim"), self.styled(value))
+            yield from self._hanging(name.ljust(width), self.styled(value))
 
 
 def _harmless(text: Text) -> Text:

@@ -271,4 +271,4 @@ def role_of(item: Any) -> str:
 
 
 def _is_packed(content: Any) -> bool:
-    return isinstance(content, dict) and content.keys() == {_TEXT} and isinstance(content[_TEXT], str)
+    return isinstance(content, dict) and len(content) == 1 and isinstance(content.get(_TEXT), str)

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.backends import urls
-from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, iso_text
 from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.inspector import guard, pictures
 from lastlight_state.inspector.guard import Guard, Refusal
@@ -235,6 +235,7 @@ class _Inspector:
     ) -> dict[str, Any]:
         return {
             "only_content": only_content,
+            "now": iso_text(self._clock.now()),
             "root": root,
             "page": page,
             "pages": PAGES,

@@ -6,8 +6,10 @@ line that says nothing by itself.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from lastlight_state.files.agent_log import LogLine, LogMessage, messages_of
@@ -34,6 +36,10 @@ _EMPTY: Entry = {
 }  # fmt: skip
 
 
+#: How many characters of a call or result are shown where it is folded.
+BRIEF = 100
+#: The longest JSON text of a call that is looked into.
+_PARSED = 16 * 1024
 #: What is shown of a reference to a whole result. A log may have anything beside it.
 _REFERENCE = ("sha256", "bytes")
 
@@ -41,6 +47,36 @@ _REFERENCE = ("sha256", "bytes")
 def entry(role: Any, **fields: Any) -> Entry:
     """Return an entry of this role. ``calls`` are those of tools, ``call_id`` is the one that a result answers."""
     return {**_EMPTY, "role": role if isinstance(role, str) else str(role), **fields}
+
+
+def paired(said: Iterable[Entry]) -> list[Entry]:
+    """Return the entries with each result beside the call that it answers, where both are among them."""
+    found: list[Entry] = []
+    calls: dict[str, Entry] = {}
+    for one in said:
+        answered = calls.get(str(one["call_id"])) if one["call_id"] else None
+        if answered is not None and answered.get("result") is None:
+            answered["result"] = one
+            continue
+        own = [{**call, "result": None} for call in one["calls"]]
+        calls.update({str(call["id"]): call for call in own if call["id"]})
+        found.append({**one, "calls": own})
+    return found
+
+
+def brief(value: Any) -> str:
+    """Return the first line of a value, or of the only text among its parts: what a folded call does."""
+    if isinstance(value, str) and value[:1] == "{" and len(value) < _PARSED:
+        with suppress(ValueError):
+            value = json.loads(value)
+    texts = [part for part in value.values() if isinstance(part, str)] if isinstance(value, Mapping) else []
+    if texts:
+        value = texts[0]
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        value = value[0].get("text", value)
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= BRIEF else f"{line[:BRIEF]}…"
 
 
 def shortened(value: Any) -> Any:

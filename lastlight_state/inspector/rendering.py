@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
@@ -12,11 +13,15 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lastlight_state import codec
+from lastlight_state.clock import ago, iso_time
+from lastlight_state.inspector import markdown
+from lastlight_state.inspector.entries import brief
 from lastlight_state.plain import plain, printable, printable_json
 from lastlight_state.redaction import Secrets
+from lastlight_state.workflows.sentences import reason_text
 
 #: What stands in place of personal data.
 HIDDEN = "(hidden)"
@@ -32,7 +37,7 @@ WRITINGS = frozenset(
     "chunk_metadata closed_reason config content context cursor data detail details embedding error error_detail "
     "evidence expected extra first_prompt given hold_reason input input_preview label last_assistant_text messages "
     "meta metadata node_metadata note options output payload policy prompt raw reason reason_summary reasoning request "
-    "response schema scratch script snippet summary task_index text title tree xml".split()
+    "response schema scratch script snippet story summary task_index text title tree xml".split()
 )
 PERSONAL = NAMES | WRITINGS
 #: Characters of an id that a list shows.
@@ -135,6 +140,36 @@ def _time(text: str | None) -> Markup | str:
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(text, text, shown)
 
 
+def _age(text: str | None, now: str) -> Markup | str:
+    """Return how long ago a moment was as an element, with its time on hover."""
+    if text is None:
+        return ""
+    shown = ago(iso_time(text), iso_time(now))
+    return Markup('<time datetime="{}" title="{} UTC" data-age>{}</time>').format(text, text, shown)
+
+
+_CELL = re.compile(r"<tr\b|<td(?=[ >])")
+
+
+def _labelled(rows: Markup, heads: Sequence[str]) -> Markup:
+    """Return the rows of a table in which each cell has the head of its column, for narrow screens.
+
+    What is stored is escaped in them, so that each tag is one of ours.
+    """
+    place = 0
+
+    def label(found: re.Match[str]) -> str:
+        nonlocal place
+        if found[0] == "<tr":
+            place = 0
+            return found[0]
+        head = escape(heads[place].lstrip("#")) if place < len(heads) else ""
+        place += 1
+        return f'<td data-head="{head}"'
+
+    return Markup(_CELL.sub(label, rows))  # noqa: S704 rows are markup already, and heads are escaped
+
+
 def _number(value: Any) -> str:
     if isinstance(value, str):  # it is hidden
         return value
@@ -168,6 +203,11 @@ def _duration(milliseconds: int | None) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def _markdown(text: str) -> Markup | str:
+    """Return a text as what its Markdown means, with its control characters shown."""
+    return text if text == HIDDEN else markdown.html(_harmless(text))
+
+
 def _pretty(value: Any) -> str:
     """Return a value as indented JSON; a text as it is."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
@@ -193,12 +233,17 @@ def _query(values: Mapping[str, Any]) -> str:
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
+    "age": _age,
+    "brief": brief,
+    "markdown": _markdown,
     "duration": _duration,
+    "labelled": _labelled,
     "money": _money,
     "named": _named,
     "number": _number,
     "pretty": _pretty,
     "query": _query,
+    "reason": reason_text,
     "segment": segment,
     "short": _short,
     "size": _size,

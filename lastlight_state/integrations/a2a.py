@@ -1,15 +1,21 @@
-"""A task store for servers of the A2A protocol over ``store.states`` (extra ``a2a``).
+"""Stores of tasks and webhooks for servers of the A2A protocol over ``store.states`` (extra ``a2a``).
 
 ::
 
     from lastlight_state.aio import AsyncStateStore
-    from lastlight_state.integrations.a2a import A2ATasks
+    from lastlight_state.integrations.a2a import A2APushConfigs, A2ATasks
 
     async with await AsyncStateStore.open("state/lastlight.db") as store:
-        handler = DefaultRequestHandler(agent_executor=executor, agent_card=card, task_store=A2ATasks(store))
+        handler = DefaultRequestHandler(
+            agent_executor=executor,
+            agent_card=card,
+            task_store=A2ATasks(store),
+            push_config_store=A2APushConfigs(store),
+        )
 
-A task is a state in a scope of its owner, in the bytes of its protocol. A call that is cancelled learns the outcome of
-its write first.
+A task is a state in a scope of its owner, in the bytes of its protocol; a configuration of its push notifications is
+one in a scope of the task and the owner. Versions of tasks, for servers with replicas, are in ``a2a_replicas``. A call
+that is cancelled learns the outcome of its write first.
 """
 
 from __future__ import annotations
@@ -22,39 +28,37 @@ from typing import Any, TypeAlias
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
-from lastlight_state.domains import View
+from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import MisuseError
-from lastlight_state.integrations.conversing import TASKS, Calls
+from lastlight_state.integrations.conversing import TASKS, WEBHOOKS, Calls
 from lastlight_state.keys import composed
 from lastlight_state.workflows import Claim
 
 try:
     from a2a.server.context import ServerCallContext
     from a2a.server.owner_resolver import resolve_user_scope
+    from a2a.server.tasks.push_notification_config_store import (
+        PushNotificationConfigStore,
+        normalize_push_notification_config,
+    )
     from a2a.server.tasks.task_store import TaskStore
-    from a2a.types import ListTasksRequest, ListTasksResponse, Task
+    from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskPushNotificationConfig
     from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
     from a2a.utils.errors import InvalidParamsError
     from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_list_tasks_cursor
 except ImportError:  # the module can be looked at without the SDK; a store cannot be made
-    TaskStore = object
+    PushNotificationConfigStore = TaskStore = object
 
 #: How many tasks are read at once.
 _PAGE = 100
 #: The most bytes of an id, as of the key of a state.
-_MOST_ID = 512
+MOST_ID = 512
 #: What lists of tasks go by: whether a task says when it changed, when, and its id.
 _Order: TypeAlias = tuple[bool, int, str]
 
 
-class A2ATasks(TaskStore):
-    """A task store for servers of the A2A protocol. The store stays the caller's, who closes it.
-
-    ``scope`` keeps its tasks apart from others. ``owner_of`` names the owner of a call's tasks, by default its user;
-    nobody sees the tasks of another one, and `erase` removes them. ``ttl`` is how long a task lives after each save,
-    until a prune removes it. With the ``claim`` of a run only the holder of that claim writes: a second runner gets
-    `ClaimLost`. Raises `MisuseError` without the SDK.
-    """
+class _OfOwners:
+    """The owners, the scope and the calls of a store for servers of A2A."""
 
     def __init__(
         self,
@@ -66,17 +70,27 @@ class A2ATasks(TaskStore):
         claim: Claim | None = None,
     ) -> None:
         if TaskStore is object:
-            raise MisuseError.missing_extra("a2a", what="a task store for A2A")
+            raise MisuseError.missing_extra("a2a", what="a store for A2A")
         self._scope = scope
         self._owner_of = owner_of or resolve_user_scope
         self._ttl = ttl
         self._calls = Calls(store, claim, label=type(self).__name__)
 
+
+class A2ATasks(_OfOwners, TaskStore):
+    """A task store for servers of the A2A protocol. The store stays the caller's, who closes it.
+
+    ``scope`` keeps its tasks apart from others. ``owner_of`` names the owner of a call's tasks, by default its user;
+    nobody sees the tasks of another one, and `erase` removes them. ``ttl`` is how long a task lives after each save,
+    until a prune removes it. With the ``claim`` of a run only the holder of that claim writes: a second runner gets
+    `ClaimLost`. Raises `MisuseError` without the SDK.
+    """
+
     async def save(self, task: Task, context: ServerCallContext) -> None:
         """Store a task, in the place of the one that is there."""
         owner, data = self._owner_of(context), task.SerializeToString()
         given: dict[str, Any] = {"scope": self._scoped(owner), "user": owner or None, "ttl": self._ttl}
-        task_id = valid.identifier("task.id", task.id, _MOST_ID)
+        task_id = valid.identifier("task.id", task.id, MOST_ID)
         await self._calls.transact(lambda tx: tx.states.put(task_id, data, **given), repeatable=True)
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
@@ -128,6 +142,65 @@ class A2ATasks(TaskStore):
 
     def _scoped(self, owner: str) -> str:
         return composed(self._scope, TASKS, owner)
+
+
+class A2APushConfigs(_OfOwners, PushNotificationConfigStore):
+    """A store of push notification configurations for servers of the A2A protocol.
+
+    ``scope``, ``owner_of``, ``ttl`` and ``claim`` are as those of `A2ATasks`. A configuration holds the token that its
+    receiver knows: with a codec of the store it is sealed. The store stays the caller's, who closes it. Raises
+    `MisuseError` without the SDK.
+    """
+
+    async def set_info(
+        self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Store a configuration, in the place of the one with its id, and return it. Without an id it gets the task's.
+
+        Raises `InvalidValue` for an id that cannot be stored.
+        """
+        owner, made = self._owner_of(context), normalize_push_notification_config(task_id, notification_config)
+        valid.identifier("task_id", task_id, MOST_ID)
+        config_id = valid.identifier("notification_config.id", made.id, MOST_ID)
+        given: dict[str, Any] = {"scope": self._scoped(task_id, owner), "user": owner or None, "ttl": self._ttl}
+        data = made.SerializeToString()
+        await self._calls.transact(lambda tx: tx.states.put(config_id, data, **given), repeatable=True)
+        return made
+
+    async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:
+        """Return the owner's configurations of a task, by their ids."""
+        return await self._listed(scope=self._scoped(task_id, self._owner_of(context)))
+
+    async def get_info_for_dispatch(self, task_id: str) -> list[TaskPushNotificationConfig]:
+        """Return the configurations of a task of all owners."""
+        return await self._listed(under=self._scoped(task_id, ""))
+
+    async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:
+        """Remove a configuration of the owner, or all those of a task."""
+        scope = self._scoped(task_id, self._owner_of(context))
+        if not valid.are_storable(scope, config_id):
+            return
+
+        def remove(tx: Transaction) -> None:
+            if config_id is None:
+                tx.states.clear(scope)
+            else:
+                tx.states.remove(config_id, scope=scope)
+
+        await self._calls.transact(remove, repeatable=True)
+
+    async def _listed(self, **within: Any) -> list[TaskPushNotificationConfig]:
+        if not valid.are_storable(*within.values()):
+            return []
+
+        def read(view: View) -> list[TaskPushNotificationConfig]:
+            found = iterate(view.states.items, limit=_PAGE, **within)
+            return [TaskPushNotificationConfig.FromString(one.value) for one in found]
+
+        return await self._calls.view(read)
+
+    def _scoped(self, task_id: str, owner: str) -> str:
+        return composed(self._scope, WEBHOOKS, task_id, owner)
 
 
 def _passes(task: Task, params: ListTasksRequest) -> bool:

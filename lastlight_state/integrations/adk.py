@@ -37,7 +37,7 @@ from lastlight_state.states import State, StateSummary
 from lastlight_state.workflows import Claim
 
 try:
-    from google.adk.errors._stale_session_error import StaleSessionError
+    from google.adk.errors import StaleSessionError
     from google.adk.errors.already_exists_error import AlreadyExistsError
     from google.adk.errors.session_not_found_error import SessionNotFoundError
     from google.adk.events.event import Event
@@ -282,8 +282,7 @@ def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[E
     found: list[Event] = []
     while end > first:
         start = max(end - PAGE, first)
-        page = iterate(talks.branches.history, talk, from_ord=start, limit=end - start)
-        events = [_event(one.message.content) for one in page if one.ord < end]
+        events = [_event(one) for one in talks.branches._contents(talk, start, end)]
         older = [at for at, one in enumerate(events) if _is_before(one, config.after_timestamp)]
         found = events[older[-1] + 1 if older else 0 :] + found
         if older:

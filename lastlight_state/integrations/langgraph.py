@@ -24,12 +24,19 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
-from lastlight_state.checkpoints import Checkpoint as Stored, Checkpoints, Content, NewCheckpoint, NewWrite
+from lastlight_state.checkpoints import (
+    Checkpoint as Stored,
+    Checkpoints,
+    Content,
+    NewCheckpoint,
+    NewWrite,
+)
 from lastlight_state.checkpoints.models import Taken
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.db.repository import UNSET, UnsetType
 from lastlight_state.errors import MisuseError, NotFound
+from lastlight_state.integrations.langgraph_deltas import histories
 from lastlight_state.integrations.langgraph_metadata import REBUILT, filterable, is_filterable, passes
 from lastlight_state.integrations.langgraph_moving import MovedThreads, move
 from lastlight_state.integrations.langgraph_writes import EarlyWrites, Place, Writes
@@ -42,6 +49,7 @@ try:
         BaseCheckpointSaver,
         Checkpoint,
         CheckpointTuple,
+        DeltaChannelHistory,
         get_checkpoint_metadata,
     )
 except ImportError:  # the module can be looked at without the framework; a saver cannot be made
@@ -124,6 +132,10 @@ class LangGraphSaver(BaseCheckpointSaver):
         page = _PAGE if limit is None or wanted else max(1, min(limit, _PAGE))
         found = (one for one in self._found(config, wanted, before, page) if passes(one.metadata, wanted))
         return islice(found, limit)
+
+    def get_delta_channel_history(self, *, config: Config, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
+        """Return for each channel what tasks wrote to it before the checkpoint of the config, and the value before."""
+        return histories(self, config, channels)
 
     def put(
         self, config: Config, checkpoint: Checkpoint, metadata: Mapping[str, Any], new_versions: Mapping[str, Any]
@@ -243,6 +255,7 @@ class LangGraphSaver(BaseCheckpointSaver):
     # From coroutines, on the worker threads of the store.
 
     aget_tuple = _awaited(get_tuple, writes=False)
+    aget_delta_channel_history = _awaited(get_delta_channel_history, writes=False)
     aput = _awaited(put)
     aput_writes = _awaited(put_writes)
     adelete_thread = _awaited(delete_thread)
@@ -305,20 +318,20 @@ class LangGraphSaver(BaseCheckpointSaver):
     def _of_thread(
         self, thread: str, space: str | None, wanted: Config, before: Config | None, page: int
     ) -> Iterator[CheckpointTuple]:
-        first = None if before is None else before["configurable"]["checkpoint_id"]
+        # By its id alone, as in the shipped savers: it may be of another namespace or thread, or none.
+        first = None if before is None else before["configurable"].get("checkpoint_id")
         if not valid.are_storable(thread, space, first):
             return
         found = iterate(
             self._checkpoints.history,
             thread,
             namespace=space,
-            before=first,
+            id_before=first,
             where={name: value for name, value in wanted.items() if is_filterable(name) and is_filterable(value)},
             scope=self._scope,
             limit=page,
         )
-        with suppress(NotFound):  # before a checkpoint that is not of this thread
-            yield from (self._tuple(thread, stored) for stored in found)
+        yield from (self._tuple(thread, stored) for stored in found)
 
     def _keep_latest(self, thread: str) -> None:
         if not valid.are_storable(thread):

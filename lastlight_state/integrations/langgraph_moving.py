@@ -18,12 +18,13 @@ class MovedThreads(NamedTuple):
     """What a move brought in: how many checkpoints, and the threads of which nothing was written.
 
     ``kept`` are threads that went on here, or that another source has under the same id. ``removed`` are threads that
-    were moved once and deleted here.
+    were moved once and deleted here. ``unknown`` are names in ``revive`` of threads that the source has not.
     """
 
     checkpoints: int
     kept: tuple[str, ...]
     removed: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
 
 
 class _Thread:
@@ -49,11 +50,9 @@ class _Thread:
         return not is_here and moved_threads.has(self._saver._store._context, self._key)
 
     def went_on(self) -> bool:
-        """Return whether the source has more, and the latest checkpoint here did not come from it."""
-        return any(
-            head is not None and head not in self._ids[space] and self._here(space, self._ids[space][-1]) is None
-            for space, head in self._heads.items()
-        )
+        """Return whether the source has more, and a latest checkpoint here did not come from it."""
+        is_ours = any(head is not None and head not in self._ids[space] for space, head in self._heads.items())
+        return is_ours and any(self._here(space, ids[-1]) is None for space, ids in self._ids.items())
 
     def move(self, limit: int | None) -> int:
         """Bring in what comes after the latest checkpoints here, and return how many that were.
@@ -133,4 +132,5 @@ def move(saver: Any, source: Any, limit: int | None, revive: Collection[str]) ->
                 moved += thread.move(None if limit is None else limit - moved)
             except StaleVersion:
                 kept.append(name)
-    return MovedThreads(moved, tuple(kept), tuple(removed))
+    unknown = (name for name in revive if name not in threads)
+    return MovedThreads(moved, tuple(kept), tuple(removed), tuple(unknown))

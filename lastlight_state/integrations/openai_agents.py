@@ -36,6 +36,8 @@ except ImportError:  # the module can be looked at without the SDK; a session ca
 
 #: How many items are read at once, and how many are put in their place again.
 _PAGE, _BATCH = 500, 1_000
+#: The verbs that the SDK asks of every session.
+_VERBS = ("get_items", "add_items", "pop_item", "clear_session")
 
 
 class CompactionSnapshot(NamedTuple):
@@ -122,6 +124,8 @@ class OpenAIAgentsSession:
         return await self._talks.write(pop) if valid.are_storable(self._key) else None
 
     async def _atomic_replace_items(self, items: Sequence[Any]) -> bool:
+        if self._is_changed():
+            return False
         new = _messages(items)
         await self._talks.write(lambda talks: self._replace(talks, 0, new))
         return True
@@ -154,9 +158,9 @@ class OpenAIAgentsSession:
         return CompactionSnapshot(end.items, end.first == 0, replace_suffix)
 
     def _is_changed(self) -> bool:
-        """Return whether a subclass makes something else of items than what is stored."""
-        own, base = type(self), OpenAIAgentsSession
-        return own.get_items is not base.get_items or own.add_items is not base.add_items
+        """True if a subclass, or this object, has a verb of its own, which such a hook would go around."""
+        own = (getattr(getattr(self, name), "__func__", None) for name in _VERBS)
+        return any(one is not getattr(OpenAIAgentsSession, name) for one, name in zip(own, _VERBS, strict=True))
 
     # What they are made of, in a view or a transaction.
 
@@ -166,8 +170,7 @@ class OpenAIAgentsSession:
             return _End([], 0, 0, 0)
         first = 0 if limit is None or limit < 0 else max(branch.length - limit, 0)
         version = talks.progressions.get(branch.progression_id).version
-        found = iterate(talks.branches.history, self._key, from_ord=first, limit=_PAGE)
-        items = [runtime.unpacked(one.message.content) for one in found]
+        items = [runtime.unpacked(one) for one in talks.branches._contents(self._key, first, branch.length)]
         return _End(items, first, branch.length, version)
 
     def _append(self, talks: Conversations, new: Sequence[NewMessage]) -> None:

@@ -13,7 +13,7 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.news.watch import Watch, watch_of
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.statements import Row, bind, constant, number, prepared
-from lastlight_state.db.rows.writes import Chain, as_list, from_head, inserted, listed
+from lastlight_state.db.rows.writes import Chain, as_list, from_head, insert_computed, inserted, listed
 from lastlight_state.db.runs import of_known_run, refuse_unknown_run
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.scope import Scope, TransactionScope, WriteRunner
@@ -115,8 +115,13 @@ class Stream:
         """Return the insert of a missing counter, returning the same. It begins after the stored rows of the run."""
         last = sa.select(self._number).where(self.table.c.run_id == _RUN)
         last_seq = last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
-        begun = insert(SEQUENCES).values(
-            run_id=_RUN, stream=self._word, next_seq=sa.func.coalesce(last_seq, number(-1)) + number(1) + many
+        begun = insert_computed(
+            SEQUENCES,
+            {
+                "run_id": _RUN,
+                "stream": self._word,
+                "next_seq": sa.func.coalesce(last_seq, number(-1)) + number(1) + many,
+            },
         )
         raised = begun.on_conflict_do_update(
             index_elements=[_c.run_id, _c.stream], set_={"next_seq": _c.next_seq + many}

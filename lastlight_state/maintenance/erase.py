@@ -116,6 +116,14 @@ _FORGET_BRANCHES_OF = family(
     )
 )
 _FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free), filters.IdRow)
+#: An import takes fields of the source only where nobody has changed them here: for it these sessions are changed.
+_TOUCH_PLACES = family(
+    lambda keys: (
+        sa.update(SESSIONS)
+        .where(_s.id.in_(sa.select(_b.session_id).where(_b.id.in_(keys), _is_free)))
+        .values(version=_s.version + 1)
+    )
+)
 #: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
 _FORGET_BRANCHES = family(
     lambda keys: (
@@ -319,6 +327,8 @@ def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime
     list(rows(unit, _LOCK_PLACES, ids))
     removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
     counts = Counter(vectors=removed, progressions=personal_rows.empty_branch_orders(unit, ids, person))
+    statement, keys = _TOUCH_PLACES.of(ids)
+    unit.change(statement, {**keys, "person": person})
     statement, keys = _FORGET_BRANCHES.of(ids)
     return counts + Counter(branches=unit.change(statement, {**keys, "person": person}))
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state import codec
+from lastlight_state import codec, progress
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import KeyedRows, Window, damaged_row, keyed_rows, window
 from lastlight_state.db.repository import Repository
@@ -96,7 +96,8 @@ class Reencrypt(Repository):
         until = None if time_limit is None else time.monotonic() + valid.seconds("time_limit", time_limit)
         counts, left = Counter[str](), _Left(Counter(), [])
         for table in TABLES:
-            for batch in self._batches(table, many, opened, key_id):
+            for number, batch in enumerate(self._batches(table, many, opened, key_id), 1):
+                progress.tell(f"sealing {table.name}", number * many)
                 counts[table.name] += batch.changed
                 left.add(batch.errors)
                 if batch.changed and until is not None and time.monotonic() >= until:

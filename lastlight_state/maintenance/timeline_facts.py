@@ -18,6 +18,8 @@ from lastlight_state.maintenance.timeline_phases import Phases
 from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.kernel.executions import BY_RUN, MICROS, OUTCOME, covered
 from lastlight_state.workflows.kernel.transitions import first_line
+from lastlight_state.workflows.repos import preview
+from lastlight_state.workflows.sentences import change_text
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, TRANSITIONS
 from lastlight_state.workflows.words import QUESTION_NOTES, TERMINAL, dollars_of
 
@@ -100,10 +102,7 @@ def numbered(
 
 
 def _transition_text(row: Row) -> str:
-    before, after = row["from_status"], row["to_status"]
-    if before is None:
-        return f"{after} ({row['reason']})"
-    return f"{row['reason']}" if before == after else f"{before} to {after} ({row['reason']})"
+    return change_text(row["from_status"], row["to_status"], row["reason"])
 
 
 def detailed_text(row: Row) -> str:
@@ -126,6 +125,12 @@ def _asked_text(row: Row) -> str:
 def _answered_text(row: Row) -> str:
     answered = "replied" if row["kind"] == "reply" and row["status"] == "approved" else row["status"]
     return f"gate {row['gate']} {answered}"
+
+
+def _explained_answer(row: Row) -> str:
+    """Return the text of an answer with the first line of what the person said."""
+    said = first_line(row["response"])
+    return _answered_text(row) if said is None else f"{_answered_text(row)}: {said}"
 
 
 def _requested_text(row: Row) -> str:
@@ -237,11 +242,11 @@ FACTS = (
             APPROVALS,
             "workflow_run_id",
             ("responded_at", "id"),
-            (_a.gate, _a.kind, _a.status, _a.responded_by),
+            (_a.gate, _a.kind, _a.status, _a.responded_by, preview(_a.response).label("response")),
             covering=_GATES,
         ),
         TEXT_KEYS,
-        _answered_text,
+        _explained_answer,
         actor="responded_by",
     ),
     Fact(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lastlight_state import progress
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.statements import prepared
@@ -28,6 +29,7 @@ class Vacuum(Repository):
         valid.flag("full", full)
         before = self._viewing(_size)
         tables = self._viewing(_tables)
+        progress.tell("giving back space", 0)
         self._apart(lambda unit: unit.backend.vacuum(unit.checkout, tables, analyze=analyze, full=full))
         return Vacuumed(bytes_before=before, bytes_after=self._viewing(_size))
 

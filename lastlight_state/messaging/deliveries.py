@@ -42,7 +42,7 @@ def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
         .cte("drafts")
     )
     stored = MESSAGES.alias("stored")
-    is_stored = sa.exists().where(
+    is_stored = sa.and_(
         stored.c.session_id == _session_id,
         stored.c.platform_message_id == drafts.c.platform_message_id,
         stored.c.role == drafts.c.role,
@@ -52,7 +52,8 @@ def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
         .from_select(
             ["session_id", *DRAFT],
             sa.select(_session_id, *(drafts.c[name] for name in DRAFT))
-            .where(drafts.c.role.is_not(None), ~is_stored)
+            .select_from(drafts.outerjoin(stored, is_stored))
+            .where(drafts.c.role.is_not(None), stored.c.session_id.is_(None))
             .order_by(drafts.c.position),
             include_defaults=False,
         )

@@ -94,8 +94,8 @@ def statements(dialect: Dialect, absent: Sequence[Absent]) -> list[str]:
 
 def _absent(connection: Connection) -> tuple[Absent, ...]:
     product = connection.dialect.name
-    outline = outlines.outline_expression(product, "found")
-    found = connection.exec_driver_sql(f"SELECT {outline} FROM {VERSION_TABLE} AS found").scalar()
+    outline = outlines.outline_expression(product, VERSION_TABLE)
+    found = connection.exec_driver_sql(f"SELECT {outline}").scalar()
     return outlines.absent_entries(product, found)
 
 

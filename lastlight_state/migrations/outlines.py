@@ -1,6 +1,6 @@
-"""Looks at every opening whether a current schema has what its revision made. Needs no statement of its own.
+"""Looks at every opening whether a current schema has what its revision made. Needs no round trip of its own.
 
-What the SELECT for the version can read beside it is looked at, and no more: `drift` compares definitions, too.
+What one SELECT beside that for the version can read is looked at, and no more: `drift` compares definitions, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from lastlight_state.backends.facts import Entry
 from lastlight_state.backends.sql import expressions
-from lastlight_state.backends.sql.expressions import OFF, REFERENCES
+from lastlight_state.backends.sql.expressions import EXTENSION, OFF, REFERENCES
 from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import HOLDING, Absent
 
@@ -37,7 +37,7 @@ class Outline(NamedTuple):
 
 
 def outline_expression(product: str, version: str) -> str:
-    """Return the outline of our tables as an expression, in a SELECT from the version table named ``version``."""
+    """Return the outline of our tables as an expression; ``version`` is the version table as SQL names it."""
     promised = _promised(product)
     constraints = [entry for entry in promised.entries if entry[0] == "constraint"]
     return expressions.outline(product, promised.tables, promised.others, constraints, version)
@@ -46,6 +46,11 @@ def outline_expression(product: str, version: str) -> str:
 def absent_entries(product: str, found: str | None) -> tuple[Absent, ...]:
     """Return what the newest revision has and the outline found has not. Of a lost table nothing else is named."""
     return _absent(_promised(product), product, expressions.entries(found))
+
+
+def extensions(found: str | None) -> dict[str, str]:
+    """Return the versions of the database's extensions, by name."""
+    return {name: version for kind, name, version in expressions.entries(found) if kind == EXTENSION}
 
 
 @lru_cache(maxsize=4)

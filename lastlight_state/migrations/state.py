@@ -1,7 +1,7 @@
 """Reads which revision a database is at, and judges whether this library can work on it. Never writes.
 
-For a current database that is one SELECT, because every open runs it. The same SELECT reads which columns, guards,
-indexes and keys there are, so that opening finds a damaged schema.
+For a current database that is one round trip, because every open makes it. The same round trip reads which columns,
+guards, indexes and keys there are, so that opening finds a damaged schema.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ def read_state(backend: Backend) -> SchemaState:
     """Return the state of a database's schema; the database may not exist. Creates nothing."""
     version = qualified(backend, VERSION_TABLE)
     copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
-    outline = outlines.outline_expression(backend.name, "found")
-    rows = backend.peek(f"SELECT version_num, EXISTS ({copying}), {outline} FROM {version} AS found")
+    outline = f"SELECT {outlines.outline_expression(backend.name, version)}"
+    rows = backend.peek(f"SELECT version_num, EXISTS ({copying}) FROM {version}", outline)
     if rows is None:  # older than the receipts, or not there at all
-        rows = backend.peek(f"SELECT version_num, 0, {outline} FROM {version} AS found")
-    return _judge(backend, rows or [])
+        rows = backend.peek(f"SELECT version_num, 0 FROM {version}", outline) or backend.peek(outline) or [(None,)]
+    *versions, (seen,) = rows
+    backend.meet(outlines.extensions(seen))
+    return _judge(backend, versions, seen)
 
 
 def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
@@ -71,7 +73,7 @@ def qualified(backend: Backend, table: str) -> str:
     return f"{quoted(backend.schema)}.{quoted(table)}" if backend.schema else quoted(table)
 
 
-def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
+def _judge(backend: Backend, rows: list[tuple[Any, ...]], outline: str | None) -> SchemaState:
     head = scripts.head()
     if not rows:
         return SchemaState("unversioned" if _has_tables(backend) else "empty", None, head)
@@ -83,7 +85,7 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]]) -> SchemaState:
     word = word_for(revision)
     if word == "ahead":
         return _ahead(backend, revision, copying)
-    absent = outlines.absent_entries(backend.name, rows[0][2]) if word == "current" else ()
+    absent = outlines.absent_entries(backend.name, outline) if word == "current" else ()
     return SchemaState(word, revision, head, None, copying, absent)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from lastlight_state import codec
+from lastlight_state import codec, progress
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Statement, Values, bind, constant, prepared
@@ -158,6 +158,7 @@ def confirm(unit: Unit, receipt: Receipt) -> None:
 
 def step(unit: Unit, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any, at: datetime) -> Receipt:
     """Store how far the work came. Raises `ClaimLost` if another owner has it, or it has ended."""
+    progress.tell(receipt.kind, sum(counts.values()))
     values = {
         "counts": codec.encode("counts", dict(counts), max_bytes=_MOST.counts),
         "cursor": optional_json("cursor", cursor, _MOST.cursor),

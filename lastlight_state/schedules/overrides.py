@@ -123,7 +123,7 @@ def _merged(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
 
     Decided in SQL, so that no change is overwritten.
     """
-    return sa.case((sa.bindparam(keeps, type_=Flag) == sa.true(), OVERRIDES.c[column]), else_=new[column])
+    return sa.case((sa.cast(sa.bindparam(keeps, type_=Flag), sa.Boolean), OVERRIDES.c[column]), else_=new[column])
 
 
 PUT = prepared(

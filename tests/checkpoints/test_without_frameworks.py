@@ -6,8 +6,10 @@ import pytest
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.errors import MisuseError
-from lastlight_state.integrations.a2a import A2ATasks
+from lastlight_state.integrations.a2a import A2APushConfigs, A2ATasks
+from lastlight_state.integrations.a2a_replicas import A2ATaskEvents, A2AVersionedTasks
 from lastlight_state.integrations.adk import ADKSessions
+from lastlight_state.integrations.fasta2a import FastA2AStorage
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
@@ -36,5 +38,8 @@ def test_sessions_and_conversations_without_their_framework_name_the_extra(datab
         PydanticAIConversations(store)
     with pytest.raises(MisuseError, match=r"lastlight-state\[adk\]"):
         ADKSessions(store)
-    with pytest.raises(MisuseError, match=r"lastlight-state\[a2a\]"):
-        A2ATasks(store)
+    for kind in (A2ATasks, A2AVersionedTasks, A2ATaskEvents, A2APushConfigs):
+        with pytest.raises(MisuseError, match=r"lastlight-state\[a2a\]"):
+            kind(store)
+    with pytest.raises(MisuseError, match=r"lastlight-state\[fasta2a\]"):
+        FastA2AStorage(store)

@@ -43,6 +43,8 @@ WHOLE_HERE = {
     "views.kinds.CACHE STORED",
     "views.kinds.OUTPUTS TABLE",
     "views.kinds.ROWS NODE",
+    "views.run_kinds.APPROVALS ANSWERED",
+    "views.run_kinds.ASKED ANSWERED",
     "views.run_kinds.NODES NODE",
     "views.kinds.TRANSITIONS BRANCH",
     "commands.usage.SUMS COST",

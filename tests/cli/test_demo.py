@@ -90,7 +90,7 @@ def test_both_gates_paused_the_run_and_were_answered(told: tuple[Said, str, Path
     assert gates == [
         f"gate {gate} {what}"
         for gate in ("post_architect", "post_reviewer")
-        for what in ("asks for approval", "approved")
+        for what in ("asks for approval", "approved: go ahead")
     ]
 
 

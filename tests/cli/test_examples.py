@@ -15,7 +15,7 @@ def test_the_example_runs_and_tells_its_story(tmp_path: Path) -> None:
         [sys.executable, EXAMPLES / "replay.py"], env=environment, capture_output=True, text=True, check=True
     )
     lines = told.stdout.splitlines()
-    assert lines[0].endswith("- running (run.created)")
+    assert lines[0].endswith("- began")
     assert any("gate post_architect approved" in line for line in lines)
     assert lines[-1].startswith(("user:", "assistant:", "tool:"))
     assert list(tmp_path.iterdir()) == []

@@ -94,9 +94,9 @@ def test_the_timeline_of_a_run_is_printed_and_followed(database: Database) -> No
     store.workflows.runs.cancel(run_id, by="ana", reason="wrong branch")
     told = lastlight_state("timeline", run_id[:-1], "--url", database.url).out
     assert "ana" in told
-    assert "running to cancelled" in told
+    assert "cancelled: wrong branch" in told
     followed = lastlight_state("timeline", run_id, "-f", "--url", database.url).out.splitlines()
-    assert ["created" in line for line in followed] == [True, False]
+    assert ["began" in line for line in followed] == [True, False]
     objects = lastlight_state("timeline", run_id, "-f", "--json", "--url", database.url).out.splitlines()
     assert [json.loads(line)["actor"] for line in objects] == [None, "ana"]
 

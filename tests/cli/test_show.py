@@ -51,7 +51,7 @@ def test_the_history_of_a_run_is_its_timeline(targets: dict[str, Target]) -> Non
     words = ("show", "run", target.ids.run, "--history", "--url", target.url)
     sources = [entry["source"] for entry in lastlight_state(*words, "--json").data["history"]]
     assert sorted(sources) == ["approval", "execution", "execution", "transition", "transition"]
-    assert "running to paused (run.paused.gate)" in lastlight_state(*words).out
+    assert "waits for an answer" in lastlight_state(*words).out
 
 
 def test_a_clock_that_was_set_back_is_told_in_the_history(sqlite_database: Database) -> None:

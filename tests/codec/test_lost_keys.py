@@ -47,6 +47,7 @@ def test_every_list_passes_a_lost_value_over_and_names_it(half: StateStore) -> N
     said = half.conversations.branches.history("main")
     assert [one.message.content for one in said][-2:] == ["one", "three"]
     assert [one.table for one in said.damaged] == ["messages"]
+    assert half.conversations.branches._contents("main", 1, 4) == ["one", "three"]
     assert set(half.conversations.messages.get_many(["m1", "m2", "m3"])) == {"m1", "m3"}
     for read in (
         lambda: half.states.get("b"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -20,8 +19,6 @@ from lastlight_state.integrations.adk import ADKSessions
 from lastlight_state.store import StateStore
 
 STORE = AsyncStateStore(StateStore.open(os.environ["FRAMEWORKS_DATABASE"]))
-#: What became of each test, the worst of its phases.
-OUTCOMES: dict[str, str] = {}
 #: Only these parts of a name are told of services with a database: the others are of private parts, or of others.
 ABOUT = tuple(json.loads(os.environ["FRAMEWORKS_ABOUT"]))
 
@@ -51,14 +48,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [one for one in items if any(part in one.nodeid for part in ABOUT)]
     config.hook.pytest_deselected(items=[one for one in items if one not in kept])
     items[:] = kept
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note what became of a test."""
-    if OUTCOMES.get(report.nodeid) != "failed":
-        OUTCOMES[report.nodeid] = report.outcome
-
-
-def pytest_sessionfinish() -> None:
-    """Hand the outcomes to whoever started this."""
-    Path(os.environ["FRAMEWORKS_OUTCOMES"]).write_text(json.dumps(OUTCOMES))

@@ -6,7 +6,6 @@ Their classes take the path of a file. All files are in one database here, and t
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import uuid
 from pathlib import Path
@@ -17,15 +16,12 @@ import agents.extensions.memory
 import agents.extensions.memory.async_sqlite_session
 import agents.memory
 import agents.memory.sqlite_session
-import pytest
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.store import StateStore
 
 STORE = AsyncStateStore(StateStore.open(os.environ["FRAMEWORKS_DATABASE"]))
-#: What became of each test, the worst of its phases.
-OUTCOMES: dict[str, str] = {}
 
 
 class SQLiteSession(OpenAIAgentsSession):
@@ -59,21 +55,3 @@ for place in (agents, agents.memory, agents.memory.sqlite_session):
     place.SQLiteSession = SQLiteSession
 for place in (agents.extensions.memory, agents.extensions.memory.async_sqlite_session):
     place.AsyncSQLiteSession = AsyncSQLiteSession
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Wait shortly for what is listed: some of it waits for things that never happen here."""
-    private = json.loads(os.environ["FRAMEWORKS_PRIVATE"])
-    for item in items:
-        item.add_marker(pytest.mark.timeout(2 if item.nodeid.partition("[")[0] in private else 60))
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note what became of a test."""
-    if OUTCOMES.get(report.nodeid) != "failed":
-        OUTCOMES[report.nodeid] = report.outcome
-
-
-def pytest_sessionfinish() -> None:
-    """Hand the outcomes to whoever started this."""
-    Path(os.environ["FRAMEWORKS_OUTCOMES"]).write_text(json.dumps(OUTCOMES))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from a2a.server.cluster import TaskVersion
 from a2a.server.context import ServerCallContext
-from a2a.types import ListTasksRequest, Task
+from a2a.types import ListTasksRequest, Task, TaskPushNotificationConfig
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions.session import Session
@@ -22,12 +24,15 @@ from pydantic_ai.messages import ModelRequest, UserPromptPart
 
 from lastlight_state import AsyncStateStore, InvalidValue
 from lastlight_state.ids import new_id
-from lastlight_state.integrations.a2a import A2ATasks
+from lastlight_state.integrations.a2a import A2APushConfigs, A2ATasks
+from lastlight_state.integrations.a2a_replicas import A2ATaskEvents, A2AVersionedTasks
 from lastlight_state.integrations.adk import ADKSessions
+from lastlight_state.integrations.fasta2a import FastA2AStorage
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.integrations.pydantic_ai import PydanticAIConversations
+from lastlight_state.keys import composed
 from lastlight_state.testing import Database
 
 IDS = {
@@ -47,6 +52,10 @@ def by(name: str) -> ServerCallContext:
     return ServerCallContext(state={"owner": name})
 
 
+def owner(context: ServerCallContext) -> str:
+    return str(context.state["owner"])
+
+
 def made(store: AsyncStateStore) -> SimpleNamespace:
     """Return one adapter of each kind."""
     return SimpleNamespace(
@@ -54,7 +63,11 @@ def made(store: AsyncStateStore) -> SimpleNamespace:
         saver=LangGraphSaver(store),
         memories=LangGraphStore(store),
         adk=ADKSessions(store),
-        tasks=A2ATasks(store, owner_of=lambda context: context.state["owner"]),
+        tasks=A2ATasks(store, owner_of=owner),
+        versioned=A2AVersionedTasks(store, owner_of=owner),
+        events=A2ATaskEvents(store, poll_interval=0.01),
+        webhooks=A2APushConfigs(store, owner_of=owner),
+        fast=FastA2AStorage(store),
         conversations=PydanticAIConversations(store),
         session=lambda name: OpenAIAgentsSession(name, store),
     )
@@ -141,6 +154,22 @@ SOUGHT: dict[str, tuple[Any, Verb]] = {
     "A2ATasks.list owner": ([], lambda a, x: tasks(a.tasks.list(ListTasksRequest(), by(x)))),
     "A2ATasks.delete": (None, lambda a, x: a.tasks.delete(x, by("ana"))),
     "A2ATasks.delete owner": (None, lambda a, x: a.tasks.delete("t", by(x))),
+    "A2AVersionedTasks.get": (None, lambda a, x: a.versioned.get(x, by("ana"))),
+    "A2AVersionedTasks.get owner": (None, lambda a, x: a.versioned.get("t", by(x))),
+    "A2AVersionedTasks.list owner": ([], lambda a, x: tasks(a.versioned.list(ListTasksRequest(), by(x)))),
+    "A2AVersionedTasks.delete": (None, lambda a, x: a.versioned.delete(x, by("ana"))),
+    "A2AVersionedTasks.delete owner": (None, lambda a, x: a.versioned.delete("t", by(x))),
+    "A2ATaskEvents.subscribe": ([], lambda a, x: at_once(a.events.subscribe(x, after=TaskVersion("0/ana")))),
+    "A2ATaskEvents.subscribe owner": ([], lambda a, x: at_once(a.events.subscribe("t", after=version_of(x)))),
+    "FastA2AStorage.load_task": (None, lambda a, x: a.fast.load_task(x)),
+    "FastA2AStorage.update_task": (KeyError, lambda a, x: a.fast.update_task(x, "working")),
+    "FastA2AStorage.load_context": (None, lambda a, x: a.fast.load_context(x)),
+    "A2APushConfigs.get_info": ([], lambda a, x: a.webhooks.get_info(x, by("ana"))),
+    "A2APushConfigs.get_info owner": ([], lambda a, x: a.webhooks.get_info("t", by(x))),
+    "A2APushConfigs.get_info_for_dispatch": ([], lambda a, x: a.webhooks.get_info_for_dispatch(x)),
+    "A2APushConfigs.delete_info": (None, lambda a, x: a.webhooks.delete_info(x, by("ana"))),
+    "A2APushConfigs.delete_info owner": (None, lambda a, x: a.webhooks.delete_info("t", by(x))),
+    "A2APushConfigs.delete_info configuration": (None, lambda a, x: a.webhooks.delete_info("t", by("ana"), x)),
 }
 
 
@@ -150,6 +179,30 @@ async def sessions(found: Any) -> list[Any]:
 
 async def tasks(found: Any) -> list[Any]:
     return list((await found).tasks)
+
+
+async def at_once(events: Any) -> list[Any]:
+    """Return the events that come at once: a stream may wait for ever, or end."""
+    found: list[Any] = []
+    with suppress(TimeoutError, StopAsyncIteration):
+        async with asyncio.timeout(0.1):
+            while True:
+                found.append(await anext(events))
+    return found
+
+
+def version_of(whose: str) -> TaskVersion:
+    return TaskVersion(composed("0", whose))
+
+
+def webhook(name: str) -> TaskPushNotificationConfig:
+    return TaskPushNotificationConfig(id=name, url="https://a")
+
+
+async def saved(adapters: SimpleNamespace, name: str, whose: str) -> None:
+    task = Task(id=name)
+    given: dict[str, Any] = {"event": task, "prev": None, "prev_version": TaskVersion.MISSING, "context": by(whose)}
+    await adapters.versioned.save(task, **given)
 
 
 async def written(adapters: SimpleNamespace, config: Any) -> None:
@@ -185,13 +238,30 @@ WRITTEN: dict[str, Verb] = {
     "ADKSessions.create_session": lambda a, x: a.adk.create_session(**adk(name=x)),
     "A2ATasks.save": lambda a, x: a.tasks.save(Task(id=x), by("ana")),
     "A2ATasks.save owner": lambda a, x: a.tasks.save(Task(id="t"), by(x)),
+    "A2AVersionedTasks.save": lambda a, x: saved(a, x, "ana"),
+    "A2AVersionedTasks.save owner": lambda a, x: saved(a, "t", x),
+    "FastA2AStorage.submit_task": lambda a, x: a.fast.submit_task(x, {"role": "user", "parts": [{"text": x}]}),
+    "FastA2AStorage.update_context": lambda a, x: a.fast.update_context(x, [x]),
+    "A2APushConfigs.set_info": lambda a, x: a.webhooks.set_info(x, webhook("w"), by("ana")),
+    "A2APushConfigs.set_info owner": lambda a, x: a.webhooks.set_info("t", webhook("w"), by(x)),
+    "A2APushConfigs.set_info configuration": lambda a, x: a.webhooks.set_info("t", webhook(x), by("ana")),
 }
+#: Writes that half of a pair does not reach: the framework's serializer refuses it.
+SERIALIZED = (
+    *("A2ATasks.save", "A2AVersionedTasks.save", "LangGraphSaver.aput metadata"),
+    *("A2APushConfigs.set_info", "A2APushConfigs.set_info configuration"),
+)
 #: Methods without an id, and those that are the framework's own over ours. What is said of one with an "a" in front of
 #: it holds for the other.
 OTHERS = {
     "LangGraphSaver": {"get_next_version", "move_from"},
     "LangGraphStore": {"batch"},
+    "A2ATaskEvents": {"publish", "destroy"},
 }
+KINDS = (
+    *(LangGraphSaver, LangGraphStore, OpenAIAgentsSession, PydanticAIConversations, ADKSessions),
+    *(A2ATasks, A2AVersionedTasks, A2ATaskEvents, A2APushConfigs, FastA2AStorage),
+)
 
 
 async def answer(verb: Verb, adapters: SimpleNamespace, given: str) -> Any:
@@ -239,8 +309,8 @@ def test_an_id_that_cannot_be_stored_is_refused_by_name(database: Database, verb
             adapters = made(store)
             await written(adapters, {"configurable": {"thread_id": "t", "checkpoint_ns": "s"}})
             for kind, given in IDS.items():
-                if kind == "half a pair" and verb in ("A2ATasks.save", "LangGraphSaver.aput metadata"):
-                    continue  # the framework's serializer refuses it
+                if kind == "half a pair" and verb in SERIALIZED:
+                    continue
                 refused = await refusal(WRITTEN[verb], adapters, given)
                 assert refused is None or refused.where
 
@@ -250,7 +320,7 @@ def test_an_id_that_cannot_be_stored_is_refused_by_name(database: Database, verb
 def test_every_method_of_an_adapter_is_asked_for_such_ids() -> None:
     """integrations AD-69: whoever adds a method adds its row."""
     told = {verb.split()[0] for verb in (*SOUGHT, *WRITTEN)}
-    for kind in (LangGraphSaver, LangGraphStore, OpenAIAgentsSession, PydanticAIConversations, ADKSessions, A2ATasks):
+    for kind in KINDS:
         own = {name for name, one in vars(kind).items() if not name.startswith("_") and inspect.isfunction(one)}
         for name in own - OTHERS.get(kind.__name__, set()):
             names = {f"{kind.__name__}.{name}", f"{kind.__name__}.a{name}"}

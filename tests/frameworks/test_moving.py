@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from agents.memory import SQLiteSession
 from frameworks.test_langgraph_graphs import CONFIG, graph, story, told
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -76,9 +77,9 @@ def test_a_database_of_the_shipped_saver_goes_on_here(database: Database, tmp_pa
         graph(shipped).invoke({"log": ["in"]}, other)
         ours = LangGraphSaver(database.open())
         whole = len(_tuples(shipped))
-        assert ours.move_from(shipped, limit=5) == (5, (), ())
-        assert ours.move_from(shipped) == (whole - 5, (), ())
-        assert ours.move_from(shipped) == (0, (), ())
+        assert ours.move_from(shipped, limit=5) == (5, (), (), ())
+        assert ours.move_from(shipped) == (whole - 5, (), (), ())
+        assert ours.move_from(shipped) == (0, (), (), ())
         assert _tuples(ours) == _tuples(shipped)
         assert told(graph(ours)) == told(graph(shipped))
         assert told(graph(ours), other) == told(graph(shipped), other)
@@ -156,7 +157,7 @@ def test_a_thread_of_another_saver_with_the_same_id_is_named_and_left(
     ours = LangGraphSaver(store)
     ours.move_from(shop)
     before = _tuples(ours)
-    assert ours.move_from(clinic) == (0, ("t",), ())
+    assert ours.move_from(clinic) == (0, ("t",), (), ())
     assert _tuples(ours) == before == _tuples(shop)
     other = LangGraphSaver(store, scope="clinic")
     other.move_from(clinic)
@@ -174,9 +175,9 @@ def test_a_thread_that_went_on_here_is_not_rolled_back(database: Database, shipp
     ours.move_from(theirs)
     graph(ours).invoke(Command(resume="here"), CONFIG)
     here = _tuples(ours)
-    assert ours.move_from(theirs) == (0, (), ())
+    assert ours.move_from(theirs) == (0, (), (), ())
     graph(theirs).invoke(Command(resume="there"), CONFIG)
-    assert ours.move_from(theirs) == (0, ("t",), ())
+    assert ours.move_from(theirs) == (0, ("t",), (), ())
     assert _tuples(ours) == here
     assert graph(ours).get_state(CONFIG).values["answer"] == "here"
 
@@ -190,9 +191,9 @@ def test_a_thread_that_was_deleted_here_stays_deleted_until_it_is_named(
     ours = LangGraphSaver(store)
     ours.move_from(theirs)
     ours.delete_thread("t")
-    assert ours.move_from(theirs) == (0, (), ("t",))
+    assert ours.move_from(theirs) == (0, (), ("t",), ())
     graph(theirs).invoke(Command(resume="there"), CONFIG)
-    assert ours.move_from(theirs, revive=["u"]) == (0, (), ("t",))
+    assert ours.move_from(theirs, revive=["u"]) == (0, (), ("t",), ("u",))
     assert _tuples(ours) == []
     assert ours.move_from(theirs, revive=["t"]).removed == ()
     assert _tuples(ours) == _tuples(theirs)
@@ -222,3 +223,18 @@ def test_coroutines_move_threads_too(database: Database) -> None:
             assert (await LangGraphSaver(store).amove_from(memory)).checkpoints == len(_tuples(memory))
 
     asyncio.run(main())
+
+
+def test_a_subgraph_that_is_new_there_does_not_come_into_a_thread_that_went_on_here(
+    database: Database, shipped: Callable[[str], Any]
+) -> None:
+    """integrations AD-80: the thread is named, and nothing of it is written."""
+    theirs, ours = shipped("theirs"), LangGraphSaver(database.open())
+    graph(theirs).invoke({"log": ["in"]}, CONFIG)
+    ours.move_from(theirs)
+    graph(ours).invoke(Command(resume="here"), CONFIG)
+    here = _tuples(ours)
+    place: Any = {"configurable": {**CONFIG["configurable"], "checkpoint_ns": "inner"}}
+    theirs.put(place, empty_checkpoint(), {"source": "loop", "step": 0, "parents": {}}, {})
+    assert ours.move_from(theirs) == (0, ("t",), (), ())
+    assert _tuples(ours) == here

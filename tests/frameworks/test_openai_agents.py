@@ -103,6 +103,43 @@ def test_a_history_is_compacted_whole_or_not_at_all(database: Database) -> None:
     run(database, story)
 
 
+class Redacting(OpenAIAgentsSession):
+    """A session that stores no secret."""
+
+    async def add_items(self, items: Any) -> None:
+        await super().add_items([{**one, "content": one["content"].replace("secret", "***")} for one in items])
+
+
+class Counting(OpenAIAgentsSession):
+    """A session that knows how often it was cleared."""
+
+    cleared = 0
+
+    async def clear_session(self) -> None:
+        self.cleared += 1
+        await super().clear_session()
+
+
+@pytest.mark.parametrize("kind", [Redacting, Counting])
+def test_compaction_goes_through_the_verbs_of_a_subclass(database: Database, kind: Any) -> None:
+    """integrations AD-14: no private hook goes around a verb that a subclass has of its own."""
+    summary = {"role": "assistant", "content": "the secret word"}
+
+    async def story(store: AsyncStateStore) -> None:
+        session = kind("a", store)
+        await session.add_items(said("secret", "b"))
+        client = MagicMock()
+        client.responses.compact = AsyncMock(return_value=SimpleNamespace(output=[summary]))
+        compacting: Any = OpenAIResponsesCompactionSession("a", session, client=client, compaction_mode="input")
+        await compacting.run_compaction({"force": True})
+        [stored] = await session.get_items()
+        assert stored["content"] == ("the *** word" if kind is Redacting else "the secret word")
+        assert getattr(session, "cleared", 1) == 1
+        assert await session._get_compaction_snapshot(3) is None
+
+    run(database, story)
+
+
 def test_items_whose_commit_got_no_answer_are_stored_once(postgres_database: Database) -> None:
     """integrations AD-13: the call is repeated by itself, and finds what it has stored."""
     with dropped_answers(postgres_database.url) as (url, drop):

@@ -213,7 +213,7 @@ def test_nobody_acts_where_it_is_off_or_for_whom_it_is_not(store: StateStore, pe
     writes = [
         route.path.format(run_id="r", verb="pause", id="g") for page in PAGES for route in page.routes if route.acts
     ]
-    assert len(writes) == 5
+    assert len(writes) == 6
     for address in writes:
         answer: Any = sent(guest, address, decision="approved")
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "only_looking")

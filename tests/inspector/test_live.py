@@ -7,6 +7,7 @@ import time
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -107,7 +108,7 @@ def test_a_run_whose_lease_ends_changes_at_once(fresh_database: Database) -> Non
         async with subscribed(inspector(store, clock=clock), "/runs/r") as [browser]:
             await until(lambda: bool(browser.events))
             clock.advance(seconds=11)
-            await until(lambda: "lease_expired" in browser.events[-1])
+            await until(lambda: "its worker is gone" in browser.events[-1])
 
     run(work())
 
@@ -120,15 +121,15 @@ def test_a_page_stays_while_the_database_is_away(fresh_database: Database, monke
     store = fresh_database.open()
     away, failed = False, 0
 
-    def counts(moment: View) -> dict[str, object]:
+    def unhealthy(moment: View) -> dict[str, Any]:
         nonlocal failed
         if away:
             failed += 1
             raise BackendUnavailable("gone", reason="unreachable")
-        return counted(moment)
+        return found(moment)
 
-    counted = now._counts
-    monkeypatch.setattr(now, "_counts", counts)
+    found = now._unhealthy
+    monkeypatch.setattr(now, "_unhealthy", unhealthy)
 
     async def work() -> None:
         nonlocal away
@@ -234,7 +235,7 @@ def test_a_page_that_is_not_live_says_so(filled: StateStore) -> None:
 @pytest.mark.logs("a page failed")
 def test_a_template_that_fails_is_a_page_as_well(filled: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """inspector IN-3."""
-    monkeypatch.setattr(now, "_counts", lambda _: {})
+    monkeypatch.setattr(now, "_unhealthy", lambda _: {"items": [{}], "next_page_token": None})
     assert "UndefinedError" in TestClient(inspector(filled)).get("/").text
 
 
@@ -245,7 +246,7 @@ def test_a_defect_is_a_page_and_is_logged(filled: StateStore, monkeypatch: pytes
     def fails(_: object) -> None:
         raise ZeroDivisionError("secret of the program")
 
-    monkeypatch.setattr(now, "_counts", fails)
+    monkeypatch.setattr(now, "_unhealthy", fails)
     answer = TestClient(inspector(filled)).get("/")
     assert (answer.status_code, "ZeroDivisionError" in answer.text) == (500, True)
     assert "secret of the program" not in answer.text

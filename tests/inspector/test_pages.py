@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
 from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
@@ -299,26 +298,21 @@ def test_runs_are_filtered_by_person_and_time(browser: TestClient) -> None:
     assert [one["count"] and one["count"]["value"] for one in found] == [None, 0, 13]
 
 
-def test_claims_about_to_end_are_shown_now(filled: StateStore, fresh_database: Database) -> None:
-    """inspector IN-8: those of whom less than ten seconds are left."""
-    for seconds in (9, 30):
-        run_id = filled.workflows.runs.create("w", trigger=Trigger("t", type="cli"), phase="p").id
-        filled.workflows.claims.take(run_id, owner=f"worker-{seconds}", lease=timedelta(seconds=seconds))
-    client = TestClient(inspector(filled, clock=fresh_database.clock))
-    assert [one["owner"] for one in client.get("/", headers=JSON).json()["ending"]] == ["worker-9"]
-    assert "worker-9" in client.get("/").text
-
-
-def test_the_state_of_now_is_counted(browser: TestClient) -> None:
+def test_the_state_of_now_is_what_needs_somebody(browser: TestClient) -> None:
     """inspector IN-8."""
     data = browser.get("/", headers=JSON).json()
-    assert {name: count["value"] for name, count in data["counts"]["runs"].items()} == {
-        "running": 7,
-        "queued": 3,
-        "paused": 3,
-    }
+    assert len(data["questions"]) == sum(data["waiting_for_people"].values())
     assert len(data["overdue_crons"]["items"]) == 3
     assert {one["id"] for one in data["unhealthy"]["items"]} >= {"spent-0", "spent-1", "spent-2"}
+    assert all(one["troubles"][0]["todo"] for one in data["unhealthy"]["items"])
+
+
+def test_no_run_stands_twice_among_what_goes_on_waits_and_is_unwell(browser: TestClient) -> None:
+    """inspector IN-8."""
+    data = browser.get("/", headers=JSON).json()
+    shown = [one["id"] for name in ("going", "resting", "queue", "failures") for one in data[name]]
+    shown += [one["id"] for one in data["unhealthy"]["items"]]
+    assert len(shown) == len(set(shown))
 
 
 def test_a_run_is_drawn_on_one_axis_beside_its_tables(browser: TestClient) -> None:

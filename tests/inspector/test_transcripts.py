@@ -69,14 +69,15 @@ def test_what_the_store_knows_is_listed(browser: TestClient) -> None:
 
 def test_an_agent_log_is_a_conversation(browser: TestClient, filled: StateStore) -> None:
     """inspector IN-71: its messages, with calls and long results folded; a line without a message is shown whole."""
-    asked, answer, result, crumb = said(browser, "/transcripts/agents/log-0")
+    asked, answer, crumb = said(browser, "/transcripts/agents/log-0")
     assert (asked["role"], asked["content"]) == ("user", "Look.")
     assert answer["content"] == "I look."
-    assert [(call["tool"], call["id"]) for call in answer["calls"]] == [("bash", "call-1")]
-    assert (result["role"], result["call_id"]) == ("tool", "call-1")
+    [call] = answer["calls"]
+    assert (call["tool"], call["id"]) == ("bash", "call-1")
+    assert (call["result"]["role"], call["result"]["call_id"]) == ("tool", "call-1")
     assert crumb["record"]["where"] == "here"
     page = Parsed(browser.get("/transcripts/agents/log-0").text)
-    assert [tag for tag, _ in page.tags].count("details") == 3
+    assert [tag for tag, _ in page.tags].count("details") == 2
     assert f"/transcripts/agents/log-0/results/{sha256(LONG.encode()).hexdigest()}" in str(page.tags)
     blocks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "So."}]
     put_log(filled.agent_log, dump_line({"type": "assistant", "message": {"content": blocks}}))
@@ -87,9 +88,10 @@ def test_a_run_log_is_a_conversation(browser: TestClient) -> None:
     """inspector IN-72: what was asked, what the model answered with its calls, results, and all other records whole."""
     found = said(browser, f"/transcripts/runs/{EXAMPLE_RUN}")
     assert [one["role"] for one in found] == [
-        "header", "user", "llm.request 1", "assistant", "agent.event", "tool", "agent.event", "run.status", "run.end",
+        "header", "user", "llm.request 1", "assistant", "agent.event", "agent.event", "run.status", "run.end",
     ]  # fmt: skip
-    assert (found[1]["content"], found[3]["calls"][0]["tool"]) == ("list files", found[5]["tool"])
+    [call] = found[3]["calls"]
+    assert (found[1]["content"], call["tool"]) == ("list files", call["result"]["tool"])
     assert found[2]["record"]["input"]["messages"]
     assert all(one["content"] is not None or one["record"] is not None or one["calls"] for one in found)
 

@@ -25,11 +25,12 @@ def test_the_first_page_shows_workers_and_what_waits_for_one(fresh_database: Dat
     w.workers.announce("w-1", workflow_names=["review"], slots=4)
     w.claims.take("taken", owner="w-1")
     page = client.get("/").text
-    for text in ("w-1", "1 of 4", "gone", "no worker that serves &#39;reviwe&#39; was seen", "waiting for a worker"):
+    for text in ("w-1", "1 of 4", "gone", "no worker that serves &#39;reviwe&#39; was seen", "Needs a worker"):
         assert text in page, text
     data = client.get("/", headers={"accept": "application/json"}).json()
     assert [one["name"] for one in data["workers"]["items"]] == ["gone", "w-1"]
     assert [(one["workflow_name"], one["run_id"]) for one in data["waiting"]] == [("reviwe", "free")]
     for address in ("/runs/free", "/runs"):
         assert "no worker that serves" in client.get(address).text, address
-    assert client.get("/runs", headers={"accept": "application/json"}).json()["waiting"].keys() == {"free"}
+    listed = client.get("/runs", headers={"accept": "application/json"}).json()["runs"]["items"]
+    assert [one["id"] for one in listed if one["waits"] == "worker"] == ["free"]

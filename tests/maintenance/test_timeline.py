@@ -63,23 +63,23 @@ def test_a_run_is_told_oldest_first_with_who_did_what(database: Database) -> Non
     store, run_id = lived(database, seconds=60)
     entries = store.maintenance.timeline.list(run_id).items
     assert texts(entries) == [
-        "running (run.created)",
+        "began",
         "wf:plan started, attempt 1",
         "wf:extra started",
         "wf:plan failed, after 60.0 s, 3 turns, $0.1200, error_max_turns: no",
         "wf:extra skipped, after 0.0 s: not needed",
-        "running to paused (run.paused.gate)",
+        "waits for an answer",
         "gate merge asks for approval",
-        "paused to running (run.resumed.gate)",
+        "goes on after an answer",
         "gate how asks for a reply",
         "gate merge approved",
-        "running to failed (gate.expired)",
+        "failed: a question was not answered in time",
         "gate how expired",
     ]
     actors = {entry.text: entry.actor for entry in entries}
-    assert actors["running (run.created)"] == "ana"
+    assert actors["began"] == "ana"
     assert actors["gate merge asks for approval"] == "worker"
-    assert actors["gate merge approved"] == actors["paused to running (run.resumed.gate)"] == "bo"
+    assert actors["gate merge approved"] == actors["goes on after an answer"] == "bo"
     assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
 
 
@@ -163,11 +163,11 @@ def test_a_clock_that_was_set_back_turns_no_order_around(limit: int, database: D
     back, after = began - timedelta(seconds=60), began + timedelta(seconds=30)
     assert [(entry.text, entry.at, entry.clock) for entry in told] == [
         ("gate merge asks for approval", back, None),
-        ("running (run.created)", began, None),
-        ("running to paused (run.paused.gate)", began, back),
+        ("began", began, None),
+        ("waits for an answer", began, back),
         ("input given", began, None),
         ("input overridden (better)", began, back),
-        ("paused to running (run.resumed.gate)", after, None),
+        ("goes on after an answer", after, None),
         ("gate merge approved", after, None),
     ]
 
@@ -222,7 +222,7 @@ def test_other_runs_do_not_show(database: Database) -> None:
     """maintenance OP-13."""
     store, run_id = lived(database, seconds=1)
     other = store.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id
-    assert texts(store.maintenance.timeline.list(other).items) == ["running (run.created)"]
+    assert texts(store.maintenance.timeline.list(other).items) == ["began"]
     assert len(store.maintenance.timeline.list(run_id)) == 12
 
 

@@ -25,14 +25,14 @@ class Counting:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self.asked: list[str] = []
+        self.asked: list[tuple[str, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    def peek(self, sql: str) -> Any:
-        self.asked.append(sql)
-        return self._backend.peek(sql)
+    def peek(self, *selects: str) -> Any:
+        self.asked.append(selects)
+        return self._backend.peek(*selects)
 
 
 def at(place: Place, revision: str, min_reader: str | None = None) -> Backend:
@@ -71,13 +71,23 @@ def test_an_older_revision_is_behind_and_the_error_says_the_command(place: Place
     assert current(backend) == "0001"
 
 
-def test_a_current_schema_costs_one_select(place: Place) -> None:
+def test_a_current_schema_costs_one_round_trip(place: Place) -> None:
     """migrations MG-20: the fast path."""
     backend = place.at()
     counting: Any = Counting(backend)
     assert verify(counting).state == "current"
     assert migrate(counting).revisions == ()
     assert len(counting.asked) == 2
+
+
+def test_an_opening_asks_the_catalog_apart(place: Place) -> None:
+    """migrations MG-20: the catalog of a server that has the tables says nothing of the server that is asked."""
+    counting: Any = Counting(place.at())
+    assert read_state(counting).state == "current"
+    [(version, outline)] = counting.asked
+    assert "pg_catalog" not in version
+    assert "sqlite_master" not in version
+    assert "version_num" not in outline
 
 
 @pytest.mark.parametrize(

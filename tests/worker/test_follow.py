@@ -92,17 +92,17 @@ def test_a_follower_is_told_phases_errors_retries_and_waits(database: Database, 
     zero = "ZeroDivisionError: integer division or modulo by zero"
     told = [
         "phase build failed: ValueError: broke",
-        "running to queued (run.requeued): try 1 of 2 failed: ValueError: broke",
-        "queued to running (run.admitted)",
+        "went back to the queue: try 1 of 2 failed: ValueError: broke",
+        "left the queue",
         "phase build done",
-        "running to paused (run.paused.signal): merged",
-        "paused to running (run.resumed.signal): merged",
+        "waits for a signal: merged",
+        "goes on after a signal: merged",
         f"phase ship failed: {zero}",
-        f"running to failed (run.finished): {zero}",
+        f"failed: {zero}",
     ]
     assert [text for text in followed if text in told] == told
     assert [text for text in listed if text.startswith("review:build failed") and text.endswith("ValueError: broke")]
-    assert [text for text in listed if text in told and "resumed" not in text] == [told[1], told[2], told[4], told[-1]]
+    assert [text for text in listed if text in told and "goes on" not in text] == [told[1], told[2], told[4], told[-1]]
 
 
 def test_a_follower_goes_on_behind_a_phase(database: Database) -> None:

@@ -28,6 +28,7 @@ from lastlight_state.backends.joining import refuse_elsewhere
 from lastlight_state.backends.postgres import examining
 from lastlight_state.backends.postgres.bulk import Moving, copy_rows
 from lastlight_state.backends.postgres.catalogue import PostgresOriginal, catalogue_of, shape_of
+from lastlight_state.backends.postgres.citus import CitusPart
 from lastlight_state.backends.postgres.connections import (
     BEGIN_WRITE,
     as_text,
@@ -43,7 +44,7 @@ from lastlight_state.backends.postgres.connections import (
     short_waits,
     wait_as_usual,
 )
-from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, translate
+from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, fetched_sets, translate
 from lastlight_state.backends.postgres.examining import PostgresLocks, examined, framed, grants, measured, vacuumed
 from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
 from lastlight_state.backends.sql.expressions import literal, quoted
@@ -62,7 +63,7 @@ DDL_WAIT_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 
 
-class PostgresBackend(Moving, PostgresLocks, Backend):
+class PostgresBackend(CitusPart, Moving, PostgresLocks, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"
@@ -250,14 +251,15 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
         schema, _, database = self._place()
         return grants(role, database, schema, rights)
 
-    def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
+    def peek(self, *selects: str) -> list[tuple[Any, ...]] | None:
         with Checkout(Mode.READ, self) as checkout:
             try:
-                return list(checkout.driver.execute(sql).fetchall())
+                rows = fetched_sets(checkout.driver.execute("; ".join(selects), prepare=False))
             except psycopg.Error as error:
                 if error.sqlstate in UNDEFINED:
                     return None
                 raise translate(error) from error
+        return rows
 
     def enter(self, checkout: Checkout) -> None:
         if self.schema is not None:
@@ -280,7 +282,7 @@ class PostgresBackend(Moving, PostgresLocks, Backend):
 
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
         try:
-            return measured(checkout.driver, self.schema, tables)
+            return self.distributed_measures(checkout, measured(checkout.driver, self.schema, tables), tables)
         except psycopg.Error as error:
             raise translate(error) from error
 

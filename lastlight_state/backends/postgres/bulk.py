@@ -18,6 +18,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.facts import Upkeep
+from lastlight_state.backends.postgres.citus import Citus
 from lastlight_state.backends.postgres.connections import product
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.sql.expressions import literal, quoted
@@ -34,12 +35,15 @@ class Moving(Upkeep):
     """The part of the backend that copies between databases use."""
 
     schema: str | None
+    citus: Citus | None
     dialect: PGDialect_psycopg
 
     def server(self) -> str:
         with _translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             name = product(checkout.driver.info)
             aurora, alloy = checkout.driver.execute(_KINDS).fetchone()
+        if self.citus is not None:
+            return f"{name}, {self.citus}"
         return f"Aurora {name}" if aurora else f"AlloyDB, {name}" if alloy else name
 
     def versions(self) -> dict[str, str]:
@@ -75,11 +79,10 @@ class Moving(Upkeep):
         return last if is_called else None
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
-        greatest = f"SELECT max({quoted(column)}) FROM {self._named(table)}"
-        names = f"SELECT setval({self._sequence(table, column)}, greatest(({greatest}), "
-        sql = names.replace("%", "%%") + "%s::bigint))"
         with _translated():
-            checkout.driver.execute(sql, (last,))  # NULL, of an empty table, changes nothing
+            [(most,)] = checkout.driver.execute(f"SELECT max({quoted(column)}) FROM {self._named(table)}").fetchall()
+            names = f"SELECT setval({self._sequence(table, column)}, greatest(".replace("%", "%%")
+            checkout.driver.execute(names + "%s::bigint, %s::bigint))", (most, last))  # NULL changes nothing
 
     def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
         with _translated():

@@ -49,6 +49,14 @@ def fetched(cursor: psycopg.Cursor[Any]) -> list[Any]:
     return _by_value(cursor)
 
 
+def fetched_sets(cursor: psycopg.Cursor[Any]) -> list[Any]:
+    """Return the rows of all statements that were sent in one text."""
+    rows = list(cursor.fetchall())
+    while cursor.nextset():
+        rows += cursor.fetchall()
+    return rows
+
+
 def _by_value(cursor: psycopg.Cursor[Any]) -> list[Any]:
     result = cursor.pgresult
     if result is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -118,7 +119,8 @@ def carried(product: str) -> tuple[str, ...]:
     return _STATEMENTS.get(product, ())
 
 
-# Asks for the outline of a schema, what its tables consist of by name, within a SELECT that reads something else.
+# Asks for the outline of a schema, what its tables consist of by name, in a SELECT that reads the catalog alone: where
+# tables are distributed, a statement that also read one of them would ask the catalog of the server that holds it.
 #
 # An outline has a line for each thing, of a kind, a table and a name. Its kinds are those of a catalogue and some more:
 # an index that is unique is ``unique``, and what is there without any effect has ``off`` behind its kind.
@@ -126,6 +128,8 @@ def carried(product: str) -> tuple[str, ...]:
 OFF = " off"
 #: What stands between names of one line that are of the same kind and table.
 AND = "\x1f"
+#: The kind of a line for an extension of the database.
+EXTENSION = "extension"
 #: The kind of a line for all references of a table together: SQLite's, of a table that has lost none.
 REFERENCES = "references"
 
@@ -174,16 +178,17 @@ _POSTGRES = (
     "UNION ALL SELECT 'function', proname, '' FROM pg_catalog.pg_proc "
     "WHERE pronamespace = {namespace} AND proname IN ({others}) "
     "UNION ALL SELECT 'view', relname, '' FROM pg_catalog.pg_class "
-    "WHERE relkind = 'v' AND relnamespace = {namespace} AND relname IN ({others})) AS entries)"
+    "WHERE relkind = 'v' AND relnamespace = {namespace} AND relname IN ({others}) "
+    "UNION ALL SELECT 'extension', extname, extversion FROM pg_catalog.pg_extension) AS entries)"
 )
-_NAMESPACE = "(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = {version}.tableoid)"
+_NAMESPACE = "(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = to_regclass({version}))"
 _PRODUCTS = {"sqlite": _SQLITE, "postgresql": _POSTGRES}
 
 
 def outline(
     product: str, tables: Iterable[str], others: Iterable[str], constraints: Iterable[Entry], version: str
 ) -> str:
-    """Return an expression for the outline of these tables, in the schema of ``version``, a table of the SELECT's FROM.
+    """Return an expression for the outline of these tables, in the schema of the table that ``version`` names in SQL.
 
     ``others`` are functions and views that belong to them, ``constraints`` the unique ones and the references that the
     tables should have.
@@ -201,7 +206,7 @@ def outline(
         others=_listed(others) or "NULL",
         unique=_listed(unique) or "NULL",
         references=" ".join(lengths) or "WHEN NULL THEN 0",
-        namespace=_NAMESPACE.format(version=version),
+        namespace=_NAMESPACE.format(version=literal(version)),
     )
 
 
@@ -257,6 +262,33 @@ def _millis_on_sqlite(element: millis_between, compiler: SQLCompiler, **options:
 def _millis_on_postgres(element: millis_between, compiler: SQLCompiler, **options: Any) -> str:
     start, end = (compiler.process(clause, **options) for clause in element.clauses)
     return f"CAST(round(EXTRACT(epoch FROM ({end} - {start})) * 1000) AS BIGINT)"
+
+
+class time_from_iso(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function that it stands for
+    """The time that a text of `clock.iso_text` says; NULL for NULL.
+
+    A cast would depend on settings of the connection, and so may not be used in every statement of a database that
+    distributes tables over servers.
+    """
+
+    inherit_cache = True
+
+
+@compiles(time_from_iso, "sqlite")
+def _iso_on_sqlite(element: time_from_iso, compiler: SQLCompiler, **options: Any) -> str:
+    return compiler.process(*element.clauses, **options)
+
+
+@compiles(time_from_iso, "postgresql")
+def _iso_on_postgres(element: time_from_iso, compiler: SQLCompiler, **options: Any) -> str:
+    text = compiler.process(*element.clauses, **options)
+    whole = [f"CAST(substr({text}, {start}, {length}) AS INTEGER)" for start, length in _ISO_PARTS]
+    seconds = f"CAST(substr({text}, 18, 6) AS DOUBLE PRECISION)"
+    return f"timezone('UTC', make_timestamp({', '.join(whole)}, {seconds}))"
+
+
+#: Where the year, month, day, hour and minute stand in the text of a time, and how long they are.
+_ISO_PARTS = ((1, 4), (6, 2), (9, 2), (12, 2), (15, 2))
 
 
 class utc_bucket(FunctionElement[str]):  # noqa: N801 - reads as the SQL function that it stands for

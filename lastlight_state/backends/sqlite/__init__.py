@@ -276,12 +276,13 @@ class SqliteBackend(SqliteUpkeep):
     def as_script(self, body: str, lock_timeout: float) -> str:
         return f"{busy_timeout(lock_timeout)};\n\nBEGIN IMMEDIATE;\n\n{body}\n\nCOMMIT;\n"
 
-    def peek(self, sql: str) -> list[tuple[Any, ...]] | None:
+    def peek(self, *selects: str) -> list[tuple[Any, ...]] | None:
         if not self.exists:
             return None
         with Checkout(Mode.READ, self) as checkout:
+            execute = checkout.driver.execute
             try:
-                return list(self._patiently(checkout, lambda: checkout.driver.execute(sql).fetchall()))
+                return self._patiently(checkout, lambda: [row for sql in selects for row in execute(sql).fetchall()])
             except BackendError as error:
                 if error_name(error.__cause__) == "SQLITE_ERROR":  # our SELECT is sound: no table
                     return None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from lastlight_state.cli.opening import connected, existing, other_url, settings
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import Copy, CopyPlan, CopyProgress, CopyReport
+from lastlight_state.maintenance import Copy, CopyPlan, CopyReport
 from lastlight_state.migrations import verify
 from lastlight_state.store import StateStore
 
@@ -61,12 +60,11 @@ def run(
             leaving = options["leave_columns"]
             plan = store.maintenance.copy.plan(url, schema=options["target_schema"], leave_columns=leaving)
             return Answer({"dry_run": True, **plan.model_dump()}, lambda screen: _planned(plan, screen))
-        report = _report(call, store.maintenance.copy, url, migrate=migrate_target, **options)
+        report = _report(store.maintenance.copy, url, migrate=migrate_target, **options)
     return Answer({"dry_run": False, **report.model_dump()}, lambda screen: _copied(report, screen))
 
 
 def _report(
-    call: Call,
     copy: Copy,
     url: str,
     *,
@@ -76,25 +74,10 @@ def _report(
     leave_columns: Sequence[str],
     **options: Any,
 ) -> CopyReport:
-    options |= {"schema": target_schema, "on_progress": _teller(call)}
+    options["schema"] = target_schema
     if resume:
         return copy.resume(url, **options)
     return copy.run(url, migrate=migrate, leave_columns=leave_columns, **options)
-
-
-def _teller(call: Call) -> Callable[[CopyProgress], None]:
-    """Note the end of each table's phase, and every tenth batch of a large one."""
-    batches, last = count(1), None
-
-    def tell(progress: CopyProgress) -> None:
-        nonlocal last
-        repeated, last = progress == last, progress
-        is_tenth = next(batches) % 10 == 0
-        if progress.rows and not repeated and (is_tenth or progress.rows == progress.total):
-            total = "" if progress.total is None else f" of {progress.total}"
-            call.output.note(f"{progress.phase} {progress.table}: {progress.rows}{total} rows")
-
-    return tell
 
 
 def _planned(plan: CopyPlan, screen: Screen) -> Iterator[object]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from lastlight_state import progress
 from lastlight_state.cli import arguments
 from lastlight_state.cli.exits import STOPPED, Failure
 from lastlight_state.cli.opening import read_once, working
@@ -61,6 +62,7 @@ def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None,
         return Answer(data, lambda screen: _planned(plan, screen))
     if plan.records:
         arguments.ask(f"Remove {_amount(plan)}?", yes=yes)
+    progress.tell("prune", 0, sum(plan.counts.values()))
     return _done(call, lambda store: store.maintenance.prune.run(asked), plan)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import click
@@ -14,12 +13,10 @@ from lastlight_state.cli.opening import working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
-from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import Claim, WorkflowRun
-
-#: How long the claim is valid by which an operator gives a run back: no longer than one call.
-_LEASE = timedelta(seconds=30)
+from lastlight_state.workflows import WorkflowRun
+from lastlight_state.workflows.operators import take_away
 
 
 class Order(NamedTuple):
@@ -32,15 +29,7 @@ class Order(NamedTuple):
 
 def _release(store: StateStore, run_id: str, said: Order) -> WorkflowRun:
     """Take the claim over from its holder, whose writes are refused from now on, and give the run back."""
-    claims = store.workflows.claims
-    holder = claims.find(run_id)
-    if holder is None:
-        raise Conflict(f"run {run_id}: no worker holds it", code="not_held")
-    now = SYSTEM_CLOCK.now()
-    theirs = Claim(
-        run_id=run_id, owner=holder.owner, epoch=holder.epoch, lease=_LEASE, taken_at=now, lease_expires_at=now
-    )
-    claims.release(claims.transfer(theirs, owner=said.by))
+    take_away(store.workflows.claims, run_id, by=said.by, now=SYSTEM_CLOCK.now())
     return store.workflows.runs.get(run_id)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,16 @@ from lastlight_state.cli import opening
 from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Screen
-from lastlight_state.cli.views import kind, maintenance
+from lastlight_state.cli.views import kind, maintenance, run_head
 from lastlight_state.cli.views.kind import Kind, needed_run
 from lastlight_state.cli.views.kinds import BY_NAME, COLUMNS, SINGULARS
-from lastlight_state.cli.views.run_kinds import WAITING, waits_because
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Page
 from lastlight_state.domains import View
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import TimelineEntry
 from lastlight_state.store import StateStore
-from lastlight_state.workflows import RunState
+from lastlight_state.workflows import RunState, UsageTotals
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,8 @@ class ShownRecord:
     output_text: str | None
     history: tuple[TimelineEntry, ...] | None
     state: RunState | None = None
+    usage: UsageTotals | None = None
+    why: str | None = None
 
 
 @command("show")
@@ -58,7 +59,7 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
         raise click.UsageError(f"Missing argument 'ID': which {kind}?")
     if key is not None:
         _refuse_flags(BY_NAME[valid.word("KIND", kind, BY_NAME)], run_id, history)
-    found = read_once(call, lambda store: _found(store, kind, key, run_id, history))
+    found, named = read_once(call, lambda store: (_found(store, kind, key, run_id, history), store.backend.command))
     data: dict[str, Any] = {"record": found.record, "children": found.children}
     if found.kind.name == "execution":
         data["output_text"] = found.output_text
@@ -66,7 +67,7 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
         data["state"] = found.state
     if found.history is not None:
         data["history"] = found.history
-    return Answer(data, lambda screen: _lines(found, screen, full))
+    return Answer(data, lambda screen: _lines(found, named, screen, full))
 
 
 def _found(store: StateStore, word: str, key: str | None, run_id: str | None, history: bool) -> ShownRecord:
@@ -82,8 +83,12 @@ def _found(store: StateStore, word: str, key: str | None, run_id: str | None, hi
         record = _record(view, kind, key, run_id)
         children = kind.children(view, record)
         output = view.workflows.executions.find_output(key) if kind.name == "execution" else None
-        state = view.workflows.health.get_state(key) if kind.name == "run" else None
-    return ShownRecord(kind, record, children, output, maintenance.whole(store, key) if history else None, state)
+        is_run = kind.name == "run"
+        state = view.workflows.health.get_state(key) if is_run else None
+        usage = view.workflows.usage.for_run(key) if is_run else None
+        why = view.workflows.lookups.get_errors([key]).get(key) if is_run else None
+    told = maintenance.whole(store, key) if history else None
+    return ShownRecord(kind, record, children, output, told, state, usage, why)
 
 
 def _refuse_flags(kind: Kind, run_id: str | None, history: bool) -> None:
@@ -99,16 +104,17 @@ def _record(view: View, kind: Kind, key: str, run_id: str | None) -> Any:
     return kind.get(view, key) if kind.get is not None else None
 
 
-def _lines(found: ShownRecord, screen: Screen, full: bool) -> Iterator[Any]:
-    why = None if found.state is None else waits_because(found.state)
-    if why is not None:
-        yield f"{WAITING}: {why}"
+def _lines(found: ShownRecord, named: Callable[..., str], screen: Screen, full: bool) -> Iterator[Any]:
+    if found.state is not None and found.usage is not None:
+        yield from run_head.lines(found.record, found.state, found.usage, found.why, named, screen)
     more = {} if found.output_text is None else {"output_text": found.output_text}
     yield from kind.lines(found.record, screen, full=full, more=more)
     for name, page in found.children.items():
+        if not page.items:
+            continue
         yield ""
         yield screen.heading(f"{name} ({len(page.items)}{' and more' if page.next_page_token else ''})")
-        yield from screen.table(COLUMNS[name], page.items) if page.items else ()
+        yield from screen.table(COLUMNS[name], page.items)
     if found.history is not None:
         yield ""
         yield screen.heading("history")

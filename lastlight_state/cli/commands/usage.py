@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from lastlight_state.cli import arguments
 from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views.money import money
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.domains import View
@@ -59,11 +59,6 @@ def run(call: Call, since: str | None, by: str) -> Answer:
     totals, rows = read_once(call, lambda store: _read(store, by, start, days))
     data = {"since": start, "by": by, "total": totals, "rows": rows}
     return Answer(data, lambda screen: _lines(screen, by, start, totals, rows))
-
-
-def money(amount: Decimal) -> str:
-    """Return an amount of US dollars, to the cent, and what is less than ten cents to a hundredth of it."""
-    return f"${amount:,.2f}" if not amount or abs(amount) >= Decimal("0.1") else f"${amount:.4f}"
 
 
 def _read(store: StateStore, by: str, start: datetime, days: int) -> tuple[UsageTotals, list[dict[str, Any]]]:

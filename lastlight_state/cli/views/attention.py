@@ -7,11 +7,12 @@ from itertools import filterfalse, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lastlight_state import iterate
-from lastlight_state.cli.screen import Screen
+from lastlight_state.cli.screen import Screen, shortest
 from lastlight_state.cli.views.kind import column
-from lastlight_state.cli.views.pending import TEXT, WHAT, Waiting, waiting
-from lastlight_state.cli.views.run_kinds import UNHEALTHY, WAITING_WORKFLOWS
+from lastlight_state.cli.views.pending import Waiting, name_of, text_of, waiting
+from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.store import StateStore
+from lastlight_state.workflows.sentences import trouble_text, troubles
 
 if TYPE_CHECKING:
     from lastlight_state.workflows import UnhealthyRun, WaitingWorkflow
@@ -48,13 +49,6 @@ class Attention(NamedTuple):
         return {**self._asdict(), "switched_off": [switch._asdict() for switch in self.switched_off]}
 
 
-QUESTIONS = (
-    column("ID", is_id=True),
-    WHAT,
-    column("WORKFLOW", "workflow_name"),
-    column("ASKED", "asked_at", keep=True),
-    TEXT,
-)
 SWITCHES = (
     column("WHAT", "target"),
     column("NAME"),
@@ -93,25 +87,104 @@ def switches(store: StateStore, limit: int) -> list[Switch]:
 
 
 def lines(found: Attention, command: Callable[..., str], screen: Screen) -> Iterator[Any]:
-    """Return a table of each list that has anything, and what to call next, as ``command`` writes it."""
-    parts = (
-        ("waits for a person", QUESTIONS, found.questions, f"answer: {command('inbox')}"),
-        ("waits for a worker", WAITING_WORKFLOWS, found.waiting, f"which there are: {command('ls', 'workers')}"),
-        ("runs that are not well", UNHEALTHY, found.unhealthy, f"look at one: {command('show', 'ID')}"),
-        ("switched off", SWITCHES, found.switched_off, f"all changes: {command('override')}"),
+    """Return what is stuck in a sentence, then each of it with why and what to do, as ``command`` writes commands."""
+    most = None if screen.width is None else FEW
+    parts: tuple[tuple[str, int, Iterator[Any], str], ...] = (
+        (
+            "waits for a person",
+            len(found.questions),
+            _questions(found.questions[:most], screen),
+            f"answer: {command('inbox')}",
+        ),
+        (
+            "waits for a worker",
+            len(found.waiting),
+            _waiting(found.waiting[:most], screen),
+            f"which there are: {command('ls', 'workers')}",
+        ),
+        (
+            "runs that are not well",
+            len(found.unhealthy),
+            _unhealthy(found.unhealthy[:most], command, screen),
+            f"look at one: {command('show', 'ID')}",
+        ),
+        (
+            "switched off",
+            len(found.switched_off),
+            _switched(found.switched_off[:most], screen),
+            f"all changes: {command('override')}",
+        ),
     )
-    is_first = True
-    for title, columns, items, hint in parts:
-        if items:
-            if not is_first:
-                yield ""
-            shown = items if screen.width is None else items[:FEW]
-            yield screen.heading(f"{title} ({len(items)})")
-            yield from screen.table(columns, shown)
-            yield f"and {len(items) - len(shown)} more; {hint}" if len(items) > len(shown) else hint
-            is_first = False
-    if is_first:
+    if not any(count for _, count, *_ in parts):
         yield "(nothing needs attention)"
+        return
+    yield from screen.filled(_summary(found))
+    for title, count, told, hint in parts:
+        if count:
+            yield ""
+            yield screen.heading(f"{title} ({count})")
+            yield from told
+            more = 0 if most is None else max(count - most, 0)
+            yield f"and {more} more; {hint}" if more else hint
+
+
+def _summary(found: Attention) -> str:
+    """Return in one sentence how much waits, and for whom."""
+    runs = sum(one.runs for one in found.waiting)
+    told = (
+        (len(found.questions), "question waits for a person", "questions wait for a person"),
+        (runs, "run waits for a worker", "runs wait for a worker"),
+        (len(found.unhealthy), "run is not well", "runs are not well"),
+        (len(found.switched_off), "is switched off", "are switched off"),
+    )
+    return "; ".join(f"{count} {one if count == 1 else many}" for count, one, many in told if count)
+
+
+def _questions(items: Sequence[Waiting], screen: Screen) -> Iterator[Any]:
+    now, ids = SYSTEM_CLOCK.now(), _ids([one.id for one in items], screen)
+    for one in items:
+        asked = f"asked {screen.ago(one.asked_at, now)}"
+        yield from screen.filled(f"{ids[one.id]}  {one.workflow_name} waits for an answer to *{name_of(one)}*, {asked}")
+        yield from screen.wrapped(text_of(one))
+
+
+def _waiting(items: Sequence[WaitingWorkflow], screen: Screen) -> Iterator[Any]:
+    now = SYSTEM_CLOCK.now()
+    for one in items:
+        runs = "1 run" if one.runs == 1 else f"{one.runs} runs"
+        yield from screen.filled(
+            f"{one.workflow_name}: {runs}, the first free to be taken {screen.ago(one.since, now)}"
+        )
+        yield from screen.wrapped(one.why)
+
+
+def _unhealthy(items: Sequence[UnhealthyRun], command: Callable[..., str], screen: Screen) -> Iterator[Any]:
+    """Yield the runs by what is wrong with them, so that each trouble and what helps is said once."""
+    now, ids = SYSTEM_CLOCK.now(), _ids([one.id for one in items], screen)
+    groups: dict[str, list[UnhealthyRun]] = {}
+    for one in items:
+        groups.setdefault(trouble_text(one.state.unhealthy), []).append(one)
+    for told, runs in groups.items():
+        yield from screen.filled(told)
+        for one in runs:
+            yield f"    {ids[one.id]}  {one.workflow_name}, began {screen.ago(one.started_at, now)}"
+        first = troubles(runs[0].state.unhealthy)[0]
+        yield from screen.wrapped(first.todo if first.verb is None else f"{first.todo}:")
+        if first.verb is not None:
+            yield f"    {command('run', 'ID', *first.verb.split())}"
+
+
+def _switched(items: Sequence[Switch], screen: Screen) -> Iterator[Any]:
+    now = SYSTEM_CLOCK.now()
+    for one in items:
+        by = "" if one.by is None else f" by {one.by}"
+        why = "" if one.reason is None else f": {one.reason}"
+        yield from screen.filled(f"{one.target} {one.name}, switched off {screen.ago(one.since, now)}{by}{why}")
+
+
+def _ids(ids: Sequence[str], screen: Screen) -> dict[str, str]:
+    """Return each id as the screen shows it: on a terminal as short as tells them apart."""
+    return {one: one for one in ids} if screen.width is None else shortest(ids)
 
 
 def _first(pages: Callable[..., Any], limit: int, but: Callable[[Any], bool] = lambda _: False) -> list[Any]:

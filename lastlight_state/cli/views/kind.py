@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -143,12 +143,21 @@ def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -
 
     ``full`` shows long texts whole, and empty fields.
     """
-    values = {name: getattr(record, name) for name in type(record).model_fields}
+    values = {name: getattr(record, name) for name in _ordered(type(record).model_fields)}
     long = {name: text for name, value in values.items() if (text := _long(value))}
     shown = {name: value for name, value in values.items() if name not in long and (full or value is not None)}
     yield from screen.fields(shown)
     for name, text in {**long, **more}.items():
         yield from _text(name, text, screen, full)
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    """Return the names of fields in their order, but the owner of a repository before its name."""
+    found = list(names)
+    if "owner" in found and "repo" in found:
+        found.remove("owner")
+        found.insert(found.index("repo"), "owner")
+    return found
 
 
 def _long(value: Any) -> str | None:

@@ -126,9 +126,20 @@ def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
 
 
 def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
-    """Return the entries as a table."""
-    disagrees = any(entry.clock is not None for entry in entries)
-    return screen.table((*COLUMNS, CLOCK) if disagrees else COLUMNS, entries)
+    """Return the entries as a table; on a terminal as lines with times of day, below each day."""
+    if screen.width is None:
+        disagrees = any(entry.clock is not None for entry in entries)
+        yield from screen.table((*COLUMNS, CLOCK) if disagrees else COLUMNS, entries)
+        return
+    day = ""
+    for entry in entries:
+        at = entry.at.astimezone() if screen.local else entry.at
+        if f"{at:%Y-%m-%d}" != day:
+            day = f"{at:%Y-%m-%d}"
+            yield screen.heading(day if screen.local else f"{day} UTC")
+        by = "" if entry.actor is None else f" (by {entry.actor})"
+        clock = "" if entry.clock is None else f" [the clock said {screen.shown(entry.clock)}]"
+        yield from screen.hanging(f"{at:%H:%M:%S}", f"{entry.text}{by}{clock}")
 
 
 def line(entry: TimelineEntry, screen: Screen) -> str:

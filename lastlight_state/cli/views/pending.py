@@ -17,9 +17,20 @@ if TYPE_CHECKING:
 
 Waiting: TypeAlias = "PendingApproval | PendingRequest"
 
+
+def name_of(one: Waiting) -> str:
+    """Return the name of a gate, or the node of a request."""
+    return str(one.gate if hasattr(one, "gate") else one.node_id)
+
+
+def text_of(one: Waiting) -> str:
+    """Return what the person reads."""
+    return str(one.summary if hasattr(one, "summary") else one.prompt)
+
+
 #: The name of a gate or the kind of a request, and what the person reads.
 WHAT = Column("WHAT", lambda one: one.gate if hasattr(one, "gate") else one.kind)
-TEXT = Column("TEXT", lambda one: one.summary if hasattr(one, "summary") else one.prompt, below=True)
+TEXT = Column("TEXT", text_of, below=True)
 
 #: In a page token: the list has ended. None there is its start.
 _END = ""

@@ -11,12 +11,10 @@ from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.lazy import load
+from lastlight_state.workflows.sentences import reason_text, story_text, trouble_text
 
 if TYPE_CHECKING:
     from lastlight_state.workflows import RunState, RunSummary
-
-#: What a run is called that no worker takes.
-WAITING = "waiting for a worker"
 
 
 def _first_line(error: str | None) -> str | None:
@@ -24,14 +22,22 @@ def _first_line(error: str | None) -> str | None:
     return error and error.strip().partition("\n")[0]
 
 
+def _said(found: Any) -> str | None:
+    """Return what the person said who answered a gate, or why it ended without an answer."""
+    if found.response is not None:
+        return f"{found.answered_by or 'the answer'}: {found.response}"
+    return found.closed_reason and reason_text(found.closed_reason)
+
+
 RUNS = (
     column("ID", is_id=True),
     column("WORKFLOW", "workflow_name"),
-    Column("STATUS", lambda found: found.status if found.waits_because is None else WAITING),
-    column("PHASE", "current_phase", rank=1),
-    column("TRIGGER", "trigger_id", rank=3),
+    column("STATUS"),
+    column("PHASE", "current_phase", rank=2),
+    column("TRIGGER", "trigger_id", rank=1),
     column("UPDATED", "updated_at", keep=True),
-    column("COST", "totals.cost_usd", right=True, rank=2),
+    column("COST", "totals.cost_usd", right=True, rank=3),
+    column("WHY", "told", below=True),
 )
 EXECUTIONS = (
     column("ID", is_id=True),
@@ -54,9 +60,11 @@ APPROVALS = (
     column("RUN", "run_id", is_id=True),
     column("GATE"),
     column("STATUS"),
-    column("BY", "answered_by", rank=1),
-    column("ASKED", "asked_at", keep=True),
+    column("BY", "answered_by"),
+    column("ANSWERED", "answered_at", keep=True),
+    column("ASKED", "asked_at", keep=True, rank=1),
     column("SUMMARY", below=True),
+    Column("SAID", _said, below=True),
 )
 QUESTIONS = (
     column("ID", is_id=True),
@@ -73,8 +81,9 @@ ASKED = (
     column("NODE", "node_id", rank=2),
     column("KIND"),
     column("STATUS"),
-    column("BY", "answered_by", rank=1),
-    column("ASKED", "asked_at", keep=True),
+    column("BY", "answered_by"),
+    column("ANSWERED", "answered_at", keep=True),
+    column("ASKED", "asked_at", keep=True, rank=1),
     column("PROMPT", below=True),
 )
 
@@ -92,7 +101,7 @@ UNHEALTHY = (
     column("WORKFLOW", "workflow_name"),
     column("STATE", "state.state"),
     column("STARTED", "started_at", keep=True),
-    Column("WHAT IS WRONG", lambda found: ", ".join(found.state.unhealthy), below=True),
+    Column("WHAT IS WRONG", lambda found: trouble_text(found.state.unhealthy), below=True),
 )
 WORKERS = (
     column("NAME", keep=True),
@@ -150,11 +159,20 @@ def _runs(store: Store, filters: Filters) -> Page[Any]:
 
 
 def _with_waits(store: Store, page: Page[RunSummary]) -> Page[Any]:
-    """Return the page with why no worker takes those of its runs that wait for one."""
-    states = store.workflows.health.get_states([run.id for run in page.items if run.finished_at is None])
+    """Return the page with what its live runs wait for, and why the others failed."""
+    w = store.workflows
+    states = w.health.get_states([run.id for run in page.items if run.finished_at is None])
+    errors = w.lookups.get_errors([run.id for run in page.items if run.status in ("failed", "cancelled")])
     why = {run_id: waits_because(state) for run_id, state in states.items()}
     listed = load("lastlight_state.cli.views.listed_runs").ListedRun
-    items = tuple(listed(**dict(run), waits_because=why.get(run.id)) for run in page.items)
+    told = {
+        run.id: story_text(run.status, run.status_reason, errors.get(run.id), states.get(run.id), timed=False)
+        for run in page.items
+    }
+    items = tuple(
+        listed(**dict(run), waits_because=why.get(run.id), error=errors.get(run.id), told=told[run.id] or None)
+        for run in page.items
+    )
     return Page(items=items, next_page_token=page.next_page_token, damaged=page.damaged)
 
 
@@ -196,7 +214,11 @@ def _executions(store: Store, filters: Filters) -> Page[Any]:
 
 
 def _approvals(store: Store, filters: Filters) -> Page[Any]:
-    filters.refuse("approvals", "since", "run")
+    filters.refuse("approvals", "since")
+    if filters.run_id is not None:
+        if filters.statuses is not None:
+            raise InvalidValue("--status", "must not be given together with --run: a run has few approvals")
+        return store.workflows.approvals.list_for_run(filters.run_id, **filters.paging)
     return store.workflows.approvals.list(statuses=filters.statuses, **filters.paging)
 
 

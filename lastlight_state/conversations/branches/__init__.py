@@ -237,6 +237,26 @@ class Branches(Repository):
 
         return self._viewing(read)
 
+    def _contents(self, branch_id: str, first: int, until: int) -> builtins.list[Any]:
+        """Return what the messages say from one position of a history to below another one: no other column.
+
+        For the whole histories of adapters. A message that cannot be read is logged and passed over.
+        """
+
+        def read(unit: Unit) -> builtins.list[Any]:
+            found: builtins.list[Any] = []
+            count = 0
+            statement = sql.CONTENTS[unit.backend.sealing is not None]
+            for one in reversed(branching.line_of(unit, branch_id, first)):
+                given = {"start": max(first, one.start), "until": min(until, one.until)}
+                rows = unit.readable(statement, {"progression_id": one.progression_id, **given}).rows
+                found.extend([row["content"] for row in unit.passing(rows)])
+                count += len(rows)
+            branching.refuse_missing(branch_id, until - first, count)
+            return found
+
+        return self._viewing(read)
+
     def _pages(
         self,
         statement: Statement[RowT],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
@@ -44,6 +44,14 @@ class BranchHead(TypedDict):
     pool: str
 
 
+class ContentRow(TypedDict):
+    """What a message says. Where values are sealed, what the seal is bound to stands beside it."""
+
+    content: Any
+    id: NotRequired[str]
+    role: NotRequired[str]
+
+
 class BranchState(TypedDict):
     """What may change of a branch under the lock of its session."""
 
@@ -81,6 +89,22 @@ BODIES = prepared(
     .order_by(_l.ord),
     BranchMessageRow,
 )
+
+
+def _contents(*bound: sa.Column[Any]) -> Statement[ContentRow]:
+    """Return what reads what messages of an order say, in a range of its positions."""
+    return prepared(
+        sa.select(*bound, _m.content)
+        .select_from(LINKS.join(MESSAGES, _m.id == _l.message_id))
+        .where(_l.progression_id == bind("progression_id", _l.progression_id))
+        .where(_l.ord >= bind("start", _l.ord), _l.ord < bind("until", _l.ord))
+        .order_by(_l.ord),
+        ContentRow,
+    )
+
+
+#: The contents of messages; where values are sealed, with what the seals are bound to.
+CONTENTS = {False: _contents(), True: _contents(_m.id, _m.role)}
 
 LIST = Listing(
     "branches",

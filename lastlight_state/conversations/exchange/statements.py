@@ -75,22 +75,20 @@ _THESE = (
 )
 _at = bind("at", _d.delivered_at)
 
-#: The row that is there already. As a column it would put the table into the subquery once more.
-_this_inbox = sa.literal_column(f"{INBOXES.name}.owner", _i.owner.type)
-_placed = insert(INBOXES).from_select(
-    ["owner", "next_ord", "created_at"],
-    sa.select(member_of(_owners.c.value, "id"), number(1), bind("at", _i.created_at))
+_owner = sa.cast(member_of(_owners.c.value, "id"), _i.owner.type)
+_lacking = (
+    sa.select(_owner, number(1), bind("at", _i.created_at))
     .select_from(_owners)
-    .where(sa.true()),  # without it, SQLite takes ON CONFLICT for the condition of a join
+    .where(~sa.exists().where(_d.owner == _owner, _d.message_id == bind("message_id", _d.message_id)))
+    .order_by(_owner)
 )
+_placed = insert(INBOXES).from_select(["owner", "next_ord", "created_at"], _lacking, include_defaults=False)
 #: Takes the next position of each inbox that lacks the message, and begins inboxes that are not there. Inboxes are
-#: locked in the order in which their owners are given, so that two units that send to the same ones do not deadlock.
+#: locked in the order of their owners, so that two units that send to the same ones do not deadlock.
 PLACE = prepared(
-    _placed.on_conflict_do_update(
-        index_elements=[_i.owner],
-        set_={"next_ord": _i.next_ord + number(1)},
-        where=~sa.exists().where(_d.owner == _this_inbox, _d.message_id == bind("message_id", _d.message_id)),
-    ).returning(_i.owner, (_i.next_ord - number(1)).label("ord")),
+    _placed.on_conflict_do_update(index_elements=[_i.owner], set_={"next_ord": _i.next_ord + number(1)}).returning(
+        _i.owner, (_i.next_ord - number(1)).label("ord")
+    ),
     PlacedRow,
 )
 DELIVER = prepared(sa.insert(DELIVERIES).values({column.name: bind(column.name, column) for column in _d}))

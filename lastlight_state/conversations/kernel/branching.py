@@ -164,16 +164,17 @@ def whole_order(unit: Unit, branch_id: str) -> list[str]:
         if one.start < one.until
         for row in unit.rows(_OWN, {"progression_id": one.progression_id, "start": one.start, "until": one.until})
     ]
-    _refuse_gaps(branch_id, length_of(line), len(found))
+    refuse_missing(branch_id, length_of(line), len(found))
     return found
 
 
 def refuse_gaps(branch_id: str, wanted: Sequence[Position], found: int) -> None:
     """Raise `CorruptData` where a position of the history has no message."""
-    _refuse_gaps(branch_id, len(wanted), found)
+    refuse_missing(branch_id, len(wanted), found)
 
 
-def _refuse_gaps(branch_id: str, wanted: int, found: int) -> None:
+def refuse_missing(branch_id: str, wanted: int, found: int) -> None:
+    """Raise `CorruptData` where positions of the history have no message."""
     if found != wanted:
         problem = f"has {wanted - found} positions without a message"
         raise CorruptData("progression_links", branch_id, "ord", problem=problem)

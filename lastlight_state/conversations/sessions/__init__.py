@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
@@ -26,7 +25,7 @@ from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, bind, number, prepared
-from lastlight_state.db.rows.writes import Chain, shaped
+from lastlight_state.db.rows.writes import Chain, insert_computed, shaped
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -56,10 +55,10 @@ _FORMER = (
     .scalar_subquery()
 )
 INSERT = feed_chain(
-    insert(SESSIONS)
-    .values(
+    insert_computed(
+        SESSIONS,
         {column.name: bind(column.name, column) for column in SESSIONS.columns}
-        | {"transition_seq": bind("transition_seq", _c.transition_seq) + _FORMER}
+        | {"transition_seq": bind("transition_seq", _c.transition_seq) + _FORMER},
     )
     .on_conflict_do_nothing()
     .returning(_c.id, _c.change_seq, _c.transition_seq)

@@ -11,7 +11,7 @@ from functools import partial, wraps
 from typing import Any, Generic, ParamSpec, overload
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.sql.dml import ReturningInsert
 
 from lastlight_state import codec
@@ -41,6 +41,15 @@ def upsert(
     row = insert(table).values({name: sa.bindparam(name, type_=table.c[name].type) for name in names})
     replaced = row.on_conflict_do_update(index_elements=[table.c[name] for name in key], set_=replacing(row.excluded))
     return replaced.returning(*table.c)
+
+
+def insert_computed(table: sa.Table, values: Mapping[str, sa.ColumnElement[Any]]) -> Insert:
+    """Return the INSERT of one row of which a subquery computes a value.
+
+    The values are selected, because a server that passes statements on to others refuses a subquery in VALUES. Without
+    a condition SQLite takes ON CONFLICT for the condition of a join.
+    """
+    return insert(table).from_select(list(values), sa.select(*values.values()).where(sa.true()), include_defaults=False)
 
 
 # Any number of values as one parameter of a statement: a JSON array that it reads as rows.

@@ -11,7 +11,9 @@ function local(moment) {
 function localise(part) {
   for (const element of part.querySelectorAll("time[datetime]")) {
     const moment = new Date(element.dateTime);
-    if (!Number.isNaN(moment.getTime())) element.textContent = local(moment);
+    if (Number.isNaN(moment.getTime())) continue;
+    if ("age" in element.dataset) element.title = `${local(moment)}, ${element.dateTime} UTC`;
+    else element.textContent = local(moment);
   }
   for (const element of part.querySelectorAll("svg [data-time]")) {
     const moment = new Date(element.dataset.time);

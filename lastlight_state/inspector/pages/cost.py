@@ -9,7 +9,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.inspector import pictures
 from lastlight_state.inspector.page import Ask, Download, Page, View
 from lastlight_state.inspector.rendering import FILTERS
-from lastlight_state.workflows import UsageBucket, UsageGroup
+from lastlight_state.workflows import UsageBucket, UsageGroup, UsageTotals
 from lastlight_state.workflows.usage import MOST_DAYS, Dimension
 
 page = Page("cost", "Cost", "/cost", "c")
@@ -27,7 +27,14 @@ def shown(ask: Ask) -> View:
     measure, dimension = _word(ask, "measure", tuple(MEASURES)), _word(ask, "by", DIMENSIONS)
     daily, groups = _daily(ask), _groups(ask, dimension)
     named = _named(groups, dimension)
-    data = {"measure": measure, "by": dimension, "days": daily, "groups": named, "workflows": _workflows(ask)}
+    data = {
+        "measure": measure,
+        "by": dimension,
+        "days": daily,
+        "total": _total(daily),
+        "groups": named,
+        "workflows": _workflows(ask),
+    }
     more = {
         "plot": pictures.columns(
             [(f"{day.start:%Y-%m-%d}", _amount(day, measure), _text(day, measure)) for day in daily]
@@ -61,6 +68,11 @@ def _days(ask: Ask) -> int:
 def _daily(ask: Ask) -> tuple[UsageBucket, ...]:
     filters = {name: ask.text(name) for name in ("workflow", "repo", "model")}
     return ask.store.workflows.usage.daily(_days(ask), **filters)
+
+
+def _total(daily: tuple[UsageBucket, ...]) -> dict[str, Any]:
+    """Return the sums of all days."""
+    return {name: sum(getattr(day, name) for day in daily) for name in UsageTotals.model_fields}
 
 
 def _groups(ask: Ask, dimension: Dimension) -> tuple[UsageGroup, ...]:

@@ -1,4 +1,4 @@
-"""What runs and waits now, what is not well, and what failed last."""
+"""What needs a person, what needs a worker, what is not well, what failed last, and what goes on. Each run once."""
 
 from __future__ import annotations
 
@@ -7,41 +7,51 @@ from typing import Any
 
 from lastlight_state import View as Moment
 from lastlight_state.inspector.page import Ask, Page, View
-from lastlight_state.workflows import RunFilter
-from lastlight_state.workflows.words import RunStatus
+from lastlight_state.inspector.stories import questions, told_runs
+from lastlight_state.workflows.sentences import troubles
 
 page = Page("now", "Now", "", "n")
 
-#: How many of each kind are shown, and how far runs are counted.
-FEW, MOST_COUNTED = 20, 10_000
-#: What is left of a lease that ends soon: a holder with the usual lease renews it before.
-SOON = timedelta(seconds=10)
+#: How many of each kind are shown, and how many live runs are looked at.
+FEW, MOST_LIVE = 20, 100
 #: How far back failures are looked for: without an end, a store without any would be read to its first run.
 RECENT = timedelta(days=7)
-LIVE: tuple[RunStatus, ...] = ("running", "queued", "paused")
 
 
 @page.look(live=True)
 def look(ask: Ask) -> View:
     """Show the state of everything at one moment."""
+    now = ask.clock.now()
     with ask.store.view() as moment:
+        w = moment.workflows
+        asked = questions(moment, FEW)
+        live = w.runs.list(statuses=["running", "paused"], limit=MOST_LIVE)
+        told = told_runs(moment, live.items, now)
         data = {
-            "counts": _counts(moment),
-            "live": moment.workflows.runs.list(statuses=["running", "paused"], limit=FEW),
-            "queue": moment.workflows.queue.list(limit=FEW),
-            "waiting": moment.workflows.workers.list_waiting(),
-            "workers": moment.workflows.workers.list(limit=FEW),
-            "unhealthy": moment.workflows.health.list_unhealthy(limit=FEW),
-            "claimable": moment.workflows.claims.list_claimable(limit=FEW),
-            "ending": moment.workflows.claims.list_ending(within=SOON, limit=FEW),
-            "overdue_crons": moment.schedules.crons.list(enabled=True, due_before=ask.clock.now(), limit=FEW),
-            "failures": moment.workflows.runs.list(statuses=["failed"], since=ask.clock.now() - RECENT, limit=FEW),
+            "questions": asked,
+            "waiting_for_people": {"gates": w.approvals.count_pending(), "requests": w.human_requests.count_pending()},
+            "waiting": w.workers.list_waiting(),
+            "unhealthy": _unhealthy(moment),
+            "going": [
+                one for one in told if one["well"] and one["state"] in ("running", "busy", "offered", "stopping")
+            ],
+            "resting": [one for one in told if one["well"] and one["waits"] in ("timer", "signal", "operator")],
+            "has_more": live.next_page_token is not None,
+            "queue": told_runs(moment, w.queue.list(limit=FEW).items, now),
+            "failures": told_runs(moment, w.runs.list(statuses=["failed"], since=now - RECENT, limit=FEW).items, now),
+            "workers": w.workers.list(limit=FEW),
+            "overdue_crons": moment.schedules.crons.list(enabled=True, due_before=now, limit=FEW),
+            "today": w.usage.daily(1)[-1],
         }
     return View("now.html", data, "Now")
 
 
-def _counts(moment: Moment) -> dict[str, Any]:
-    w = moment.workflows
-    counts = {status: w.lookups.count(RunFilter(statuses=[status]), at_most=MOST_COUNTED) for status in LIVE}
-    questions = {"gates": w.approvals.count_pending(), "requests": w.human_requests.count_pending()}
-    return {"runs": counts, "waiting_for_people": questions}
+def _unhealthy(moment: Moment) -> dict[str, Any]:
+    """Return the runs with something wrong beside that no worker serves them, which is told by their workflows."""
+    found = moment.workflows.health.list_unhealthy(limit=MOST_LIVE)
+    items = [
+        {**one.model_dump(), "troubles": [each._asdict() for each in troubles(one.state.unhealthy)]}
+        for one in found.items
+        if one.state.unhealthy != ("no_worker",)
+    ]
+    return {"items": items, "next_page_token": found.next_page_token, "damaged": found.damaged}

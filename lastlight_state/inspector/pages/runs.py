@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import fields
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from lastlight_state import Page as Found, View as Moment
 from lastlight_state.errors import NotFound, StateError
 from lastlight_state.inspector import pictures
-from lastlight_state.inspector.page import Ask, Moved, Page, View, status_of
+from lastlight_state.inspector.page import MOST_ROWS, Ask, Moved, Page, View, status_of, values
 from lastlight_state.inspector.pictures import Axis, Bar, Mark, Step
 from lastlight_state.inspector.rendering import segment
-from lastlight_state.workflows import RunFilter, WorkflowRun
-from lastlight_state.workflows.words import LIVE, RUN_STATUSES, RunStatus
+from lastlight_state.inspector.stories import told_run, told_runs
+from lastlight_state.workflows import RunFilter, RunSummary, Totals, UsageTotals, WorkflowRun
+from lastlight_state.workflows.operators import take_away
+from lastlight_state.workflows.sentences import change_text
+from lastlight_state.workflows.words import RUN_STATUSES, RunStatus
 
 page = Page("runs", "Runs", "/runs", "r")
 
 #: How many executions, events and others are on the axis of a run.
 MOST = 200
+#: What may be done to a run, and to several at once.
+VERBS = ("cancel", "pause", "resume", "retry", "release")
+SEVERAL = ("retry", "cancel")
+#: How many workflows are looked through for runs of a trigger.
+MOST_NAMES = 50
+_BEGINNING_SO = "SELECT id FROM workflow_runs WHERE id >= :least AND id < :end ORDER BY id LIMIT 20"
 #: Earlier than any run.
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @page.look()
-def listed(ask: Ask) -> View:
-    """Show a page of runs; with a text, the executions whose error or skill contains it."""
+def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
+    """Show a page of runs; with a text, the executions whose error or skill contains it, or the runs of that name."""
     which = RunFilter(
         statuses=cast("list[RunStatus]", ask.texts("status")) or None,  # a word that is none is refused below
         workflow_names=ask.texts("workflow") or None,
@@ -36,25 +46,54 @@ def listed(ask: Ask) -> View:
     )
     person = ask.text("person")
     with ask.store.view() as moment:
-        w = moment.workflows
+        w, now = moment.workflows, ask.clock.now()
         data: dict[str, Any] = {"workflows": w.lookups.names().items, "statuses": RUN_STATUSES}
+        data |= {"runs": None, "count": None, "errors": None, "found": None}
         if text := ask.text("error"):
-            found = w.lookups.search_errors(text, since=which.since or BEGINNING, **ask.part)
-            data |= {"runs": None, "count": None, "errors": found}
+            data["errors"] = w.lookups.search_errors(text, since=which.since or BEGINNING, **ask.part)
+        elif text := ask.text("find"):
+            data["found"] = _found(ask, moment, text)
         else:
             filters = {field.name: getattr(which, field.name) for field in fields(which) if field.name != "trigger_id"}
             page_of_runs = w.runs.list(**filters, triggered_by=person, **ask.part)
-            count = w.lookups.count(which) if person is None else None  # by a person alone it would read every run
-            live = [run.id for run in page_of_runs.items if run.status in LIVE]
-            data |= {"runs": page_of_runs, "count": count, "errors": None, "waiting": _waiting(moment, live)}
-    return View("runs.html", data, "Runs")
+            data["count"] = w.lookups.count(which) if person is None else None  # by a person alone it would read all
+            data["runs"] = {**page_of_runs.model_dump(), "items": told_runs(moment, page_of_runs.items, now)}
+    if problems:
+        data["problems"] = [{"run_id": run_id, "text": str(error)} for run_id, error in problems]
+    more = {"query_text": urlencode(ask.query, doseq=True), "verbs": SEVERAL}
+    return View("runs.html", data, "Runs", more)
 
 
-def _waiting(moment: Moment, run_ids: list[str]) -> dict[str, str]:
-    """Return why no worker takes those of these runs that wait for one."""
-    states = moment.workflows.health.get_states(run_ids)
-    blocked = {run_id: state.blocked for run_id, state in states.items() if state.blocked is not None}
-    return {run_id: one.label for run_id, one in blocked.items() if one.kind == "worker" and one.label is not None}
+def _found(ask: Ask, moment: Moment, text: str) -> list[dict[str, Any]]:
+    """Return the runs whose id begins with the text, and the newest run of each workflow that it triggered."""
+    w = moment.workflows
+    rows = moment.outputs.query.rows(_BEGINNING_SO, {"least": text, "end": text + "\U0010ffff"}).rows
+    newest = w.lookups.latest_by_workflow(text, w.lookups.names(limit=MOST_NAMES).items)
+    found: dict[str, RunSummary] = {run.id: run for run in newest.values()}
+    for (run_id,) in rows:
+        found.setdefault(str(run_id), _summary(w.runs.get(str(run_id)), w.usage.for_run(str(run_id))))
+    return told_runs(moment, found.values(), ask.clock.now())
+
+
+def _summary(run: WorkflowRun, usage: UsageTotals) -> RunSummary:
+    """Return a whole run as lists show it."""
+    totals = {name: getattr(usage, name) for name in Totals.model_fields}
+    values = {name: getattr(run, name) for name in RunSummary.model_fields if name != "totals"}
+    return RunSummary(**values, totals=Totals(**totals))
+
+
+@page.act("")
+def act_on_several(ask: Ask) -> View | Moved:
+    """Do the same to several runs, each by itself; say of which it was refused, and why."""
+    act = _verb(ask, ask.filled("verb") or "", SEVERAL)
+    problems: list[tuple[str, StateError]] = []
+    for run_id in ask.form.get("run", ())[:MOST_ROWS]:
+        try:
+            act(run_id)
+        except StateError as error:
+            problems.append((run_id, error))
+    back = ask.filled("back") or ""
+    return listed(replace(ask, query=values(back)), problems) if problems else Moved(f"/runs?{back}")
 
 
 def _mark(ask: Ask) -> Hashable:
@@ -75,9 +114,10 @@ def one(ask: Ask, problem: StateError | None = None) -> View:
     run_id = ask.path["run_id"]
     with ask.store.view() as moment:
         w, run = moment.workflows, moment.workflows.runs.get(run_id)
+        state = w.health.get_state(run_id)
         data: dict[str, Any] = {
             "run": run,
-            "state": w.health.get_state(run_id),
+            "state": state,
             "holder": w.claims.find(run_id),
             "usage": w.usage.for_run(run_id),
             "transitions": w.lookups.list_transitions(run_id, order="oldest", limit=MOST),
@@ -93,6 +133,7 @@ def one(ask: Ask, problem: StateError | None = None) -> View:
             "children": w.lookups.list_children(run_id),
             **_tables(moment, run_id),
             "log": _has_log(ask, run_id),
+            "told": told_run(run, state, w.lookups.get_errors([run_id]).get(run_id), ask.clock.now()),
         }
     more: dict[str, Any] = {
         "axis": _axis(ask, run, data),
@@ -107,21 +148,29 @@ def one(ask: Ask, problem: StateError | None = None) -> View:
 
 @page.act("/{run_id}/{verb}")
 def act(ask: Ask) -> View | Moved:
-    """Cancel, pause or resume a run, and show it as it is then; where it was refused, say why."""
-    run_id, by, reason = ask.path["run_id"], ask.person or "", ask.filled("reason") or "from the inspector"
-    w = ask.store.workflows
-    verbs: dict[str, Callable[[], object]] = {
-        "cancel": lambda: w.runs.cancel(run_id, by=by, reason=reason),
-        "pause": lambda: w.waits.pause(run_id, by=by, reason=reason),
-        "resume": lambda: w.waits.resume(run_id, by=by, reason=reason),
-    }
-    if ask.path["verb"] not in verbs:
-        raise NotFound("verb", ask.path["verb"])
+    """Cancel, pause, resume, retry or release a run, and show it as it is then; where it was refused, say why."""
+    run_id = ask.path["run_id"]
+    do = _verb(ask, ask.path["verb"], VERBS)
     try:
-        verbs[ask.path["verb"]]()
+        do(run_id)
     except StateError as problem:
         return one(ask, problem)
     return Moved(f"/runs/{segment(run_id)}")
+
+
+def _verb(ask: Ask, verb: str, allowed: Sequence[str]) -> Callable[[str], object]:
+    """Return what a verb does to a run, in the name of who asks. Raises `NotFound` for another word."""
+    by, reason, w = ask.person or "", ask.filled("reason") or "from the inspector", ask.store.workflows
+    verbs: dict[str, Callable[[str], object]] = {
+        "cancel": lambda run_id: w.runs.cancel(run_id, by=by, reason=reason),
+        "pause": lambda run_id: w.waits.pause(run_id, by=by, reason=reason),
+        "resume": lambda run_id: w.waits.resume(run_id, by=by, reason=reason),
+        "retry": lambda run_id: w.runs.restart(run_id, by=by, reason=reason),
+        "release": lambda run_id: take_away(w.claims, run_id, by=by, now=ask.clock.now()),
+    }
+    if verb not in allowed:
+        raise NotFound("verb", verb)
+    return verbs[verb]
 
 
 @page.look("/{run_id}/timeline", live=True, mark=_mark, takes="limit page_token")
@@ -216,7 +265,8 @@ def _steps(data: dict[str, Any]) -> Iterator[Step]:
 
 def _marks(run: WorkflowRun, data: dict[str, Any]) -> Iterator[Mark]:
     for change in data["transitions"].items:
-        yield Mark("status", change.at, change.to_status, f"{change.to_status}: {change.reason}")
+        told = change_text(change.from_status, change.to_status, change.reason)
+        yield Mark("status", change.at, change.to_status, told)
     for phase in run.phase_history:
         if phase.at is not None:
             kind = "failed" if phase.success is False else "succeeded"

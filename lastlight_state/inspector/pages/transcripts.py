@@ -59,7 +59,9 @@ def listed(ask: Ask) -> View:
     chats = ask.store.messaging.sessions.list(
         platform=ask.text("platform"), user_id=ask.text("user"), limit=limit, page_token=ask.text("chats")
     )
-    data = {"logs": _without_paths(logs), "runs": _without_paths(runs), "chats": chats}
+    with ask.store.view() as moment:
+        done = {one.id: moment.workflows.executions.find_by_session(one.id) for one in logs.items}
+    data = {"logs": _without_paths(logs), "executions": done, "runs": _without_paths(runs), "chats": chats}
     return View("transcripts.html", data, "Transcripts", {"scopes": SCOPES, "states": STATES})
 
 
@@ -69,7 +71,7 @@ def _log_mark(ask: Ask) -> Hashable:
     return found.bytes, found.modified_at
 
 
-@page.look("/agents/{session_id}", live=True, mark=_log_mark, takes="project order limit page_token")
+@page.look("/agents/{session_id}", live=True, mark=_log_mark, takes="project order limit page_token find")
 def agent(ask: Ask) -> View:
     """Show the end of an agent log, what is before it, or its beginning."""
     key, reader = ask.path["session_id"], ask.store.agent_log.reader
@@ -119,7 +121,7 @@ def _run_mark(ask: Ask) -> Hashable:
     return found.size_bytes, found.state, found.last_ts
 
 
-@page.look("/runs/{run_id}", live=True, mark=_run_mark, takes="order limit page_token")
+@page.look("/runs/{run_id}", live=True, mark=_run_mark, takes="order limit page_token find")
 def run(ask: Ask) -> View:
     """Show the end of a run log, what is before it, or its beginning."""
     key, runs = ask.path["run_id"], ask.store.run_log.runs
@@ -149,7 +151,7 @@ def _chat_mark(ask: Ask) -> Hashable:
     return found.message_count, found.version
 
 
-@page.look("/chats/{session_id}", live=True, mark=_chat_mark, takes="order limit page_token")
+@page.look("/chats/{session_id}", live=True, mark=_chat_mark, takes="order limit page_token find")
 def chat(ask: Ask) -> View:
     """Show the end of a chat, what is before it, or its beginning."""
     key, messaging = ask.path["session_id"], ask.store.messaging
@@ -186,9 +188,12 @@ def _transcript(ask: Ask, data: dict[str, Any], backwards: Reading, forwards: Re
         if then is None:
             break
     ordered = parts if order == "oldest" else parts[::-1]
-    said = [entries.shortened(one) for part in ordered for one in part.entries]
+    said = entries.paired(entries.shortened(one) for part in ordered for one in part.entries)
+    if wanted := ask.text("find"):
+        said = [one for one in said if wanted.casefold() in str(one).casefold()]
     data |= {
         "order": order,
+        "find": wanted,
         "said": {"items": said, "next_page_token": then, "damaged": []},
         "problems": [problem for part in ordered for problem in part.problems],
     }

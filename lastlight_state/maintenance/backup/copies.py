@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
+from lastlight_state import progress
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR
@@ -36,6 +37,7 @@ def snapshot(unit: Unit, path: Path) -> bool:
     What an attempt left that was busy, and is repeated, is removed first.
     """
     path.unlink(missing_ok=True)
+    progress.tell("copying the database", 0)
     return unit.backend.snapshot(unit.checkout, path)
 
 
@@ -45,6 +47,7 @@ AT_REST = Options(read_only=True, glance=True)
 
 def damages(path: Path, options: Options = AT_REST) -> list[str]:
     """Return what the database itself says is wrong with a copy."""
+    progress.tell("examining the copy", 0)
     with closing(open_backend(path, options)) as backend, Checkout(Mode.READ, backend) as checkout:
         return backend.damages(checkout, deep=True)
 
@@ -74,7 +77,11 @@ def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
     for listing in count():  # twice at least: what moves while its folder is listed may be in no listing
         found, too_deep = _listed(root)
         fresh = [name for name in found if known.isdisjoint((name, _unpacked(name)))]
-        gone = {name for name in fresh if not _arrived(root, name, into, told)}
+        gone = set[str]()
+        for done, name in enumerate(fresh):
+            progress.tell("copying line files", len(known) + done, len(known) + len(fresh), unit="files")
+            if not _arrived(root, name, into, told):
+                gone.add(name)
         told.update(dict.fromkeys(too_deep, TOO_DEEP))
         known |= set(fresh) - gone
         if listing and not gone:

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state import progress
 from lastlight_state.conversations.kernel.storing import KnownClasses, numbers_of
 from lastlight_state.conversations.tables import (
     BRANCHES,
@@ -137,6 +138,7 @@ class Loading:
             given = self._given(unit, table, rows, lambda names: numbers_of(unit, self._known, names), held)
             with permitted(unit) if self._allow_unknown_words else nullcontext():
                 added += row_merge.insert_missing(unit, given, keeps=self._keeps_of(table))
+            progress.tell("loading", added.total())
             if table is INBOXES:
                 incoming_rows.raise_numbers(unit, rows)
             if table is REGISTRY:

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 import sqlalchemy as sa
 
+from lastlight_state import progress
 from lastlight_state.conversations.tables import (
     BRANCHES,
     CHANGES,
@@ -155,7 +156,8 @@ def written(
 def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection, redact: tuple[str, ...]) -> None:
     """Add the rows of every table, and of the registry those of the output tables among them."""
     outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
-    for subject, reading, keys in chosen.rows:
+    for at, (subject, reading, keys) in enumerate(chosen.rows):
+        progress.tell("exporting", at, len(chosen.rows), unit="tables")
         if not is_left_out(subject, redact):
             marked = marking(subject.table, redact)
             archive.add_lines(f"rows/{subject.name}.jsonl", selection.rows_of(unit, subject, reading, keys, marked))

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+from lastlight_state import progress
 from lastlight_state.backends.base import Mode
 from lastlight_state.db import reconcile, valid
 from lastlight_state.db.repository import Context, Repository
@@ -143,7 +144,7 @@ class Copy(Repository):
     ) -> CopyReport:
         valid.flag("migrate", migrate)
         most = valid.number("batch_rows", batch_rows, least=1, most=MOST_ROWS)
-        tell = on_progress or (lambda _progress: None)
+        tell = _teller(on_progress)
         with self._target(target, schema, read_only=False) as context, self._source() as source:
             backend, receipts = context.scope.backend, Receipts(context)
             unfinished = _unfinished(source, context) if resumed else None
@@ -281,6 +282,17 @@ def _unfinished(source: Unit, context: Context) -> str:
             for receipt in Receipts(context).list(kind="copy", state=state, limit=1).items:
                 return receipt.id
     raise NotFound("unfinished copy", backend.location)
+
+
+def _teller(on_progress: OnProgress | None) -> OnProgress:
+    """Return what tells each batch to the caller, and to whoever listens to progress."""
+
+    def tell(told: CopyProgress) -> None:
+        progress.tell(f"{told.phase} {told.table}", told.rows, told.total)
+        if on_progress is not None:
+            on_progress(told)
+
+    return tell
 
 
 def _transfer(transfer: Transfer, context: Context, copied: list[Subject], plan: CopyPlan, tell: OnProgress) -> None:

@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from lastlight_state import progress
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
 from lastlight_state.maintenance.doctor import contents, files, logs, rows, server
@@ -60,7 +61,8 @@ class Doctor(Repository):
         skipped: list[SkippedCheck] = []
         ran: list[str] = []
         reachable, began = _reachable(look, findings), time.monotonic()
-        for check in asked:
+        for at, check in enumerate(asked):
+            progress.tell("examining", at, len(asked), unit="checks")
             reason = _reason(check, look, reachable, limit is not None and time.monotonic() - began >= limit)
             reason = reason or self._run(check, look, findings)
             if reason is None:

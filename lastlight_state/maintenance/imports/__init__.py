@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lastlight_state import progress
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.db import valid
-from lastlight_state.db.news.listeners import message_of, storable
+from lastlight_state.db.news.listeners import storable
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import (
-    BackendError,
-    BackendUnavailable,
-    ClaimLost,
-    Conflict,
-    InvalidValue,
-    MisuseError,
-    SchemaError,
-    StateError,
-)
+from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue
 from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.imports import pieces
 from lastlight_state.maintenance.imports.kinds import KINDS
 from lastlight_state.maintenance.imports.pieces import (
     STORED,
-    FailedUnit,
-    ImportConflict,
     ImportReport,
     ImportTarget,
     Kind,
@@ -46,88 +36,12 @@ from lastlight_state.maintenance.imports.pieces import (
 )
 from lastlight_state.maintenance.imports.servers import place_of
 from lastlight_state.maintenance.imports.strangers import program_at
+from lastlight_state.maintenance.imports.tally import Outcome, Tally
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.special_files import DIRECTORY, mismatch_at
 
-# Counts what an import does, or would do.
-
-#: How many units that failed a report names, and how many things that were kept.
-NAMED = 500
-
 #: The longest scope in bytes: names that it stands before are ids, which have 256.
 _SCOPE_BYTES = 64
-
-_UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
-
-
-class Outcome(NamedTuple):
-    """The result of a unit: its outcome, the rows by table, what was noticed, and what was changed here, too."""
-
-    outcome: str
-    rows: Counter[str]
-    noticed: Counter[str]
-    kept: Sequence[str] = ()
-
-
-class Tally:
-    """The work done so far."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.failures: list[FailedUnit] = []
-        self.conflicts: list[ImportConflict] = []
-
-    def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
-        """Treat a unit, and count what came of it."""
-        if part.read is None:
-            name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
-            self.counts[name] += part.left or 1
-            return
-        try:
-            done = treat(part.read)
-            self.counts = self.with_(done)
-            named = [ImportConflict(unit=part.key, kept=one) for one in done.kept]
-            self.conflicts += named[: NAMED - len(self.conflicts)]
-        except (ClaimLost, BackendError, MisuseError, SchemaError):
-            raise
-        except RecursionError:
-            self._fail(part, InvalidValue("unit", "is nested too deeply"))
-        except (StateError, OSError) as error:
-            self._fail(part, error)
-
-    def _fail(self, part: Part, error: Exception) -> None:
-        self.counts[f"{_UNITS}failed"] += 1
-        if len(self.failures) < NAMED:
-            code = getattr(error, "code", "os_error")
-            self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
-
-    @property
-    def stored(self) -> int:
-        """Return how many units were stored, or would be."""
-        return sum(self.counts[_UNITS + outcome] for outcome in STORED)
-
-    def with_(self, done: Outcome) -> Counter[str]:
-        """Return the counts, had this been done too."""
-        outcome, rows, noticed, _ = done
-        found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
-        return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
-
-    def report(self, kind: str, receipt: Receipt | None) -> ImportReport:
-        """Return the report as a record."""
-        units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
-        return ImportReport(
-            kind=kind,
-            units=units,
-            rows=rows,
-            noticed=noticed,
-            failures=tuple(self.failures),
-            receipt=receipt,
-            conflicts=tuple(self.conflicts),
-        )
-
-    def _under(self, prefix: str) -> Iterator[tuple[str, int]]:
-        return ((name.removeprefix(prefix), n) for name, n in self.counts.items() if name.startswith(prefix))
-
 
 _SIGN_OF_LIFE = timedelta(minutes=1)
 
@@ -181,11 +95,14 @@ class Imports(Repository):
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-        with closing(source.parts(place)) as parts:
+        moved: set[str] = set()
+        with closing(_parts(source, place, tally)) as parts:
             for part in parts:
-                tally.add(part, partial(self._looked, source, place, part, planned, terms))
+                tally.add(part, partial(self._looked, source, place, part, planned, moved, terms))
                 if tally.stored == limit:
                     break
+            else:
+                tally.name_unknown(terms.named)
         return tally.report(source.name, None)
 
     def run(
@@ -208,8 +125,9 @@ class Imports(Repository):
         left alone; of one that has grown, what is new is appended. A unit belongs to the source that it came from: one
         of the same name with another content fails, and so does one that went on here and in its source. With
         ``scope`` the names of a source begin with it, where they are no ids of their own (kinds ``openai-agents-db``,
-        ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``). What was removed here stays away, unless ``revive`` is
-        True or has the name of the unit.
+        ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``). What was erased, deleted or pruned here stays away, as
+        a part of a unit that is still here, too, unless ``revive`` is True or has the name of the unit; a name of no
+        unit is among the failures. A text that was emptied and a name that was forgotten here do not come back.
         With ``lenient``, values that are refused are kept as text under ``adapted`` in ``extra``, and counted. With
         ``limit``, the import ends after that many units were stored, and the same call brings in the next. After an
         interruption the same call goes on. Raises `Conflict` ``already_running`` while another import of the kind runs,
@@ -217,18 +135,22 @@ class Imports(Repository):
         """
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
+        moved: set[str] = set()
         policy = {"source": _shown(place), **terms._asdict()}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=jobs.owner(), actor=actor)
         again = "the same command"
         with (
             jobs.interruptible(self._receipts, lambda: receipt, again=again),
-            closing(source.parts(place)) as parts,
+            closing(_parts(source, place, tally)) as parts,
         ):
             for part in parts:
-                tally.add(part, partial(self._imported, receipt, place, part, terms, tally))
+                tally.add(part, partial(self._imported, receipt, place, part, moved, terms, tally))
+                progress.tell("importing", tally.stored, unit="units")
                 receipt = self._alive(receipt, tally)
                 if tally.stored == limit:
                     break
+            else:
+                tally.name_unknown(terms.named)
             receipt = self._receipts.step(receipt, counts=tally.counts)
             return tally.report(source.name, self._receipts.finish(receipt))
 
@@ -261,6 +183,7 @@ class Imports(Repository):
         place: Place,
         part: Part,
         planned: defaultdict[str, dict[str, Any]],
+        moved: set[str],
         terms: _Terms,
         read: Read,
     ) -> Outcome:
@@ -270,12 +193,17 @@ class Imports(Repository):
 
         def looked(view: Unit) -> Outcome:
             kind, revives = terms.of(source.name), terms.revives(part.key)
-            done = piece.compared(UnitLookup(view, kind, key, revives, planned, source=_shown(place)))
-            return Outcome(*done, piece.kept)
+            look = UnitLookup(view, kind, key, revives, planned, source=_shown(place), moved=moved)
+            done = Outcome(*piece.compared(look), piece.kept)
+            if done.outcome == "unchanged":
+                pieces.note_moved(look)
+            return done
 
         return self._viewing(looked)
 
-    def _imported(self, receipt: Receipt, place: Place, part: Part, terms: _Terms, tally: Tally, read: Read) -> Outcome:
+    def _imported(
+        self, receipt: Receipt, place: Place, part: Part, moved: set[str], terms: _Terms, tally: Tally, read: Read
+    ) -> Outcome:
         valid.identifier("name", part.key)
         piece = read(self._into(terms))
         key = KINDS[receipt.scope].unit(part, piece)
@@ -283,15 +211,35 @@ class Imports(Repository):
         def stored(view: Unit) -> Outcome:
             steps.confirm(view, receipt)
             kind, revives = terms.of(receipt.scope), terms.revives(part.key)
-            look = UnitLookup(view, kind, key, revives, receipt_id=receipt.id, source=_shown(place))
+            look = UnitLookup(view, kind, key, revives, receipt_id=receipt.id, source=_shown(place), moved=moved)
             done = Outcome(*piece.compared(look), piece.kept)
             if done[0] in STORED:
                 piece.store(view, done[0])
                 pieces.note(look, piece, done[0], receipt.id, self._now())
                 steps.step(view, receipt, counts=tally.with_(done), cursor=None, at=self._now())
+            elif done.outcome == "unchanged":
+                pieces.note_moved(look)
             return done
 
         return storing.retry_storing(partial(self._writing, stored, repeatable=True))
+
+
+def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
+    """Yield the units of a source. One that was written while it was read is opened anew for the others.
+
+    A unit that is written each time fails, so that every opening leads further.
+    """
+    is_whole = False
+    while not is_whole:
+        tally.again()
+        with closing(source.parts(place)) as parts:
+            for part in parts:
+                if not part.key or part.key not in tally.keys:
+                    yield part
+                if tally.is_disturbed:
+                    break
+            else:
+                is_whole = True
 
 
 class _Terms(NamedTuple):
@@ -305,6 +253,11 @@ class _Terms(NamedTuple):
     def of(self, kind: str) -> str:
         """Return the kind of source as the ledger has it: two scopes are two sources."""
         return kind if self.scope is None else f"{kind} {self.scope}"
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Return the names of the units that are to come back."""
+        return () if isinstance(self.revive, bool) else self.revive
 
     def revives(self, unit: str) -> bool:
         """Return whether a unit that was removed here is to come back."""

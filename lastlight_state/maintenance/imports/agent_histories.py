@@ -77,7 +77,15 @@ def _draft(source: Foreign, name: Any, row: Row | None, scope: str, lenient: boo
     session = NewSession(key, project=scope, times=SessionTimes(created_at=begun, updated_at=updated))
     source.confirm()
     tree = SessionTree(session, [BranchTree(NewBranch(key, created_at=begun), messages)])
-    return Draft(tree, foreign.digest((row, items)), updated, noticed=noticed, only_grows=True)
+    digest, gave_later = foreign.digest((row, items)), partial(_gave_later, source)
+    return Draft(tree, digest, updated, noticed=noticed, gave_later=gave_later)
+
+
+def _gave_later(source: Foreign, number: int, at: datetime) -> bool:
+    """Return whether an item with a number up to this one is younger than a moment."""
+    [(newest,)] = source.read(f"SELECT max(created_at) FROM {_ITEMS} WHERE id <= ?", (number,))
+    found = moment_of(newest)
+    return found is not None and found > at
 
 
 def _messages(session: str, items: list[Row], noticed: Counter[str], *, lenient: bool) -> Iterator[NewMessage]:

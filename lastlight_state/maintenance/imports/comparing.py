@@ -24,6 +24,7 @@ from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports import drafts as sql, pieces
 from lastlight_state.maintenance.imports.drafts import Change, ImportedVersions, Pool, StoredBranch
 from lastlight_state.maintenance.imports.pieces import UnitLookup
+from lastlight_state.maintenance.imports.removed import RemovedParts
 
 # How the fields and statuses of a stored session, and of its branches, follow its source.
 
@@ -125,7 +126,8 @@ class SessionDifference:
 
     ``revised`` has the revisions of the stored messages that follow the source. ``orders`` has the order that each
     branch gets, ``pool`` that of all messages if the source has one. ``kept`` names what was changed here, too, and
-    stays; ``kept_orders`` are ids of such orders, and ``kept_messages`` of such messages.
+    stays; ``kept_orders`` are ids of such orders, and ``kept_messages`` of such messages. ``gone`` has the branches
+    that were removed here, with forks of these, and ``removed_messages`` has such messages.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -135,6 +137,8 @@ class SessionDifference:
     kept: list[str] = field(default_factory=list)
     kept_messages: set[str] = field(default_factory=set)
     kept_orders: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    removed_messages: set[str] = field(default_factory=set)
 
 
 def compared(
@@ -144,26 +148,39 @@ def compared(
 
     Raises `AlreadyExists` for a branch of another session, and for a message that is another one of the same id.
     """
-    found, base = SessionDifference(), ImportedVersions.of(pieces.known(look))
+    found, base = SessionDifference(), ImportedVersions.of(pieces.known(look) if stored is not None else None)
     here = [] if stored is None else _linked(look.view, stored["progression_id"])
     pooled, is_shared = set(here), pool is not None
 
     def is_same(row: WholeMessageRow, body: MessageDraft) -> bool:
         return row["id"] in pooled or (is_shared and row["created_at_unix"] == body["created_at_unix"])
 
-    digests = messages(look, found, bodies, is_same)
+    ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
+    heads = {row["id"]: row for row in look.view.rows(sql.HEADS, {"ids": ids})}
+    removed = RemovedParts(ImportedVersions("") if look.revives else base, plan, heads, pool)
+    plan, bodies = removed.plan, {one: body for one, body in bodies.items() if one not in removed.left}
+    absent = messages(look, found, bodies, is_same)
+    removed.note_absent(absent)
+    digests = {one: told for one, told in absent.items() if one not in removed.messages}
+    found.gone, found.removed_messages = removed.branches, removed.messages
+    found.kept_messages |= removed.left | removed.messages
     found.rows["messages"] = len(digests.keys() - look.planned["messages"].keys())
-    _branches(look, found, plan, base)
+    _branches(look, found, plan, base, heads, removed)
     if pool is not None:
-        _pool(look.view, found, plan, pool, base, stored, here)
+        _pool(look.view, found, plan, pool, base, stored, here, removed)
     look.planned["messages"].update(digests)
     look.planned["branches"].update((branch.row["id"], plan.session["id"]) for branch in plan.branches)
     return found
 
 
-def _branches(look: UnitLookup, found: SessionDifference, plan: Plan, base: ImportedVersions) -> None:
-    ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
-    heads = {row["id"]: row for row in look.view.rows(sql.HEADS, {"ids": ids})}
+def _branches(
+    look: UnitLookup,
+    found: SessionDifference,
+    plan: Plan,
+    base: ImportedVersions,
+    heads: Mapping[str, StoredBranch],
+    removed: RemovedParts,
+) -> None:
     is_elsewhere = pieces.known(look) is not None and not pieces.is_from_here(look)
     for branch in plan.branches:
         branch_id, session_id = branch.row["id"], plan.session["id"]
@@ -172,7 +189,9 @@ def _branches(look: UnitLookup, found: SessionDifference, plan: Plan, base: Impo
         if owner != session_id:
             raise AlreadyExists(words.BRANCH, branch_id, problem=f"belongs to session {owner!r:.80}", session_id=owner)
         stored = branching.whole_order(look.view, branch_id) if head else []
-        order = branch.order if head is None else _order(look.view, found, branch, stored, head, base)
+        as_left = head is None or is_as_left(look.view, head["progression_id"], base)
+        given = removed.order(branch_id, branch.order, stored, is_as_left=as_left)
+        order = given if head is None else _order(look.view, found, given, stored, head, as_left)
         if is_elsewhere and not set(stored) <= set(order):  # an older copy, or one that went on by itself
             problem = "has messages that this source lacks, and came from another place; nothing of it is written"
             raise AlreadyExists(words.SESSION, session_id, problem=problem)
@@ -184,22 +203,22 @@ def _branches(look: UnitLookup, found: SessionDifference, plan: Plan, base: Impo
 def _order(
     view: Unit,
     found: SessionDifference,
-    branch: BranchPlan,
+    given: list[str],
     stored: list[str],
     head: StoredBranch,
-    base: ImportedVersions,
+    as_left: bool,
 ) -> list[str]:
     """Return the order that a stored branch gets: that of the source, unless it was changed here, too."""
-    given, own = branch.order, head["progression_id"]
+    own = head["progression_id"]
     if given[: len(stored)] == stored:
         return given
     at = _first_difference(stored, given)
     inherited = view.value(orders.INHERITED, {"progression_id": own}) or 0
-    if is_as_left(view, own, base) and at >= max(inherited, head["forked_at_ord"] or 0):
+    if as_left and at >= max(inherited, head["forked_at_ord"] or 0):
         return given
     found.kept_orders.add(own)
     if stored[: len(given)] != given:
-        found.kept.append(f"branch {branch.row['id']}: order of messages")
+        found.kept.append(f"branch {head['id']}: order of messages")
     return stored
 
 
@@ -211,11 +230,14 @@ def _pool(
     base: ImportedVersions,
     stored: WholeSessionRow | None,
     here: list[str],
+    removed: RemovedParts,
 ) -> None:
     """Return the order of all messages. What branches have and it lacks comes behind it."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
-    given = [*pool.ids, *orders.unheld(own, set(pool.ids))]
-    if stored is None or given[: len(here)] == here or is_as_left(view, stored["progression_id"], base):
+    as_left = stored is None or is_as_left(view, stored["progression_id"], base)
+    ids = removed.order("", pool.ids, here, is_as_left=as_left)
+    given = [*ids, *orders.unheld(own, set(ids))]
+    if stored is None or given[: len(here)] == here or as_left:
         found.pool = given
         return
     found.kept_orders.add(stored["progression_id"])

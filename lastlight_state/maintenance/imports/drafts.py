@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.arguments import NewMessage, Reason, SessionTree
 from lastlight_state.conversations.kernel import branching, storing
@@ -19,6 +18,7 @@ from lastlight_state.conversations.tables import BRANCHES, MESSAGES, PROGRESSION
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.rows.writes import listed
 from lastlight_state.db.schema.indexes import AmongFew
+from lastlight_state.maintenance.imports import brought
 
 # The statements of imported sessions.
 
@@ -83,6 +83,9 @@ BRANCHES_OF = prepared(
 
 # What an import left of a session, by which the next one knows what has changed here since.
 
+#: Returns whether a file gave a number up to this one after a moment.
+GaveLater: TypeAlias = Callable[[int, datetime], bool]
+
 #: The version of what differs from the source since before this import: it is never that of a row.
 DIFFERS = -1
 
@@ -91,24 +94,27 @@ DIFFERS = -1
 class ImportedVersions:
     """The versions that an import left: of the session, of the history of its status, and of orders by their ids.
 
-    ``version`` and ``seq`` are None for a session that an older version of this library imported.
+    ``version`` and ``seq`` are None for a session that an older version of this library imported. ``source`` says how
+    the source had its orders, by the ids of branches, and that of all messages under no name, and ``at`` when its last
+    sign of life was.
     """
 
     digest: str
     version: int | None = None
     seq: int | None = None
     orders: Mapping[str, int] = field(default_factory=dict)
+    source: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    at: str = ""
 
     @classmethod
     def of(cls, noted: str | None) -> ImportedVersions:
         """Return the base that a line of the ledger says."""
-        digest, _, told = (noted or "").partition(" ")
-        return cls(digest, **codec.decode(told)) if told else cls(digest)
+        return cls((noted or "").partition(" ")[0], **brought.told_by(noted))
 
     def text(self) -> str:
         """Return the base as a line of the ledger says it."""
-        told = {"version": self.version, "seq": self.seq, "orders": dict(self.orders)}
-        return f"{self.digest} {codec.canonical(told).decode()}"
+        told = {"version": self.version, "seq": self.seq, "orders": dict(self.orders), "source": dict(self.source)}
+        return brought.line(self.digest, {**told, "at": self.at})
 
 
 @dataclass(frozen=True)
@@ -144,8 +150,8 @@ class Draft:
     ``history`` has the statuses of the session, the oldest first, and ``branch_statuses`` those of its branches.
     ``pool`` is the order of all messages, None where the source keeps none. A source that keeps one has one row for a
     message, whichever sessions have it. ``begun`` says when orders were made, by their ids.
-    ``only_grows`` says that the ids are made of names and numbers, which another source may have, too: then nothing
-    that is stored follows, and what is new comes behind it.
+    ``gave_later`` is given where the ids are made of names and numbers, which another source may have, too: then
+    nothing that is stored follows, and what is new comes behind it.
     """
 
     tree: SessionTree
@@ -157,4 +163,4 @@ class Draft:
     branch_statuses: Mapping[str, Change] = field(default_factory=dict)
     pool: Pool | None = None
     begun: Mapping[str, Any] = field(default_factory=dict)
-    only_grows: bool = False
+    gave_later: GaveLater | None = None

@@ -48,6 +48,10 @@ def copy(file: BinaryIO, to: BinaryIO, begin: int, size: int, expected: str) -> 
     to.writelines(blocks(file, size - begin))
 
 
+class SourceWritten(Conflict):
+    """A file that nobody used was written while it was read as one that does not change."""
+
+
 Row = dict[str, Any]
 
 _MAGIC = b"SQLite format 3\0"
@@ -118,7 +122,7 @@ class Foreign:
     def confirm(self) -> None:
         """Raise `Conflict` ``damaged_source`` if a file that nobody used was written meanwhile."""
         if self._checkout.backend.disturbed:
-            raise Conflict("the source was written while it was read: import it again", code="damaged_source")
+            raise SourceWritten("the source was written while it was read: import it again", code="damaged_source")
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
         """Yield the rows of a SELECT. Bytes that are not UTF-8 come as lone surrogates, which every check refuses.
@@ -133,6 +137,7 @@ class Foreign:
             for row in self._checkout.backend.stream(self._checkout, sql, given, ()):
                 yield [_escaped(value) for value in row] if Unreadable in map(type, row) else row
         except StateError as error:
+            self.confirm()
             raise damaged("the source", error) from error
 
 

@@ -2,58 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
+from lastlight_state import codec
+from lastlight_state.clock import iso_text
 from lastlight_state.conversations.kernel import branching
 from lastlight_state.conversations.projections import MessageDraft, WholeMessageRow, WholeSessionRow
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.rows.writes import as_list
-from lastlight_state.maintenance.imports import comparing, drafts as sql, pieces
+from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, pieces
 from lastlight_state.maintenance.imports.comparing import SessionDifference
-from lastlight_state.maintenance.imports.drafts import ImportedVersions
+from lastlight_state.maintenance.imports.drafts import GaveLater, ImportedVersions
 from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
 
 # A file of the source has numbers of its own, so two files have the same names for different things, and a file that
 # was begun anew has them again. A session is that of the source if it began at the same time, if both have a message,
-# and if all that both have are equal.
+# and if all that both have are equal. One of which the source took back every message goes on with numbers above that
+# of the last import: a file gives none twice, and one that was begun anew gave the numbers below it later.
+
+_ELSE = "is stored with other messages: a scope keeps both"
+_ANEW = "is stored, and began at another time: a scope keeps both"
+_BOTH = "went on here, and in its source: with a scope, that of the source stands beside it"
+
+
+@dataclass(frozen=True)
+class LastImport:
+    """What the ledger tells of a session: how its source had the order, and when it began.
+
+    ``number`` and ``at`` are those of the last message that the source ever had.
+    """
+
+    order: Sequence[Any]
+    began: str
+    number: int
+    at: str
+
+    @classmethod
+    def of(cls, known: Sequence[Any] | None, stored: WholeSessionRow) -> LastImport:
+        """Return what a line of the ledger tells, or what is stored tells for one that tells nothing."""
+        return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored["created_at"]), -1, "")
+
+
+def told(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
+    """Return what the ledger is to tell of a session; ``known`` is what it told before."""
+    [branch] = plan.branches
+    number, at = known[3:5] if known else (-1, "")
+    if branch.order and _number(branch, branch.order[-1]) >= number:
+        number, at = _number(branch, branch.order[-1]), iso_text(branch.bodies[branch.order[-1]]["created_at"])
+    return [*brought.order(_said(branch))[:2], iso_text(plan.session["created_at"]), number, at]
 
 
 def compared(
-    look: UnitLookup, piece: Piece, plan: Plan, stored: WholeSessionRow, bodies: Mapping[str, MessageDraft]
+    look: UnitLookup,
+    piece: Piece,
+    plan: Plan,
+    stored: WholeSessionRow,
+    bodies: Mapping[str, MessageDraft],
+    gave_later: GaveLater,
 ) -> SessionDifference:
     """Return what a session of the same source has more than the stored one.
 
     Raises `AlreadyExists` for a session of another source, and for one that went on here and in its source.
     """
     found, [branch] = SessionDifference(), plan.branches
-    if stored["created_at"] != plan.session["created_at"]:
-        pieces.refuse_other(piece, "is stored, and began at another time: a scope keeps both")
+    branch_id, base = branch.row["id"], ImportedVersions.of(pieces.known(look))
+    last = LastImport.of(base.source.get(branch_id), stored)
+    is_here = bool(look.view.rows(sql.HEADS, {"ids": as_list([{"id": branch_id}])}))
+    order = branching.whole_order(look.view, branch_id) if is_here else []
+    _refuse_other(look, piece, plan, last, order, gave_later)
+    if not is_here and branch_id in base.source and not look.revives:  # deleted here
+        found.gone, found.kept_messages = {branch_id}, set(bodies)
+        return found
+    new = _following(look, piece, branch, order, last)
+    removed = set(branch.order) - {*order, *new}
 
     def is_same(row: WholeMessageRow, _: MessageDraft) -> bool:
         return row["revision"] > 0  # changed here: it stays, and is named
 
-    order = branching.whole_order(look.view, branch.row["id"])
-    new = _following(look, piece, branch, order)
-    removed = set(branch.order) - {*order, *new}
-    comparing.messages(look, found, {one: body for one, body in bodies.items() if one not in removed}, is_same)
-    found.orders[branch.row["id"]] = [*order, *new]
+    absent = comparing.messages(look, found, {one: body for one, body in bodies.items() if one not in removed}, is_same)
+    found.orders[branch_id] = branch.order if look.revives and set(order) <= set(branch.order) else [*order, *new]
     found.kept_messages |= removed
-    found.rows.update(messages=len(new), progression_links=len(new))
+    found.removed_messages = removed
+    found.rows.update(messages=len(absent), progression_links=len(new), branches=not is_here)
     return found
 
 
-def _following(look: UnitLookup, piece: Piece, branch: BranchPlan, stored: list[str]) -> list[str]:
-    """Return the messages of the source that come after those which are stored."""
+def _refuse_other(
+    look: UnitLookup, piece: Piece, plan: Plan, last: LastImport, stored: Sequence[str], gave_later: GaveLater
+) -> None:
+    """Raise `AlreadyExists` for a session that is not the one of the last import."""
+    [branch], began = plan.branches, iso_text(plan.session["created_at"])
+    goes_on = (
+        bool(last.at)
+        and all(_number(branch, one) > last.number for one in branch.order)
+        and (began == last.began or began >= last.at)
+        and pieces.is_of_source(look)
+        and not gave_later(last.number, datetime.fromisoformat(last.at))
+    )
+    if goes_on:
+        return
+    if began != last.began:
+        pieces.refuse_other(piece, _ANEW)
+    is_told = not last.order[0] or bool(brought.beginning(_said(branch), last.order))
+    if branch.order and set(stored).isdisjoint(branch.order) and (stored or not is_told):
+        pieces.refuse_other(piece, _ELSE)
+
+
+def _following(
+    look: UnitLookup, piece: Piece, branch: BranchPlan, stored: Sequence[str], last: LastImport
+) -> Sequence[str]:
+    """Return the messages of the source that are to come in; of one that is revived also those that were removed."""
     both = set(stored) & set(branch.order)
-    if stored and branch.order and not both:
-        pieces.refuse_other(piece, "is stored with other messages: a scope keeps both")
-    last = max((at for at, one in enumerate(branch.order) if one in both), default=-1)
     here = max((at for at, one in enumerate(stored) if one in both), default=-1)
     if stored[here + 1 :] and not pieces.is_from_here(look):
-        pieces.refuse_other(piece, "is stored with other messages: a scope keeps both")
-    new = branch.order[last + 1 :]
-    base = ImportedVersions.of(pieces.known(look))
-    heads = look.view.rows(sql.HEADS, {"ids": as_list([{"id": branch.row["id"]}])})  # none for a branch deleted here
-    if new and not any(comparing.is_as_left(look.view, head["progression_id"], base) for head in heads):
-        pieces.refuse_other(piece, "went on here, and in its source")
+        pieces.refuse_other(piece, _ELSE)
+    end = last.number if last.at else max((_number(branch, one) for one in stored), default=-1)
+    new = [one for one in branch.order if one not in both and (look.revives or _number(branch, one) > end)]
+    if new and not all(0 <= _number(branch, one) <= end for one in stored):
+        pieces.refuse_other(piece, _BOTH)
     return new
+
+
+def _number(branch: BranchPlan, message_id: str) -> int:
+    """Return the number that a message has in its source, -1 for a message that was appended here."""
+    name, _, number = message_id.rpartition("/")
+    return int(number) if name == branch.row["id"] and number.isascii() and number.isdecimal() else -1
+
+
+def _said(branch: BranchPlan) -> list[str]:
+    """Return the ids of the messages of a branch, each with the digest of what it says."""
+    return [f"{one} {codec.digest(branch.bodies[one]['content'])}" for one in branch.order]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -107,7 +107,8 @@ class UnitLookup:
 
     ``key`` names the unit in a source of ``kind``, which ends with the scope that was given. ``planned`` has what
     earlier units of the same dry run would store, by table and key: it is empty in a run, where they are stored.
-    ``receipt_id`` is that of the run, ``source`` is where it reads, as its receipt says.
+    ``receipt_id`` is that of the run, ``source`` is where it reads, as its receipt says. ``moved`` are paths from which
+    this source has come: a unit of theirs is as it was, and nothing stands there any more.
     """
 
     view: Unit
@@ -117,6 +118,7 @@ class UnitLookup:
     planned: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     receipt_id: str = ""
     source: str = ""
+    moved: set[str] = field(default_factory=set)
 
 
 class Piece(Protocol):
@@ -211,6 +213,12 @@ def key_of(names: tuple[str, ...]) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
+class UnitKey(TypedDict):
+    """The name of a unit in the ledger."""
+
+    source_key: str
+
+
 # What is known of earlier imports: the ledger of units, and the tombstones of what was pruned.
 
 _l, _t = LEDGER.c, TOMBSTONES.c
@@ -221,6 +229,15 @@ _IMPORTED = prepared(sa.select(_l.digest).where(*_of_unit))
 _TARGET = prepared(sa.select(_l.target_id).where(*_of_unit))
 _POLICY = prepared(
     sa.select(RECEIPTS.c.policy).select_from(LEDGER.join(RECEIPTS, RECEIPTS.c.id == _l.receipt_id)).where(*_of_unit)
+)
+_KEYS = prepared(
+    sa.select(_l.source_key)
+    .where(
+        _l.source_kind == bind("source_kind", _l.source_kind),
+        *(_l[name] == bind(name, _l[name]) for name in ("target_kind", "target_id")),
+    )
+    .order_by(_l.imported_at.desc(), _l.source_key != bind("source_key", _l.source_key)),
+    UnitKey,
 )
 _BURIED = prepared(sa.select(_t.id).where(_t.kind == bind("kind", _t.kind), _t.id == bind("id", _t.id)))
 _new = insert(LEDGER).values({column.name: bind(column.name, column) for column in LEDGER.columns})
@@ -234,15 +251,20 @@ _NOTE = prepared(
 def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
     """Return ``imported``, ``grown``, ``unchanged`` or ``pruned``.
 
-    Raises `AlreadyExists` for what was stored otherwise.
+    Raises `AlreadyExists` for what was stored otherwise. A unit that is to be revived is never unchanged: the caller
+    says whether anything of it was removed.
     """
     kind, target_id = piece.target
-    before = known(look)
     if not is_stored:
         return "pruned" if is_removed(look, piece) else "imported"
-    if before is None:
+    if known(look) is None:
         raise AlreadyExists(kind, target_id, problem="is stored, and was not imported from such a source")
-    return "unchanged" if before == piece.digest else "grown"
+    return "unchanged" if is_same(look, piece) and not look.revives else "grown"
+
+
+def is_same(look: UnitLookup, piece: Piece) -> bool:
+    """Return whether the source of a unit is as it was at the last import."""
+    return (known(look) or "").partition(" ")[0] == piece.digest.partition(" ")[0]
 
 
 def is_removed(look: UnitLookup, piece: Piece) -> bool:
@@ -261,8 +283,25 @@ def refuse_other(piece: Piece, problem: str) -> NoReturn:
 
 def is_from_here(look: UnitLookup) -> bool:
     """Return whether the last import of the unit was from the same path or server."""
+    return last_source(look) == look.source
+
+
+def is_of_source(look: UnitLookup) -> bool:
+    """Return whether the last import of the unit was from the same path or server, or from one that has moved here."""
+    return last_source(look) in {look.source, *look.moved}
+
+
+def last_source(look: UnitLookup) -> str | None:
+    """Return where the last import of the unit read, None if it was never imported."""
     policy = look.view.value(_POLICY, {"source_kind": look.kind, "source_key": look.key})
-    return isinstance(policy, dict) and policy.get("source") == look.source
+    return policy.get("source") if isinstance(policy, dict) else None
+
+
+def note_moved(look: UnitLookup) -> None:
+    """Keep, of a unit that is as it was, that its source has moved here."""
+    found = last_source(look)
+    if found is not None and found != look.source and found.startswith(os.sep) and not os.path.lexists(found):
+        look.moved.add(found)
 
 
 def known(look: UnitLookup) -> str | None:
@@ -273,6 +312,13 @@ def known(look: UnitLookup) -> str | None:
 def known_target(look: UnitLookup) -> str | None:
     """Return the id of what the unit became at its last import, None if it was never imported."""
     return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
+
+
+def keys(look: UnitLookup, piece: Piece) -> list[str]:
+    """Return under which names units of such sources became the target of this one, the newest first."""
+    target_kind, target_id = piece.target
+    values = {"source_kind": look.kind, "source_key": look.key, "target_kind": target_kind, "target_id": target_id}
+    return [row["source_key"] for row in look.view.rows(_KEYS, values)]
 
 
 def revision(look: UnitLookup, message_id: str) -> int | None:

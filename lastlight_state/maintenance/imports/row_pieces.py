@@ -20,6 +20,8 @@ from lastlight_state.maintenance.imports import pieces
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 Row = Mapping[str, Any]
+#: What to do where a source stands at another place than before, and nothing else says that it is the same one.
+_REPLACED = "to follow this source instead, remove it here and revive it"
 #: What one unit stores: rows by table.
 Given = Mapping[str, Sequence[Row]]
 
@@ -88,6 +90,9 @@ class RowPiece:
         added = row_merge.missing_rows(look.view, self._given, keeps=True)
         if (self._moves or added) and any(one.get("claim_epoch") for one in stored_head):
             pieces.refuse_other(self, "went on here, and in its source")
+        if pieces.is_same(look, self) and found == "grown" and not (self._moves or added):
+            self._kept = []
+            return "unchanged", Counter(), Counter()
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
 
     def store(self, view: Unit, outcome: str) -> None:
@@ -117,8 +122,8 @@ class RowPiece:
         """Return whether a row that is a unit is as its last import left it. Raises for a row of another source."""
         if not self.draft.is_alone or table.name != self.draft.head:
             return True
-        if not pieces.is_from_here(look):
-            pieces.refuse_other(self, "is stored, and came from another place")
+        if not pieces.is_of_source(look):
+            pieces.refuse_other(self, f"is stored, and came from {pieces.last_source(look)!r:.200}: {_REPLACED}")
         given = self.draft.given[self.draft.head][0]
         return self._left({name: stored[name] for name in given}) == (pieces.known(look) or "").partition(" ")[2]
 

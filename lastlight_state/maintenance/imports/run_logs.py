@@ -205,7 +205,7 @@ class StatePiece:
         outcome = "imported" if stored is None or stored.to_json() == self._state.to_json() else "grown"
         if stored is not None:
             refuse_backwards(self._state, stored)
-            if not self._continues(stored, before if pieces.is_from_here(look) else None):
+            if not self._continues(stored, before if pieces.is_of_source(look) else None):
                 raise AlreadyExists(*self.target, problem="is stored with other messages or fields")
         return outcome, Counter(session_states=1), self._noticed
 

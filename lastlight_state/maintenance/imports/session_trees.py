@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from lastlight_state.clock import iso_text
 from lastlight_state.conversations import checks, sessions as session_sql, words
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
@@ -21,7 +22,7 @@ from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
-from lastlight_state.maintenance.imports import comparing, drafts as sql, growing, pieces
+from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, growing, pieces
 from lastlight_state.maintenance.imports.comparing import SessionDifference
 from lastlight_state.maintenance.imports.drafts import DIFFERS, Change, Draft, ImportedVersions
 from lastlight_state.maintenance.imports.lenient import fitting
@@ -111,14 +112,13 @@ class SessionPiece:
         self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = pieces.outcome(look, self, is_stored=self._stored is not None)
         self._base = ImportedVersions.of(pieces.known(look)) if self._stored is not None else ImportedVersions("")
-        if found == "grown" and self._base.digest == self.digest:
-            found = "unchanged"
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self._draft.noticed)
-        if self._draft.only_grows and self._stored is not None:
-            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies)
+        if self._draft.gave_later is not None and self._stored is not None:
+            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies, self._draft.gave_later)
         else:
+            self._refuse_older(look)
             self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
         kept = list(self._found.kept)
         if self._stored is not None:
@@ -127,10 +127,18 @@ class SessionPiece:
             if self._keeps_status(self._stored):
                 noticed["status_kept"] += 1
                 kept.append("session: status")
+        self._found.rows["sessions"] += found == "imported"
+        if found == "grown" and pieces.is_same(look, self) and not self._found.rows.total():
+            return "unchanged", Counter(), Counter()  # nothing of it was removed here
         self.kept = kept
         noticed["conflicts"] += len(kept)
-        self._found.rows["sessions"] += found == "imported"
+        noticed["removed_here"] += len(self._found.gone) + len(self._found.removed_messages)
         return found, self._found.rows, noticed
+
+    def _refuse_older(self, look: UnitLookup) -> None:
+        """Raise `AlreadyExists` for a copy at another place that is of an earlier time than the last import."""
+        if self._base.at > iso_text(self._draft.updated_at) and not pieces.is_from_here(look):
+            pieces.refuse_other(self, f"is older here than at its last import, from {pieces.last_source(look)!r:.200}")
 
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
         """Find which fields follow; the names of those that do not."""
@@ -180,6 +188,7 @@ class SessionPiece:
         branches = [
             replace(one, order=self._found.orders[one.row["id"]], bodies=self._unless_kept(one.bodies))
             for one in self.plan.branches
+            if one.row["id"] not in self._found.gone
         ]
         session = self.plan.session
         if self._history:  # it tells the status of a new session
@@ -212,7 +221,8 @@ class SessionPiece:
         ids = self._free_ids(view, pending)
         columns: Values = session
         comparing.tell(view, listeners, session_id, pending, ids, {name: columns[name] for name in kept})
-        comparing.tell_branches(view, listeners, session_id, self._ends)
+        ends = {one: to for one, to in self._ends.items() if one not in self._found.gone}
+        comparing.tell_branches(view, listeners, session_id, ends)
         if self._stored is not None:
             view.change(sql.TOUCH, {"session_id": session_id, "at": max(at, self._stored["updated_at"])})
 
@@ -251,9 +261,21 @@ class SessionPiece:
             DIFFERS if self._fields_kept else session["version"],
             DIFFERS if is_ended_here else session["transition_seq"],
             {**versions, **differs},
+            self._source({row["id"] for row in heads if row["progression_id"] in differs}),
+            iso_text(self._draft.updated_at),
         ).text()
         for message_id, seen in self._found.revised.items():
             pieces.note_revision(self._look, message_id, seen + 1, self._into.now)
+
+    def _source(self, kept: Collection[str]) -> dict[str, Sequence[Any]]:
+        """Return how the source has its orders; how it had them, of branches whose orders were ``kept`` as they are."""
+        if self._draft.gave_later is not None:
+            [branch] = self.plan.branches
+            return {branch.row["id"]: growing.told(self.plan, self._base.source.get(branch.row["id"]))}
+        found = {branch.row["id"]: brought.order(branch.order) for branch in self.plan.branches}
+        before = {one: self._base.source.get(one, brought.order([])) for one in kept}
+        pool = self._draft.pool
+        return found | before if pool is None else {**found, **before, "": brought.order(pool.ids)}
 
 
 def _changes_there(view: Unit, changes: Iterable[comparing.Checked]) -> set[str]:

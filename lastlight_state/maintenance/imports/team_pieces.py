@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -25,7 +25,7 @@ from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.maintenance.imports import comparing, pieces
+from lastlight_state.maintenance.imports import brought, comparing, pieces
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 
@@ -45,10 +45,15 @@ class DeliveredRow(TypedDict):
     taken_by: str | None
 
 
-class InboxEnd(TypedDict):
-    """An inbox, and its next position."""
+class InboxOwner(TypedDict):
+    """The owner of an inbox."""
 
     owner: str
+
+
+class InboxEnd(InboxOwner):
+    """An inbox, and its next position."""
+
     next_ord: int
 
 
@@ -76,6 +81,9 @@ _DELIVERED = prepared(
         AmongFew(_d.message_id, sa.select(member_of(listed("ids").c.value, "id")))
     ),
     DeliveredRow,
+)
+_INBOXES = prepared(
+    sa.select(_i.owner).where(AmongFew(_i.owner, sa.select(member_of(listed("ids").c.value, "id")))), InboxOwner
 )
 _count = sa.cast(member_of(_owners.c.value, "count"), _i.next_ord.type)
 _reserved = insert(INBOXES).from_select(
@@ -130,19 +138,22 @@ class Team:
 class TeamPiece:
     """A team that was read and checked.
 
-    Its digest ends with that of its messages, by which the next import knows which ones it brought in: a file that does
-    not begin with these is another one, or was begun anew. What is not here any more of them was removed here, and
-    stays away.
+    Behind its digest stands that of its messages, by which the next import knows which ones it brought in: a file that
+    does not begin with these is another one, or was begun anew. Behind both are its inboxes. What is not here any more
+    of all that was removed here, and stays away.
     """
 
-    def __init__(self, team: Team, into: ImportTarget) -> None:
-        self._team, self._into = team, into
+    def __init__(self, team: Team, into: ImportTarget, is_there: Callable[[str], bool]) -> None:
+        self._team, self._into, self._is_there = team, into, is_there
         self._marks = list(_marks(team.seed, team.letters))
-        self.digest = f"{team.digest} {self._marks[-1]}"
+        self._owners = dict.fromkeys([*team.members, *(one for letter in team.letters for one in letter.owners)])
+        told = {"owners": sorted(map(brought.mark, self._owners))}
+        self.digest = brought.line(f"{team.digest} {self._marks[-1]}", told)
         self.target = ("team", team.id)
         drafts = [storing.draft(f"messages[{i}]", one.message, into.now) for i, one in enumerate(team.letters)]
         self._bodies = {body["id"]: body for body in drafts}
         self._removed: AbstractSet[str] = frozenset()  # messages that were imported before, and are not here any more
+        self._gone: AbstractSet[str] = frozenset()  # names of such inboxes
         self._joining: list[str] = []
         self._sent: list[ExchangeDeliveryRow] = []
         self._read: list[ReadHere] = []
@@ -156,32 +167,49 @@ class TeamPiece:
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
-        team, is_same = self._team, pieces.known_target(look) == self._team.id
+        team, look = self._team, self._renamed(look)
+        is_same = pieces.known_target(look) == team.id
         if is_same:
             self._refuse_other(look)
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
         if not is_same and (stored or team.id in look.planned["teams"]):
             raise AlreadyExists("team", team.id, problem="is stored, and was not imported from such a source")
         found = pieces.outcome(look, self, is_stored=is_same)
-        if found not in STORED and not look.revives:
+        if found not in STORED:
             return found, Counter(), Counter()
         look.planned["teams"][team.id] = team.digest
-        before = self._imported_before(pieces.known(look)) if is_same and not look.revives else frozenset()
-        rows, left = self._added(look, stored, before)
-        if found not in STORED and not rows.total():
-            return found, Counter(), Counter()
-        outcome = found if found in STORED else "grown"  # by what was removed here of a file that is as it was
+        noted = pieces.known(look) if is_same and not look.revives else None
+        self._gone = self._removed_inboxes(look.view, noted, stored)
+        rows, left = self._added(look, stored, self._imported_before(noted))
+        if found == "grown" and pieces.is_same(look, self) and not rows.total():
+            return "unchanged", Counter(), Counter()  # nothing of it was removed here
         noticed = Counter(removed_here=left, conflicts=len(self._found.kept))
-        return outcome, rows, team.noticed + noticed
+        return found, rows, team.noticed + noticed
+
+    def _renamed(self, look: UnitLookup) -> UnitLookup:
+        """Return the look under the name that the file had at its last import, if it was renamed since."""
+        names = pieces.keys(look, self)
+        others = [one for one in names if one != look.key]
+        if others and not any(self._is_there(one.removesuffix(f"/{self.target[1]}")) for one in others):
+            return replace(look, key=names[0])
+        return look
+
+    def _removed_inboxes(self, view: Unit, noted: str | None, members: AbstractSet[str]) -> frozenset[str]:
+        """Return the names of inboxes that the last import had, and that are no inbox and no member here any more."""
+        known = set(brought.told_by(noted).get("owners", ()))
+        named = [one for one in self._owners if one not in members and brought.mark(one) in known]
+        here = view.rows(_INBOXES, {"ids": as_list([{"id": one} for one in named])}) if named else []
+        return frozenset(named) - {row["owner"] for row in here}
 
     def _added(self, look: UnitLookup, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
         """Return the rows to add, and the number of deliveries of messages imported ``before`` that stay away."""
         planned = look.planned["messages"]
         self._found, self._look = comparing.SessionDifference(), look
         absent = comparing.messages(look, self._found, self._bodies, _is_changed_here)
-        self._removed = before & absent.keys()
+        unread = {body for body, owners in self._letters() if owners and self._gone >= set(owners)}
+        self._removed = (before | unread) & absent.keys()
         new = {one: told for one, told in absent.items() if one not in self._removed}
-        self._joining = [one for one in self._team.members if one not in members]
+        self._joining = [one for one in self._team.members if one not in members and one not in self._gone]
         left = self._deliveries(self._there(look.view, absent), before)
         rows = Counter(
             messages=len(new.keys() - planned.keys()),
@@ -208,13 +236,12 @@ class TeamPiece:
             view.change(_ACK, row)
 
     def _imported_before(self, digest: str | None) -> frozenset[str]:
-        """Return the messages that the file had at its last import."""
-        count = self._marks.index((digest or "").rpartition(" ")[2])
+        """Return the messages that the file had at its last import, none without one."""
+        count = 0 if digest is None else self._marks.index(_mark_in(digest))
         return frozenset(one.message.id for one in self._team.letters[:count])
 
     def _refuse_other(self, look: UnitLookup) -> None:
-        mark = (pieces.known(look) or "").rpartition(" ")[2]
-        if mark not in self._marks:
+        if _mark_in(pieces.known(look) or "") not in self._marks:
             pieces.refuse_other(
                 self, "is stored with other messages than those with which this file begins: a scope keeps both"
             )
@@ -240,7 +267,8 @@ class TeamPiece:
                 stored, read = there.get((owner, body["id"])), letter.read.get(owner)
                 reader = None if read is None else owner
                 is_told = body["id"] in self._removed or owner not in self._joining
-                if stored is None and body["id"] in before and is_told:
+                is_removed = owner in self._gone or (body["id"] in before and is_told)
+                if stored is None and is_removed:
                     left += 1
                 elif stored is None:
                     placed = statements.delivery(owner, 0, body, body["created_at"])
@@ -248,6 +276,10 @@ class TeamPiece:
                 elif read is not None and stored["acked_at"] is None:
                     self._read.append({"owner": owner, "ord": stored["ord"], "acked_at": read, "acked_by": owner})
         return left
+
+    def _letters(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the id of each message with its inboxes."""
+        yield from ((body, letter.owners) for body, letter in zip(self._bodies, self._team.letters, strict=True))
 
     def _placed(self, view: Unit) -> list[ExchangeDeliveryRow]:
         """Return the new deliveries at the ends of their inboxes, which are locked in the order of their owners."""
@@ -264,6 +296,11 @@ class TeamPiece:
 
 def _is_changed_here(stored: WholeMessageRow, body: MessageDraft) -> bool:
     return bool(stored["channel"] == body["channel"]) and stored["revision"] > 0
+
+
+def _mark_in(noted: str) -> str:
+    """Return the digest of messages in a line of the ledger."""
+    return noted.partition(" {")[0].rpartition(" ")[2]
 
 
 def _marks(seed: str, letters: Sequence[Letter]) -> Iterator[str]:

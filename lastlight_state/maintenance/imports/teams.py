@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -52,11 +52,22 @@ def _files(path: Path) -> list[Path]:
 def _read(file: Path, into: ImportTarget) -> TeamPiece:
     seen, noticed = hashlib.sha256(), Counter[str]()
     told = object_in(file, "team", seen, noticed if into.lenient else None)
-    return piece({"id": file.stem, **told}, of_file(file.stat().st_mtime_ns), seen.hexdigest(), noticed, into)
+    given, changed = {"id": file.stem, **told}, of_file(file.stat().st_mtime_ns)
+    return piece(given, changed, seen.hexdigest(), noticed, into, lambda name: os.path.lexists(file.with_name(name)))
 
 
-def piece(told: dict[str, Any], changed: datetime, digest: str, noticed: Counter[str], into: ImportTarget) -> TeamPiece:
-    """Return the team of an object as a team file has it. One that tells no begin is of when it was ``changed``."""
+def piece(
+    told: dict[str, Any],
+    changed: datetime,
+    digest: str,
+    noticed: Counter[str],
+    into: ImportTarget,
+    is_there: Callable[[str], bool] = lambda _: True,
+) -> TeamPiece:
+    """Return the team of an object as a team file has it. One that tells no begin is of when it was ``changed``.
+
+    ``is_there`` says whether the folder has a file of a name.
+    """
     team_id = valid.identifier("id", told["id"])
     reader = _Reader(into, noticed, team_id, _names("members", told.get("members")))
     began = moment_of(told.get("created_at"))
@@ -68,7 +79,7 @@ def piece(told: dict[str, Any], changed: datetime, digest: str, noticed: Counter
     ]
     members = tuple(reader.owner("members", one) for one in reader.members)
     seed = ascii([team_id, told.get("created_at")])
-    return TeamPiece(Team(reader.channel, members, began, tuple(letters), digest, noticed, seed), into)
+    return TeamPiece(Team(reader.channel, members, began, tuple(letters), digest, noticed, seed), into, is_there)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Row, Statement, bind, number, prepared
+from lastlight_state.db.rows.writes import insert_computed
 from lastlight_state.db.schema.columns import ExactNumeric, Real, SpelledTimestamp, Timestamp, in_code_points
 from lastlight_state.outputs.models import HISTORY
 from lastlight_state.outputs.rows import OutputHistoryRow
@@ -203,9 +204,10 @@ _next = sa.select(sa.func.coalesce(sa.func.max(HISTORY.c.revision) + number(1), 
 
 #: Numbers the row that leaves its table. The unit holds that row, so that nobody else numbers one of the same key.
 ARCHIVE = prepared(
-    sa.insert(HISTORY).values(
-        **{name: bind(name, HISTORY.c[name]) for name in (*_HISTORY_KEY, *_ARCHIVED)},
-        revision=_next.scalar_subquery(),
+    insert_computed(
+        HISTORY,
+        {name: bind(name, HISTORY.c[name]) for name in (*_HISTORY_KEY, *_ARCHIVED)}
+        | {"revision": _next.scalar_subquery()},
     )
 )
 HISTORY_LIST = Listing(

@@ -25,7 +25,7 @@ from lastlight_state.workflows.arguments import Claim, Gate, NodeRef
 from lastlight_state.workflows.checks import NodeColumns
 from lastlight_state.workflows.kernel import progress, rows
 from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.kernel.transitions import TransitionParameters
+from lastlight_state.workflows.kernel.transitions import TransitionParameters, first_line
 from lastlight_state.workflows.questions import repository
 from lastlight_state.workflows.tables import APPROVALS, RUNS
 
@@ -70,6 +70,8 @@ def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAns
     said: TransitionParameters = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": told}
     if answer.status == "rejected" and approval.on_reject == "fail":
         error = f"Rejected: {answer.response or 'no reason given'}"
+        if why := first_line(answer.response):
+            said["detail"] = f"{told}: {why}"
         run = repository.fail(unit, listeners, row, error, reason="gate.rejected", said=said)
     else:
         run = repository.go_on(unit, row, said, reason=words.QUESTION_ANSWERED)

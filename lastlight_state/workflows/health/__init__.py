@@ -75,6 +75,7 @@ class EarliestRow(TypedDict):
     iteration: int
     expires_at: datetime | None
     label: str | None
+    name: str | None
     asked_at: datetime
     count: int
     first_expiry: datetime | None
@@ -144,7 +145,9 @@ LIVE = Listing(
 )
 
 
-def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], index: str) -> Family[EarliestRow]:
+def _earliest(
+    kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], name: sa.Column[Any], index: str
+) -> Family[EarliestRow]:
     table = run_id.table
     of_run: Mapping[str, Any] = {"partition_by": run_id}
 
@@ -154,6 +157,7 @@ def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], index
             constant(kind).label("kind"),
             *(table.c[name] for name in ("id", "node_id", "iteration", "expires_at")),
             label_of(run_id, table.c.node_id, table.c.iteration),
+            name.label("name"),
             asked_at.label("asked_at"),
             sa.func.count().over(**of_run).label("count"),
             sa.func.min(table.c.expires_at).over(**of_run).label("first_expiry"),
@@ -168,8 +172,10 @@ def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], index
 
 #: The first pending question of each run and the number of all, by kind.
 QUESTIONS = (
-    _earliest("approval", APPROVALS.c.workflow_run_id, APPROVALS.c.created_at, "ix_approvals_run"),
-    _earliest("human_request", REQUESTS.c.run_id, REQUESTS.c.requested_at, "ix_human_requests_summary"),
+    _earliest("approval", APPROVALS.c.workflow_run_id, APPROVALS.c.created_at, APPROVALS.c.gate, "ix_approvals_run"),
+    _earliest(
+        "human_request", REQUESTS.c.run_id, REQUESTS.c.requested_at, REQUESTS.c.node_id, "ix_human_requests_summary"
+    ),
 )
 
 _last_sign = sa.func.coalesce(EXECUTIONS.c.heartbeat_at, EXECUTIONS.c.started_at)
@@ -324,7 +330,7 @@ def _questions(found: EarliestRow) -> PendingQuestions:
         kind=found["kind"],
         id=found["id"],
         node=None if found["node_id"] is None else NodeRef(found["node_id"], found["iteration"]),
-        label=found["label"],
+        label=found["label"] or found["name"],
         asked_at=found["asked_at"],
         expires_at=found["expires_at"],
         count=found["count"],

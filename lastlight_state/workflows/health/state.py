@@ -22,10 +22,11 @@ from lastlight_state.workflows.words import GRACE, LIVE, TERMINAL
 class Blocked(Record):
     """The event or question that a run waits for.
 
-    ``kind`` is ``approval`` or ``human_request`` (``id``, ``node`` and ``label`` are those of the first of ``count``
-    pending ones), ``timer`` (see ``until``), ``signal`` (``id`` is its name, ``label`` the correlation id),
-    ``operator``, ``queue``, ``workflow_disabled`` (``id`` is the workflow), or ``worker``: nobody drives the run, and
-    ``id`` is its last owner. After a minute ``label`` says why no worker has taken it.
+    ``kind`` is ``approval`` or ``human_request`` (``id`` and ``node`` are those of the first of ``count`` pending ones,
+    ``label`` is that of its node, or else the name of the gate or node), ``timer`` (see ``until``), ``signal`` (``id``
+    is its name, ``label`` the correlation id), ``operator``, ``queue``, ``workflow_disabled`` (``id`` is the workflow),
+    or ``worker``: nobody drives the run, and ``id`` is its last owner. After a minute ``label`` says why no worker has
+    taken it.
     """
 
     kind: str

@@ -22,6 +22,7 @@ from lastlight_state.workflows.arguments import NodeRef, RunFilter
 from lastlight_state.workflows.executions.records import ExecutionSummary, ExecutionSummaryRow
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel import rows
+from lastlight_state.workflows.kernel.transitions import first_line
 from lastlight_state.workflows.lookups import statements, statements as sql
 from lastlight_state.workflows.lookups.records import (
     Count,
@@ -256,6 +257,21 @@ class Lookups(Repository):
         """
         now = self._now()
         return self._viewing(lambda unit: task(unit, run_id, node, now))
+
+    def get_errors(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Return why those of up to 500 runs that have failed or were cancelled did so, by id, in one line each.
+
+        That is the first line of the error, or the reason that was given. Leaves out runs that do not exist, that have
+        not failed, or of which nobody has said why.
+        """
+        ids = valid.several("run_ids", run_ids)
+        valid.at_most("run_ids", ids, 500)
+        sought = [valid.sought("run_ids", run_id) for run_id in ids]
+        if not sought:
+            return {}
+        found, _ = self._reading(lambda unit: unit.sound(*sql.ENDS.of(sought)))
+        errors = {row["run_id"]: first_line(row["detail"]) for row in found}
+        return {run_id: error for run_id, error in errors.items() if error}
 
     def search_errors(
         self, text: str, *, since: datetime, limit: int = 50, page_token: str | None = None

@@ -15,7 +15,18 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.lists.covering import NarrowIndex, SelfJoin
 from lastlight_state.db.lists.listing import MOST_VALUES, Listing
-from lastlight_state.db.rows.statements import AnyOf, Row, Statement, bind, number, padded, prepared, size_for
+from lastlight_state.db.rows.statements import (
+    AnyOf,
+    Family,
+    Row,
+    Statement,
+    bind,
+    constant,
+    number,
+    padded,
+    prepared,
+    size_for,
+)
 from lastlight_state.db.rows.writes import listed, shaped
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew, through
@@ -291,3 +302,31 @@ STATUSES = prepared(
     sa.select(RUNS.c.id, RUNS.c.status).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id")))),
     StatusRow,
 )
+
+
+class EndedRow(TypedDict):
+    """A run that has failed or was cancelled, and why."""
+
+    run_id: str
+    detail: str | None
+
+
+def _ends(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
+    change = TRANSITIONS.alias("change")
+    last = (
+        sa.select(sa.func.max(change.c.seq))
+        .where(
+            change.c.run_id == TRANSITIONS.c.run_id,
+            sa.or_(change.c.from_status.is_(None), change.c.from_status != change.c.to_status),
+        )
+        .scalar_subquery()
+    )
+    ended = TRANSITIONS.c.to_status.in_([constant("failed"), constant("cancelled")])
+    return sa.select(TRANSITIONS.c.run_id, TRANSITIONS.c.detail).where(
+        TRANSITIONS.c.run_id.in_(ids), TRANSITIONS.c.seq == last, ended
+    )
+
+
+#: Why runs have failed or were cancelled: the detail of the last change of their status, which is a narrow row, while
+#: the error of a run stands behind its large values.
+ENDS = Family("run", _ends, EndedRow)

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from lastlight_state.backends.sql.expressions import time_from_iso
 from lastlight_state.backends.sql.json import elements_of, member_of
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import AnyOf, among, bind, constant, prepared
@@ -44,7 +45,8 @@ def _member(rows: Any, name: str) -> sa.ColumnElement[Any]:
 
 def _put() -> sa.Executable:
     given = _rows("nodes")
-    row = {name: _member(given, name) for name in _MEMBERS}
+    given_time = member_of(given.c.value, "wake_at")
+    row = {name: _member(given, name) for name in _MEMBERS} | {"wake_at": time_from_iso(given_time)}
     row |= {"run_id": RUNS.c.id, "state": sa.func.coalesce(row["state"], constant("pending")), "updated_at": AT}
     permitted = sa.select(*row.values()).join_from(RUNS, given, sa.true()).where(PERMITTED)
     new = insert(NODES).from_select(list(row), permitted.with_for_update(key_share=True, of=RUNS))

@@ -26,6 +26,7 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
 from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.backends.postgres import connections, pool
+from lastlight_state.conversations import NewMessage
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendBusy, BackendUnavailable, Conflict, InvalidValue, NotSupported
 from lastlight_state.testing import Database, ThrowawayPostgres
@@ -349,6 +350,16 @@ def test_schemas_of_one_database_know_nothing_of_one_another(postgres_url: str) 
             assert [run.workflow_name for run in store.workflows.runs.list()] == [name]
         with pytest.raises(Conflict), one.transaction() as tx:
             tx.workflows.runs.restart(create(tx, "one"), by="ana", reason="too early")
+
+
+def test_a_message_is_sent_in_a_schema_that_no_search_path_names(postgres_url: str) -> None:
+    """backends B-35: as one that is sent again does, and an inbox that is there."""
+    message = NewMessage("user", "hello", sender="ana")
+    with StateStore.open(postgres_url, schema="two", migrate=True) as store:
+        exchange = store.conversations.exchange
+        assert exchange.send(message, to=["b", "c"]).delivered == ("b", "c")
+        assert exchange.send(message, to=["c", "d"]).delivered == ("d",)
+        assert [delivery.ord for delivery in exchange.inbox("c")] == [0]
 
 
 # ---- Opening ---------------------------------------------------------------------------------------------------------

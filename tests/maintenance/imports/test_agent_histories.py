@@ -73,6 +73,6 @@ def test_an_item_that_the_source_took_back_stays_here_and_later_ones_come_behind
     assert [one["content"] for one in _items(store, "s0")] == ["text 0 \0", "text 1 \0", "later"]
     with closing(sqlite3.connect(source)) as raw, raw:
         raw.execute("DELETE FROM agent_messages WHERE session_id = 's0'")
-        raw.execute(item, ['{"role": "user", "content": "begun anew"}'])
-    assert imports.run(source).units == {"failed": 1, "unchanged": 2}
-    assert [one["content"] for one in _items(store, "s0")] == ["text 0 \0", "text 1 \0", "later"]
+        raw.execute(item, ['{"role": "user", "content": "further"}'])
+    assert imports.run(source).units == {"grown": 1, "unchanged": 2}
+    assert [one["content"] for one in _items(store, "s0")] == ["text 0 \0", "text 1 \0", "later", "further"]

@@ -45,6 +45,26 @@ def test_an_older_copy_of_a_state_database_cuts_no_conversation(store: Any, tmp_
     assert order(store, "b") == ["m0", "m1", "m2", "m3", "m4"]
 
 
+def test_an_older_copy_with_the_same_messages_changes_no_field(store: Any, tmp_path: Path) -> None:
+    """maintenance M-120: a newer copy does, wherever it stands."""
+    imports, source = store.maintenance.imports, state_databases.made(tmp_path / "state.db")
+
+    def named(file: Path, name: str, seconds: int) -> None:
+        put(file, ["m0", "m1"], seconds)
+        at = state_databases.BEGIN + 60 + seconds
+        state_databases.put_session(file, "s", ["m0", "m1"], updated_at=at, name=name)
+
+    named(source, "first", 0)
+    older = Path(shutil.copy(source, tmp_path / "older.db"))
+    named(source, "second", 50)
+    imports.run(source)
+    assert [one.unit for one in imports.run(older).failures] == ["s"]
+    assert store.conversations.sessions.get("s").name == "second"
+    named(older, "third", 70)
+    assert imports.run(older).failures == ()
+    assert store.conversations.sessions.get("s").name == "third"
+
+
 def test_an_older_copy_of_run_folders_cuts_no_conversation(store: Any, tmp_path: Path) -> None:
     """maintenance M-120"""
     for name, length in (("home", 4), ("copy", 2)):

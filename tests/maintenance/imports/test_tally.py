@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lastlight_state.errors import BackendUnavailable, ClaimLost, SchemaMismatch, StateError, StoreClosed
-from lastlight_state.maintenance.imports import Tally
+from lastlight_state.maintenance.imports.tally import Tally
 
 
 class Part:

@@ -210,6 +210,27 @@ def test_a_team_that_is_stored_is_not_imported_from_another_file(store: Any, tmp
     assert {one.code for one in done.failures} == {"already_exists"}
 
 
+def test_a_renamed_team_file_goes_on(every_backend: Any, tmp_path: Path) -> None:
+    """maintenance M-120, OP-84: what was removed here stays away; a copy beside it and another team are refused."""
+    imports, letters = every_backend.maintenance.imports, [letter(f"m{number}", number, "bo") for number in range(5)]
+    first = write_team(tmp_path, "t1", *letters[:2])
+    imports.run(tmp_path)
+    every_backend.maintenance.erase.run("t1/cy")
+    second = first.rename(first.with_name("second.json"))
+    assert imports.run(tmp_path).units == imports.plan(tmp_path).units == {"unchanged": 1}
+    write_team(tmp_path, "second", *letters[:3], id="t1")
+    assert imports.plan(tmp_path).units == imports.run(tmp_path).units == {"grown": 1}
+    second.rename(first)
+    write_team(tmp_path, "t1", *letters[:4])
+    assert (imports.run(tmp_path).failures, len(_inbox(every_backend, "t1/bo"))) == ((), 4)
+    assert "t1/cy" not in [one.member for one in every_backend.conversations.exchange.members("t1").items]
+    write_team(tmp_path, "copy", *letters, id="t1")
+    assert imports.run(tmp_path).units == {"failed": 1, "unchanged": 1}
+    first.unlink()
+    write_team(tmp_path, "copy", letter("m1", 1, content="another"), id="t1")
+    assert imports.run(tmp_path).units == {"failed": 1}
+
+
 def test_a_lenient_import_keeps_values_of_teams_as_text(store: Any, tmp_path: Path) -> None:
     """maintenance OP-38, OP-84."""
     path = write_team(tmp_path, "t1", letter("m1", 1, content="a\0b"))

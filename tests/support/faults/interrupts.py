@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from support.tracing import traced
@@ -27,6 +27,13 @@ OURS = str(Path(lastlight_state.__file__).parent)
 #: Far more than a call takes that waits for nothing. What is still held is met first, as an error of these settings.
 AT_ONCE = 60.0
 SHORT = Settings(queue_timeout=10.0, busy_timeout=10.0, pool_timeout=10.0, lock_timeout=10.0, retry_seconds=0.0)
+
+#: `sys.monitoring`, which is there from Python 3.12 on.
+MONITORING: Any = getattr(sys, "monitoring", None)
+#: For `raised_at`: the work is done whole. Do each work once so, before its opcodes are counted.
+NEVER = sys.maxsize
+#: The tool of `sys.monitoring` that these tests are.
+TOOL = 4
 
 #: Seconds after which an event loop that waits has lost a callback.
 LOST = 5.0
@@ -48,29 +55,93 @@ def raised_at(number: int, work: Callable[[], object], *, every: str = "line", m
     """
     left = [number, more] if more else [number]
 
-    def seen(frame: FrameType, event: str, argument: object) -> Any:
-        if not frame.f_code.co_filename.startswith(OURS):
-            return None
-        if every == "opcode":
-            frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == every and not _is_lock(frame):
+    def met(frame: FrameType) -> None:
+        if left and not _is_lock(frame):
             left[0] -= 1
             if left[0] == 0:
                 del left[0]
-                if left:
-                    sys.settrace(seen)
                 raise Interrupted
-        return seen
 
-    def again(frame: FrameType, event: str, argument: object) -> Any:
-        return seen(frame, event, argument) if left else None
-
-    with traced(again):
+    with opcodes(met) if every == "opcode" else lines(met):
         try:
             work()
         except Interrupted as error:
             return error
-    return None
+    return None if left else Interrupted()  # which was raised while a generator was closed: Python drops that
+
+
+@contextmanager
+def lines(met: Callable[[FrameType], None]) -> Iterator[None]:
+    """Call ``met`` at each line of the library that this thread runs in the block."""
+
+    def seen(frame: FrameType, event: str, argument: object) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == "line":
+            try:
+                met(frame)
+            except Interrupted:
+                sys.settrace(seen)  # which an exception of a trace function has ended
+                raise
+        return seen
+
+    with traced(seen):
+        yield
+
+
+@contextmanager
+def opcodes(met: Callable[[FrameType], None]) -> Iterator[None]:
+    """Call ``met`` at each opcode of the library that this thread runs in the block."""
+    if MONITORING is None:
+
+        def seen(frame: FrameType, event: str, argument: object) -> Any:
+            if not frame.f_code.co_filename.startswith(OURS):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            if event == "opcode":
+                met(frame)
+            return seen
+
+        with traced(seen):
+            yield
+        return
+    with _armed(met):
+        yield
+
+
+#: The functions whose opcodes are watched, which costs nothing while nobody is armed.
+_watched: set[CodeType] = set()
+_armings: dict[int, Callable[[FrameType], None]] = {}
+
+
+@contextmanager
+def _armed(met: Callable[[FrameType], None]) -> Iterator[None]:
+    """Call ``met`` at each opcode by `sys.monitoring`: a trace function is not told of all of them since Python 3.12.
+
+    A function is watched from its second call on.
+    """
+    monitoring, thread = MONITORING, threading.get_ident()
+
+    def instruction(code: CodeType, offset: int) -> None:
+        arming = _armings.get(threading.get_ident())
+        if arming is not None:
+            arming(sys._getframe(1))
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if code not in _watched and code.co_filename.startswith(OURS):
+            _watched.add(code)
+            monitoring.set_local_events(TOOL, code, monitoring.events.INSTRUCTION)
+
+    if monitoring.get_tool(TOOL) is None:
+        monitoring.use_tool_id(TOOL, "opcodes")
+        monitoring.register_callback(TOOL, monitoring.events.INSTRUCTION, instruction)
+    _armings[thread] = met
+    try:
+        with traced(called):
+            yield
+    finally:
+        del _armings[thread]
 
 
 @contextmanager
@@ -98,7 +169,7 @@ def cut_off_after(called: str, within: str) -> Iterator[None]:
 
 def _is_lock(frame: FrameType) -> bool:
     """Whether it stands at ``with some_lock:``, where CPython looks for no signal between the lock and the block."""
-    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip().endswith(LOCKS)
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0).strip().endswith(LOCKS)
 
 
 class Alarm:

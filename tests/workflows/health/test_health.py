@@ -53,7 +53,7 @@ def test_of_many_questions_the_first_is_told_and_all_are_counted(store: StateSto
         workflows.approvals.create(run.id, Gate(f"plan-{turn}", "Go?", expires_at=expires_at))
         workflows.human_requests.create(run.id, Question(NodeRef("ask", turn), "text", "Which?"))
     state = workflows.health.get_state(run.id)
-    assert state.blocked == Blocked(kind="approval", id=first.id, since=START, count=5)
+    assert state.blocked == Blocked(kind="approval", id=first.id, label=PLAN.gate, since=START, count=5)
     assert state.unhealthy == ()
     frozen_clock.advance(seconds=1)
     assert workflows.health.get_state(run.id).unhealthy == ("gate_expired",)

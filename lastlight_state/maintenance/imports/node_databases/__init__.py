@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from lastlight_state.conversations import checks, similarity
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.db import valid
+from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.keys import composed
-from lastlight_state.maintenance.imports import cells, foreign, servers
+from lastlight_state.maintenance.imports import cells, foreign, pieces, servers
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.foreign import Foreign, digest, unit_name
 from lastlight_state.maintenance.imports.node_databases import known, units
 from lastlight_state.maintenance.imports.node_databases.source_rows import SourceRow, Terms, moment
-from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, Place
+from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, Place, UnitLookup, key_of
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row as Placed, RowDraft, RowPiece, change
 from lastlight_state.outputs import models as outputs
 from lastlight_state.outputs.models import CACHE
@@ -47,7 +51,38 @@ def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) 
     [first] = given[head]
     key = composed(*(str(first[name]) for name in _KEYS[head]), by=":")
     draft = RowDraft((kind, key), head, digest(row), given, terms.noticed, is_alone=True)
-    return RowPiece(draft, _GROWTHS, into)
+    return (ChunkPiece if head == "vectors" else RowPiece)(draft, _GROWTHS, into)
+
+
+_NAMESPACE = prepared(
+    sa.select(NAMESPACES.c.namespace).where(NAMESPACES.c.namespace == bind("namespace", NAMESPACES.c.namespace))
+)
+
+
+class ChunkPiece(RowPiece):
+    """A chunk of text with its embedding. Its namespace belongs to the source that began it."""
+
+    def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
+        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
+        namespace = self.draft.given[str(NAMESPACES.name)][0]["namespace"]
+        self._space = replace(look, key=key_of((str(NAMESPACES.name), namespace)))
+        is_known = pieces.known(self._space) is not None
+        if pieces.is_same(look, self):
+            return super().compared(look)
+        if look.view.value(_NAMESPACE, {"namespace": namespace}) is None:
+            return ("pruned", Counter(), Counter()) if is_known and not look.revives else super().compared(look)
+        if not is_known or not pieces.is_of_source(self._space):
+            problem = (
+                f"is of the namespace {namespace!r:.200}, which is here, and not from this source: a scope keeps both"
+            )
+            pieces.refuse_other(self, problem)
+        return super().compared(look)
+
+    def store(self, view: Unit, outcome: str) -> None:
+        """Add or change the chunk, and note whose its namespace is."""
+        super().store(view, outcome)
+        target = ("vector_namespace", self.draft.given[str(NAMESPACES.name)][0]["namespace"])
+        pieces.note_unit(self._space, target, "", "imported", self._into.now)
 
 
 def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:

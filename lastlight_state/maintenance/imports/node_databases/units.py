@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import bind, constant, prepared
+from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.journal.models import (
     EVENTS,
     FRAMES,
@@ -19,11 +18,11 @@ from lastlight_state.journal.models import (
     SIGNALS,
     TOOL_CALLS,
 )
-from lastlight_state.maintenance import row_merge
-from lastlight_state.maintenance.imports import workflow_rows
+from lastlight_state.maintenance.imports import brought, pieces, workflow_rows
 from lastlight_state.maintenance.imports.cells import Row as CellRow
 from lastlight_state.maintenance.imports.foreign import Foreign, digest
 from lastlight_state.maintenance.imports.node_databases import runs, streams, values
+from lastlight_state.maintenance.imports.node_databases.absent import AbsentRows
 from lastlight_state.maintenance.imports.node_databases.source_rows import Terms
 from lastlight_state.maintenance.imports.node_databases.values import Outputs
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Piece, UnitLookup
@@ -127,22 +126,11 @@ GROWTHS: dict[str, Growth] = {
 }
 
 
-class StreamEnd(TypedDict):
-    """A stream of a run, and the number that its next row gets."""
-
-    stream: str
-    next_seq: int
-
-
 # A run that was read: how it is compared with what is stored, and stored. Its tool calls get their numbers here.
 
-_c, _s = TOOL_CALLS.c, SEQUENCES.c
+_c = TOOL_CALLS.c
 _STREAM = "tool_calls"
-#: The streams whose rows have the numbers of the source, each with its table and the column of the number.
-_STREAMS = (("events", "run_events", "seq"), ("signals", "run_signals", "seq"), ("frames", "run_frames", "frame_no"))
-_ENDS = prepared(sa.select(_s.stream, _s.next_seq).where(_s.run_id == bind("run_id", _s.run_id)), StreamEnd)
 _CALLS = prepared(sa.select(_c.seq, _c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
-_NEXT = prepared(sa.select(_s.next_seq).where(_s.run_id == bind("run_id", _s.run_id), _s.stream == constant(_STREAM)))
 
 
 class RunPiece(RowPiece):
@@ -155,47 +143,41 @@ class RunPiece(RowPiece):
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
-        numbered = self._numbered(look) if self._calls else {}
         held = values.fitting(look.view, self._produced)
         run = self.draft.given["workflow_runs"][0]
         rows = {name: values.made(table, self._produced[name], run) for name, table in held.items()}
-        self._given = {**self.draft.given, **numbered, **rows}
         # a table that is defined later has its rows brought in by the next import
         self.digest = digest([self.draft.digest, sorted(held)]) if held else self.draft.digest
-        removed = self._leave_removed(look)
+        is_same = pieces.is_same(look, self)
+        before = brought.told_by(pieces.known(look))
+        absent = AbsentRows(look, self, {} if is_same or look.revives else before)
+        self._given = absent.left_out({**self.draft.given, **rows, "tool_calls": self._calls}, held)
+        self._number(look, absent.ends)
         found, added, noticed = super().compared(look)
         if found in STORED:
-            noticed["removed_here"] += removed
+            noticed["removed_here"] += absent.removed
             left = self._produced.keys() - held.keys()
             noticed.update({f"{name}_left": len(self._produced[name]) for name in left})
+            self.digest = brought.line(self.digest, absent.told)
         return found, added, noticed
 
-    def _leave_removed(self, look: UnitLookup) -> int:
-        """Leave out what an earlier import brought in and is not here any more. Returns how many rows that were."""
-        if look.revives:
-            return 0
-        ends = {row["stream"]: row["next_seq"] for row in look.view.rows(_ENDS, {"run_id": self.target[1]})}
-        removed = 0
-        for stream, table, number in _STREAMS:
-            rows = self._given.get(table, ())
-            absent = row_merge.missing_rows(look.view, {table: rows}, keeps=True).get(table, ()) if rows else ()
-            gone = {row[number] for row in absent if row[number] < ends.get(stream, 0)}
-            self._given = {**self._given, table: [row for row in rows if row[number] not in gone]}
-            removed += len(gone)
-        return removed
-
-    def _numbered(self, look: UnitLookup) -> dict[str, Sequence[Row]]:
+    def _number(self, look: UnitLookup, ends: Mapping[str, int]) -> None:
+        """Give each tool call its number, and let no counter fall behind the numbers that were given here."""
         this = {"run_id": self.target[1]}
-        stored = {row["call_id"]: row["seq"] for row in look.view.rows(_CALLS, this)}
-        following = max((look.view.value(_NEXT, this) or 0, *(seq + 1 for seq in stored.values())))
+        counters = {row["stream"]: row for row in self._given.get("run_sequences", ())}
+        stored = {row["call_id"]: row["seq"] for row in look.view.rows(_CALLS, this)} if self._calls else {}
+        following = max((ends.get(_STREAM, 0), *(seq + 1 for seq in stored.values())))
         calls = []
-        for call in self._calls:
+        for call in self._given.get("tool_calls", ()):
             if call["call_id"] not in stored:
                 stored[call["call_id"]] = following
                 following += 1
             calls.append({**call, "seq": stored[call["call_id"]]})
-        counter = {**this, "stream": _STREAM, "next_seq": following}
-        return {"tool_calls": calls, "run_sequences": [*self.draft.given.get("run_sequences", ()), counter]}
+        if self._calls:
+            counters[_STREAM] = {**this, "stream": _STREAM, "next_seq": following}
+        further = [{**row, "next_seq": max(row["next_seq"], ends.get(name, 0))} for name, row in counters.items()]
+        numbered = {"tool_calls": calls, "run_sequences": further}
+        self._given = {name: rows for name, rows in {**self._given, **numbered}.items() if rows}
 
 
 USAGE = "_smithers_run_usage"

@@ -1,0 +1,99 @@
+"""Citus, the distributed Postgres: what a database with its extension says of itself.
+
+A schema that is distributed lies whole on one server, a worker, and is entered through the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lastlight_state.backends.base import Checkout, Options
+from lastlight_state.backends.facts import Measures, TableSize
+from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.errors import NotSupported
+
+EXTENSION = "citus"
+
+#: The local catalogs of one server. ``pg_dist_schema`` is there from version 12 on.
+FACTS = (
+    "SELECT (SELECT groupid FROM pg_catalog.pg_dist_local_group),"
+    " (SELECT nodename || ':' || nodeport FROM pg_catalog.pg_dist_node WHERE groupid = 0 LIMIT 1),"
+    " EXISTS (SELECT FROM pg_catalog.pg_dist_schema WHERE schemaid = to_regnamespace({schema})::oid),"
+    " current_setting('citus.enable_schema_based_sharding', true),"
+    " current_setting('citus.enable_unsafe_triggers', true)"
+)
+
+
+@dataclass(frozen=True)
+class Citus:
+    """What a server says of itself: its extension's version, its place, and whether it distributes our schema."""
+
+    version: str
+    is_worker: bool
+    coordinator: str | None
+    is_distributed: bool
+    distributes_schemas: str | None
+    unsafe_triggers: str | None
+
+    @classmethod
+    def of(cls, version: str, facts: Sequence[Any]) -> Citus:
+        """Return what the row of `FACTS` says."""
+        group, *others = facts
+        return cls(version, bool(group), *others)
+
+    def __str__(self) -> str:
+        place = "a worker" if self.is_worker else "the coordinator"
+        schema = "distributed" if self.is_distributed else "not distributed"
+        settings = f"schema-based sharding {self.distributes_schemas}, unsafe triggers {self.unsafe_triggers}"
+        return f"{place} of Citus {self.version}, schema {schema}, {settings}"
+
+    def refusal(self) -> NotSupported | None:
+        """Return why this server is not entered by; None if it is the coordinator."""
+        if not self.is_worker:
+            return None
+        where = f" at {self.coordinator}" if self.coordinator else ""
+        return NotSupported(
+            f"the server is a worker of Citus {self.version}, where ids come from another range and named locks "
+            f"exclude nobody who enters elsewhere: connect to the coordinator{where}"
+        )
+
+
+_TABLES = """
+    SELECT c.relname, CASE WHEN p.logicalrelid IS NULL THEN pg_total_relation_size(c.oid)
+        ELSE citus_total_relation_size(c.oid) END
+    FROM pg_class AS c LEFT JOIN pg_dist_partition AS p ON p.logicalrelid = c.oid
+    WHERE c.relkind IN ('r', 'p') AND c.relnamespace = to_regnamespace(coalesce(quote_ident(%s), current_schema()))
+        AND c.relname = ANY (%s)
+"""
+_DATABASE = (
+    "SELECT sum(result::bigint)::bigint FROM run_command_on_all_nodes('SELECT pg_database_size(current_database())')"
+)
+
+
+class CitusPart:
+    """The part of the backend that knows of Citus. ``citus`` is what one said."""
+
+    schema: str | None
+    options: Options
+    citus: Citus | None = None
+    writes_in_ctes: bool
+
+    def meet(self, extensions: Mapping[str, str]) -> None:
+        if EXTENSION not in extensions:
+            return
+        place = literal(quoted(self.schema)) if self.schema else "quote_ident(current_schema())"
+        [facts] = self.peek(FACTS.format(schema=place)) or [(0, None, False, None, None)]  # type: ignore[attr-defined]
+        self.citus = Citus.of(extensions[EXTENSION], facts)
+        if not self.options.any_server and (refusal := self.citus.refusal()):
+            raise refusal
+        self.writes_in_ctes = not self.citus.is_distributed  # passed on as a whole, one takes longer than two
+
+    def distributed_measures(self, checkout: Checkout, found: Measures, tables: Sequence[str]) -> Measures:
+        """Return the measures with the bytes on all servers. Rows are not counted there."""
+        if self.citus is None:
+            return found
+        [(whole,)] = checkout.driver.execute(_DATABASE).fetchall()
+        sizes = checkout.driver.execute(_TABLES, (self.schema, list(tables))).fetchall()
+        return replace(found, size_bytes=whole, tables={name: TableSize(None, size) for name, size in sizes})

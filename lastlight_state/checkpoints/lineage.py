@@ -1,0 +1,125 @@
+"""Finds what tasks wrote to channels since the last stored value of each, along the ancestors of a checkpoint.
+
+The database walks the ancestors, whose other channels it does not read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.sql.selectable import NamedFromClause
+
+from lastlight_state.backends.sql.json import member_of, members_of
+from lastlight_state.checkpoints import values
+from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES, WRITES
+from lastlight_state.checkpoints.projections import AncestorRow, WriteRow
+from lastlight_state.checkpoints.records import ChannelHistory, CheckpointWrite
+from lastlight_state.checkpoints.statements import of_thread
+from lastlight_state.db.rows.statements import Statement, bind, prepared
+from lastlight_state.db.rows.writes import as_list, listed
+from lastlight_state.db.units.unit import Unit
+
+
+def histories(
+    unit: Unit, thread_id: str, namespace: str, parent: str, channels: Collection[str]
+) -> dict[str, ChannelHistory]:
+    """Return for each channel its writes from this parent of a checkpoint on, and the value that they follow.
+
+    Raises `CorruptData` where a write or value cannot be read.
+    """
+    given = {"channels": as_list([{"name": one} for one in sorted(channels)])}
+    given |= {"thread_id": thread_id, "namespace": namespace, "parent": parent}
+    lines: dict[str, dict[str, AncestorRow]] = defaultdict(dict)
+    for row in unit.rows(_LINES, given):
+        lines[row["channel"]][row["id"]] = row
+    written: dict[tuple[str, str], list[CheckpointWrite]] = defaultdict(list)
+    for write in unit.rows(_WRITES, given):
+        written[write["channel"], write["checkpoint_id"]].append(CheckpointWrite.of(write))
+    named = {
+        (namespace, channel, row["version"])
+        for channel, line in lines.items()
+        for row in line.values()
+        if row["is_valued"] and row["version"] is not None
+    }
+    stored, damaged = values.read(unit, thread_id, sorted(named))
+    if damaged:
+        raise next(iter(damaged.values()))
+    found = {}
+    for channel in channels:
+        line = _in_order(lines[channel], parent)
+        writes = tuple(one for row in line for one in written[channel, row["id"]])
+        version = line[0]["version"] if line else None
+        found[channel] = ChannelHistory.of({"writes": writes, "value": stored.get((namespace, channel, version or ""))})
+    return found
+
+
+def _in_order(line: dict[str, AncestorRow], parent: str) -> list[AncestorRow]:
+    """Return these ancestors, the oldest first. A line that comes back to itself ends there."""
+    found: list[AncestorRow] = []
+    at: str | None = parent
+    while at is not None and (row := line.pop(at, None)) is not None:
+        found.append(row)
+        at = row["parent_id"]
+    return found[::-1]
+
+
+def _walk() -> sa.CTE:
+    """Return for each channel of the parameter ``channels`` the ancestors, from one until it has a value of it.
+
+    A line that comes back to itself ends there, because no row is followed twice.
+    """
+    channels = listed("channels")
+    channel = member_of(channels.c.value, "name").label("channel")
+    first, parent = CHECKPOINTS.alias("first"), CHECKPOINTS.alias("parent")
+    columns = [channel, *_seen(first, channel)]
+    is_first = sa.and_(
+        of_thread(first),
+        first.c.namespace == bind("namespace", first.c.namespace),
+        first.c.id == bind("parent", first.c.id),
+    )
+    line = sa.select(*columns).select_from(channels.join(first, is_first)).cte("line", recursive=True)
+    is_parent = sa.and_(
+        of_thread(parent), parent.c.namespace == bind("namespace", parent.c.namespace), parent.c.id == line.c.parent_id
+    )
+    return line.union(
+        sa.select(line.c.channel, *_seen(parent, line.c.channel))
+        .select_from(line.join(parent, is_parent))
+        .where(~line.c.is_valued)
+    )
+
+
+def _seen(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
+    """Return an ancestor's id and parent, the version it has of a channel, and whether that has a value."""
+    versions = members_of(ancestor.c.versions).table_valued("key", "value", name=f"versions_of_{ancestor.name}")
+    version = sa.select(versions.c.value).where(versions.c.key == channel).correlate_except(versions).scalar_subquery()
+    stored = VALUES.alias(f"stored_of_{ancestor.name}")
+    is_stored = sa.and_(
+        of_thread(stored),
+        stored.c.namespace == ancestor.c.namespace,
+        stored.c.channel == channel,
+        stored.c.version == version,
+    )
+    is_valued = sa.select(stored.c.number).where(is_stored).correlate_except(stored).exists()
+    return [ancestor.c.id, ancestor.c.parent_id, version.label("version"), is_valued.label("is_valued")]
+
+
+_LINES = prepared(sa.select(*_walk().c), AncestorRow)
+
+
+def _writes() -> Statement[WriteRow]:
+    line = _walk()
+    of_line = sa.and_(
+        of_thread(WRITES),
+        WRITES.c.namespace == bind("namespace", WRITES.c.namespace),
+        WRITES.c.checkpoint_id == line.c.id,
+        WRITES.c.channel == line.c.channel,
+    )
+    columns = [WRITES.c[name] for name in WriteRow.__annotations__]
+    order = [WRITES.c.path, WRITES.c.task, WRITES.c.idx]
+    return prepared(sa.select(*columns).select_from(line.join(WRITES, of_line)).order_by(*order), WriteRow)
+
+
+_WRITES = _writes()

@@ -1,0 +1,10 @@
+"""Amounts of money as people read them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+
+def money(amount: Decimal) -> str:
+    """Return an amount of US dollars, to the cent, and what is less than ten cents to a hundredth of it."""
+    return f"${amount:,.2f}" if not amount or abs(amount) >= Decimal("0.1") else f"${amount:.4f}"

@@ -1,0 +1,35 @@
+"""Channels of LangGraph whose values are made of writes: what was written before a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lastlight_state.checkpoints import ChannelHistory
+from lastlight_state.db import valid
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import DeltaChannelHistory
+
+    from lastlight_state.integrations.langgraph import LangGraphSaver
+
+
+def histories(
+    saver: LangGraphSaver, config: Mapping[str, Any], channels: Sequence[str]
+) -> dict[str, DeltaChannelHistory]:
+    """Return for each channel what tasks wrote to it before the checkpoint of a config, and the value before that."""
+    asked = config["configurable"]
+    thread, space, one = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked.get("checkpoint_id") or None
+    found: Mapping[str, ChannelHistory] = {}
+    if channels and valid.are_storable(thread, space, one):
+        found = saver._checkpoints.channel_histories(thread, channels, one, namespace=space, scope=saver._scope)
+    return {channel: _history(saver.serde.loads_typed, found.get(channel)) for channel in channels}
+
+
+def _history(load: Any, found: ChannelHistory | None) -> DeltaChannelHistory:
+    if found is None:
+        return {"writes": []}
+    made: DeltaChannelHistory = {"writes": [(one.task, one.channel, load(one.content)) for one in found.writes]}
+    if found.value is not None:
+        made["seed"] = load(found.value)
+    return made

@@ -1,0 +1,56 @@
+"""What a unit brought in at its last import, as its line in the ledger keeps it.
+
+What the line has and this store has not was removed here. Behind the digest of the unit stands an object as JSON. Rows
+stand in it as short digests of their keys, so that nobody who was erased is named there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lastlight_state import codec
+
+
+def line(digest: str, told: Any) -> str:
+    """Return a line of the ledger: the digest of a unit, and what is told of it."""
+    return f"{digest} {codec.canonical(told).decode()}"
+
+
+def told_by(noted: str | None) -> dict[str, Any]:
+    """Return what a line of the ledger tells of its unit, nothing for one without such an object."""
+    _, has, text = (noted or "").partition(" {")
+    return dict(codec.decode("{" + text)) if has else {}
+
+
+def mark(*key: Any) -> str:
+    """Return a short digest of a key."""
+    return hashlib.sha256(ascii(key).encode()).hexdigest()[:16]
+
+
+def ranges(numbers: Iterable[int]) -> list[list[int]]:
+    """Return numbers as the first and the last of each stretch without a gap."""
+    found: list[list[int]] = []
+    for one in sorted(set(numbers)):
+        if found and one == found[-1][1] + 1:
+            found[-1][1] = one
+        else:
+            found.append([one, one])
+    return found
+
+
+def within(number: int, stretches: Sequence[Sequence[int]]) -> bool:
+    """Return whether a number is in one of these stretches."""
+    return any(first <= number <= last for first, last in stretches)
+
+
+def order(ids: Sequence[str]) -> list[Any]:
+    """Return how the ledger knows an order: its length, a digest, and its last id."""
+    return [len(ids), mark(*ids), ids[-1] if ids else None]
+
+
+def beginning(ids: Sequence[str], known: Sequence[Any] | None) -> Sequence[str]:
+    """Return the ids of an order that the last import had, none if it does not begin with these any more."""
+    count, digest = known[:2] if known else (0, "")
+    return ids[:count] if count <= len(ids) and mark(*ids[:count]) == digest else ()

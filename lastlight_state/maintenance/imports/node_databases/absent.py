@@ -1,0 +1,100 @@
+"""Rows of a run that its source has and this store has not: new ones, and those that were removed here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypedDict
+
+import sqlalchemy as sa
+
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.journal.models import SEQUENCES, TOOL_CALLS
+from lastlight_state.maintenance import row_merge
+from lastlight_state.maintenance.imports import brought, pieces
+from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
+
+Row = Mapping[str, Any]
+Given = Mapping[str, Sequence[Row]]
+
+
+class StreamEnd(TypedDict):
+    """A stream of a run, and the number that its next row gets."""
+
+    stream: str
+    next_seq: int
+
+
+_s, _c = SEQUENCES.c, TOOL_CALLS.c
+_ENDS = prepared(sa.select(_s.stream, _s.next_seq).where(_s.run_id == bind("run_id", _s.run_id)), StreamEnd)
+_CALLS = prepared(sa.select(_c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
+#: The streams whose rows have the numbers of the source, each with its table and the column of the number.
+_STREAMS = (("events", "run_events", "seq"), ("signals", "run_signals", "seq"), ("frames", "run_frames", "frame_no"))
+#: By what else the rows are known that something here removes without their run: rows of output tables have a key.
+_KEYS = {"tool_calls": ("call_id",), "scores": ("id",)}
+_OUTPUT_KEY = ("node_id", "iteration")
+
+
+class AbsentRows:
+    """Finds the rows of a run that are not here. ``before`` is what the ledger tells of its last import.
+
+    ``ends`` has the next number of each stream here, ``removed`` counts the rows that were removed here, and ``told``
+    is what the ledger keeps for the next import.
+    """
+
+    def __init__(self, look: UnitLookup, piece: Piece, before: Mapping[str, Any]) -> None:
+        self._look, self._piece, self._before = look, piece, before
+        self._this = {"run_id": piece.target[1]}
+        self.ends = {row["stream"]: row["next_seq"] for row in look.view.rows(_ENDS, self._this)}
+        self.removed = 0
+        self.told: dict[str, Any] = {}
+
+    def left_out(self, given: Given, outputs: Collection[str]) -> Given:
+        """Return the rows without those that were removed here.
+
+        Raises `AlreadyExists` for a new row of the source whose number was given here, to a row that is gone.
+        """
+        found = dict(given)
+        for stream, table, number in _STREAMS:
+            rows = given.get(table, ())
+            self.told[table] = brought.ranges(row[number] for row in rows)
+            found[table] = self._numbered(stream, table, number, rows)
+        for table, names in (_KEYS | dict.fromkeys(outputs, _OUTPUT_KEY)).items():
+            rows = given.get(table, ())
+            self.told[table] = sorted(brought.mark(*(row[name] for name in names)) for row in rows)
+            found[table] = self._known(table, names, rows)
+        return {table: rows for table, rows in found.items() if rows}
+
+    def _numbered(self, stream: str, table: str, number: str, rows: Sequence[Row]) -> Sequence[Row]:
+        known = self._before.get(table)
+        if known is None or not rows:
+            return rows
+        absent = row_merge.missing_rows(self._look.view, {table: rows}, keeps=True).get(table, ())
+        gone = {row[number] for row in absent if brought.within(row[number], known)}
+        end = self.ends.get(stream, 0)
+        if taken := sorted(row[number] for row in absent if row[number] < end and row[number] not in gone):
+            problem = f"went on here, and in its source: number {taken[0]} of {table} was given to a row that is gone"
+            pieces.refuse_other(self._piece, problem)
+        self.removed += len(gone)
+        return [row for row in rows if row[number] not in gone]
+
+    def _known(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows but for those that the last import had and that are not here."""
+        known = set(self._before.get(table, ()))
+        if not known or not rows:
+            return rows
+
+        def key(row: Row) -> tuple[Any, ...]:
+            return tuple(row[name] for name in names)
+
+        absent = self._absent_calls(rows) if table == str(TOOL_CALLS.name) else self._absent(table, rows)
+        gone = {key(row) for row in absent if brought.mark(*key(row)) in known}
+        self.removed += len(gone)
+        return [row for row in rows if key(row) not in gone]
+
+    def _absent(self, table: str, rows: Sequence[Row]) -> Sequence[Row]:
+        return row_merge.missing_rows(self._look.view, {table: rows}, keeps=True).get(table, ())
+
+    def _absent_calls(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the tool calls that are not here. Their numbers are of this store, so they have no key yet."""
+        here = {row["call_id"] for row in self._look.view.rows(_CALLS, self._this)}
+        return [row for row in rows if row["call_id"] not in here]

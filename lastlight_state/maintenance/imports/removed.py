@@ -1,0 +1,48 @@
+"""Branches and messages of a session that its last import had and that are not here: they stay away."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from lastlight_state.conversations.trees.plans import BranchPlan, Plan
+from lastlight_state.maintenance.imports import brought
+from lastlight_state.maintenance.imports.drafts import ImportedVersions, Pool
+
+
+class RemovedParts:
+    """Finds what was removed here of a session: ``branches``, with forks of these, and ``messages``.
+
+    ``left`` has the messages that only such branches have. ``before`` says what the last import had, ``here`` are the
+    branches that are stored.
+    """
+
+    def __init__(self, before: ImportedVersions, plan: Plan, here: Collection[str], pool: Pool | None) -> None:
+        self._orders = {"": brought.beginning(() if pool is None else pool.ids, before.source.get(""))}
+        self.branches: set[str] = set()
+        self.messages: set[str] = set()
+        for branch in plan.branches:  # parents before their forks
+            branch_id, parent = branch.row["id"], branch.origin and branch.origin[0]
+            self._orders[branch_id] = brought.beginning(branch.order, before.source.get(branch_id))
+            if branch_id not in here and (branch_id in before.source or parent in self.branches):
+                self.branches.add(branch_id)
+        self.plan = replace(plan, branches=[one for one in plan.branches if one.row["id"] not in self.branches])
+        going = [one for one in plan.branches if one.row["id"] in self.branches]
+        self.left = _of(going) - _of(self.plan.branches) - set(() if pool is None else pool.ids)
+
+    def note_absent(self, absent: Collection[str]) -> None:
+        """Find the removed ones among messages that are not stored."""
+        systems = {branch.system for branch in self.plan.branches}
+        self.messages = set().union(*self._orders.values()) & set(absent) - systems
+
+    def order(self, name: str, given: Sequence[str], stored: Sequence[str], *, is_as_left: bool) -> list[str]:
+        """Return the order of a branch without what was taken out of it here. That of all messages has no name."""
+        begun: Sequence[str] = () if is_as_left else self._orders.get(name, ())
+        known = set(begun) - set(stored)
+        if not known.isdisjoint(given[len(begun) :]):  # the source has it anew: a conflict
+            known = set()
+        return [one for one in given if one not in known and one not in self.messages]
+
+
+def _of(branches: Iterable[BranchPlan]) -> set[str]:
+    return {one for branch in branches for one in branch.bodies}

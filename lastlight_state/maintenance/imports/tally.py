@@ -1,0 +1,111 @@
+"""Counts what an import does, or would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from lastlight_state.db.news.listeners import message_of
+from lastlight_state.errors import BackendError, ClaimLost, InvalidValue, MisuseError, SchemaError, StateError
+from lastlight_state.maintenance.imports.foreign import SourceWritten
+from lastlight_state.maintenance.imports.pieces import STORED, FailedUnit, ImportConflict, ImportReport, Part, Read
+from lastlight_state.receipts import Receipt
+
+#: How many units that failed a report names, and how many things that were kept.
+NAMED = 500
+#: How often a source is opened that is written again and again.
+_OPENINGS = 100
+
+_UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
+
+
+class Outcome(NamedTuple):
+    """The result of a unit: its outcome, the rows by table, what was noticed, and what was changed here, too."""
+
+    outcome: str
+    rows: Counter[str]
+    noticed: Counter[str]
+    kept: Sequence[str] = ()
+
+
+class Tally:
+    """The work done so far."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.failures: list[FailedUnit] = []
+        self.conflicts: list[ImportConflict] = []
+        self.keys: set[str] = set()
+        #: Whether the source was written while it was read. How many units were read since it was opened, how often.
+        self.is_disturbed, self._read, self._openings = False, 0, 0
+
+    def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
+        """Treat a unit, and count what came of it."""
+        self.keys.add(part.key)
+        if part.read is None:
+            name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
+            self.counts[name] += part.left or 1
+            return
+        try:
+            done = treat(part.read)
+            self.counts = self.with_(done)
+            named = [ImportConflict(unit=part.key, kept=one) for one in done.kept]
+            self.conflicts += named[: NAMED - len(self.conflicts)]
+        except (ClaimLost, BackendError, MisuseError, SchemaError):
+            raise
+        except RecursionError:
+            self._fail(part, InvalidValue("unit", "is nested too deeply"))
+        except SourceWritten as error:
+            self.is_disturbed = self._read > 0 and self._openings < _OPENINGS
+            if self.is_disturbed:  # it is read once more
+                self.keys.discard(part.key)
+            else:
+                self._fail(part, error)
+        except (StateError, OSError) as error:
+            self._fail(part, error)
+        self._read += 1
+
+    def _fail(self, part: Part, error: Exception) -> None:
+        self.counts[f"{_UNITS}failed"] += 1
+        if len(self.failures) < NAMED:
+            code = getattr(error, "code", "os_error")
+            self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
+
+    def again(self) -> None:
+        """Begin with a source that was opened anew."""
+        self.is_disturbed, self._read, self._openings = False, 0, self._openings + 1
+
+    def name_unknown(self, names: Iterable[str]) -> None:
+        """Name what was to be revived and is no unit of the source."""
+        for one in names:
+            if one not in self.keys:
+                problem = InvalidValue("revive", f"{one!r:.200} is the name of no unit of this source")
+                self._fail(Part(one, None), problem)
+
+    @property
+    def stored(self) -> int:
+        """Return how many units were stored, or would be."""
+        return sum(self.counts[_UNITS + outcome] for outcome in STORED)
+
+    def with_(self, done: Outcome) -> Counter[str]:
+        """Return the counts, had this been done too."""
+        outcome, rows, noticed, _ = done
+        found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
+        return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
+
+    def report(self, kind: str, receipt: Receipt | None) -> ImportReport:
+        """Return the report as a record."""
+        units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
+        return ImportReport(
+            kind=kind,
+            units=units,
+            rows=rows,
+            noticed=noticed,
+            failures=tuple(self.failures),
+            receipt=receipt,
+            conflicts=tuple(self.conflicts),
+        )
+
+    def _under(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return ((name.removeprefix(prefix), n) for name, n in self.counts.items() if name.startswith(prefix))

@@ -1,0 +1,29 @@
+"""What operators do to runs in several steps, which the command line and the inspector share."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from lastlight_state.errors import Conflict
+from lastlight_state.workflows.arguments import Claim
+
+if TYPE_CHECKING:
+    from lastlight_state.workflows.claims import Claims
+
+#: How long the claim is valid by which an operator gives a run back: no longer than one call.
+_LEASE = timedelta(seconds=30)
+
+
+def take_away(claims: Claims[Any], run_id: str, *, by: str, now: datetime) -> None:
+    """Take a run from its holder, whose writes are refused from now on, and give it back. Costs no restart.
+
+    Raises `Conflict` ``not_held`` for a run that nobody holds.
+    """
+    holder = claims.find(run_id)
+    if holder is None:
+        raise Conflict(f"run {run_id}: no worker holds it", code="not_held")
+    theirs = Claim(
+        run_id=run_id, owner=holder.owner, epoch=holder.epoch, lease=_LEASE, taken_at=now, lease_expires_at=now
+    )
+    claims.release(claims.transfer(theirs, owner=by))

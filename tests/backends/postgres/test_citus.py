@@ -1,0 +1,74 @@
+"""Citus is known by what its catalogs say. They are made by hand here: ``make citus`` runs the tests on a real one."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import make_url
+from support.cli.calls import lastlight_state
+
+from lastlight_state import Settings, StateStore
+from lastlight_state.errors import NotSupported
+from lastlight_state.testing import Database
+from lastlight_state.testing.postgres import connect
+from lastlight_state.workflows import Trigger
+
+
+def says(url: str, *, group: int, distributed: bool) -> None:
+    """Let a database of plain Postgres say that it is a server of Citus."""
+    with connect(url) as connection:
+        connection.execute("SET allow_system_table_mods = on")
+        connection.execute("SET search_path = pg_catalog")
+        connection.execute("CREATE TABLE pg_catalog.pg_dist_local_group AS SELECT %s AS groupid", (group,))
+        connection.execute(
+            "CREATE TABLE pg_catalog.pg_dist_node AS SELECT 0 AS groupid, 'first.example' AS nodename, 6000 AS nodeport"
+        )
+        connection.execute(
+            "CREATE TABLE pg_catalog.pg_dist_schema AS SELECT oid AS schemaid FROM pg_namespace "
+            "WHERE nspname = 'public' AND %s",
+            (distributed,),
+        )
+        connection.execute(
+            "INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion) "
+            "SELECT 99999, 'citus', extowner, extnamespace, false, '13.2-1' FROM pg_extension LIMIT 1"
+        )
+
+
+def test_a_worker_is_refused_by_name_and_names_the_coordinator(postgres_database: Database) -> None:
+    """backends B-198: whether it has our schema or not."""
+    says(postgres_database.url, group=2, distributed=True)
+    message = "is a worker of Citus 13.2-1, .* connect to the coordinator at first.example:6000"
+    with pytest.raises(NotSupported, match=message):
+        StateStore.open(postgres_database.url)
+    with pytest.raises(NotSupported, match=message):
+        StateStore.open(postgres_database.url, schema="elsewhere", migrate=True)
+    with StateStore.open(settings=Settings(url=postgres_database.url, any_server=True)) as store:
+        assert list(store.workflows.runs.list()) == []
+
+
+def test_an_empty_database_of_a_worker_is_refused(postgres_url: str) -> None:
+    """backends B-198: nothing is made there."""
+    says(postgres_url, group=1, distributed=False)
+    with pytest.raises(NotSupported, match="is a worker of Citus"):
+        StateStore.open(postgres_url, migrate=True)
+    with connect(postgres_url) as connection:
+        assert connection.execute("SELECT to_regclass('workflow_runs')").fetchone() == (None,)
+
+
+@pytest.mark.parametrize("distributed", [True, False])
+def test_a_chain_is_two_statements_where_the_schema_is_distributed(
+    postgres_database: Database, distributed: bool
+) -> None:
+    """backends B-198: passed on as a whole, one takes longer than two."""
+    says(postgres_database.url, group=0, distributed=distributed)
+    with postgres_database.open() as store:
+        assert store.backend.writes_in_ctes is not distributed
+        run = store.workflows.runs.create("w", trigger=Trigger("t"), phase="p")
+        assert [store.journal.events.append(run.id, "e", {"n": number}).seq for number in range(3)] == [0, 1, 2]
+
+
+def test_check_says_what_the_server_is_and_how_it_is_set(postgres_database: Database) -> None:
+    """backends B-198."""
+    says(postgres_database.url, group=0, distributed=True)
+    url = make_url(postgres_database.url).render_as_string(hide_password=False)
+    told = lastlight_state("check", "--url", url)
+    assert "the coordinator of Citus 13.2-1, schema distributed" in " ".join(told.out.split())

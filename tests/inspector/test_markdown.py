@@ -1,0 +1,70 @@
+"""Markdown of agents on pages: what it means is shown, and nothing of it is a tag of theirs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lastlight_state.inspector.markdown import html
+
+#: Every tag that the module makes, with its attributes.
+OURS = re.compile(
+    r"</?(?:p|br|ul|ol|li|pre|code|strong|em|h[4-6])>|</a>"
+    r"|<a href=\"https?://[^\"<>\s]+\" rel=\"noreferrer noopener nofollow\">"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("one\ntwo\n\nthree", "<p>one<br>two</p>\n<p>three</p>"),
+        ("# Plan\n## Part #", "<h4>Plan</h4>\n<h5>Part</h5>"),
+        ("- a\n- b\n  more\n", "<ul><li>a</li><li>b<br>more</li></ul>"),
+        ("1. a\n2) b", "<ol><li>a</li><li>b</li></ol>"),
+        ("**bold** and *thin* and `a*b*c`", "<p><strong>bold</strong> and <em>thin</em> and <code>a*b*c</code></p>"),
+        ("2 * 3 * 4, snake_case_name", "<p>2 * 3 * 4, snake_case_name</p>"),
+        ("```python\n# x\n- y\n```\nend", "<pre># x\n- y</pre>\n<p>end</p>"),
+        ("```\nnever ends", "<pre>never ends</pre>"),
+        ("[it](https://example.com/a?b=1&c=2)",
+         '<p><a href="https://example.com/a?b=1&amp;c=2" rel="noreferrer noopener nofollow">it</a></p>'),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_markdown_is_shown_as_what_it_means(text: str, shown: str) -> None:
+    """inspector IN-19."""
+    assert html(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "# <img src=x onerror=alert(1)>",
+        "- <b>x</b>\n- **<i>y</i>**",
+        "`<svg onload=alert(1)>`",
+        "```\n</pre><script>alert(1)</script>\n```",
+        "[x](javascript:alert(1))",
+        '[x](https://e.com/"onmouseover="alert(1))',
+        "[<img src=x>](https://e.com)",
+        "![x](https://e.com/x.png)",
+        "[x](https://e.com/'><script>)",
+        "**`<a href=x>`**",
+        "<a href='https://e.com'>x</a>",
+        "&lt;script&gt;",
+    ],
+)
+def test_nothing_of_an_agent_becomes_a_tag(text: str) -> None:
+    """inspector IN-19: each tag and attribute is one of the page's own."""
+    shown = str(html(text))
+    assert "<" not in OURS.sub("", shown)
+    assert 'href="javascript' not in shown
+    assert "<img" not in shown
+
+
+@pytest.mark.parametrize(
+    "text", ["*" * 50_000, "`" * 50_000, "[" * 50_000, "- " * 50_000, "**a" * 20_000, "[a](" * 9_000]
+)
+def test_a_hostile_text_takes_no_long_time(text: str) -> None:
+    """inspector IN-19: the suite's own limit would end it."""
+    assert html(text)
