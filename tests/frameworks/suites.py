@@ -82,7 +82,7 @@ def _run(suite: Suite, database: Database, tmp_path: Path, listed: list[str]) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=580,
+        timeout=870,
     )
     assert outcomes.exists(), done.stdout + done.stderr
     found: dict[str, str] = json.loads(outcomes.read_text())
