@@ -27,7 +27,7 @@ class Suite(NamedTuple):
     #: The plugin of pytest, a module beside this one, that puts ours in the place of the framework's.
     plugin: str
     files: tuple[str, ...]
-    #: How many tests pass or skip themselves, each with its parameters; at least so many where the version of the suite is not pinned.
+    #: How many tests pass or skip themselves, each with its parameters. Of a suite that is not pinned: at least so many.
     passed: int
     #: The file beside this one that lists the tests that fail, each with its reason.
     listed: str | None = None
