@@ -27,7 +27,7 @@ class Suite(NamedTuple):
     #: The plugin of pytest, a module beside this one, that puts ours in the place of the framework's.
     plugin: str
     files: tuple[str, ...]
-    #: How many tests pass or skip themselves, each with its parameters. Of a suite that is not pinned: at least so many.
+    #: How many tests pass or skip themselves, each with its parameters; at least so many of a suite without a pin.
     passed: int
     #: The file beside this one that lists the tests that fail, each with its reason.
     listed: str | None = None
