@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from sqlalchemy.sql.selectable import NamedFromClause
 
 from lastlight_state.backends.sql.json import member_of, members_of
-from lastlight_state.checkpoints import values
-from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES, WRITES
-from lastlight_state.checkpoints.projections import AncestorRow, WriteRow
+from lastlight_state.checkpoints import statements as sql, values
+from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES
+from lastlight_state.checkpoints.projections import AncestorRow
 from lastlight_state.checkpoints.records import ChannelHistory, CheckpointWrite
 from lastlight_state.checkpoints.statements import of_thread
-from lastlight_state.db.rows.statements import Statement, bind, prepared
+from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.units.unit import Unit
 
@@ -36,7 +36,9 @@ def histories(
     for row in unit.rows(_LINES, given):
         lines[row["channel"]][row["id"]] = row
     written: dict[tuple[str, str], list[CheckpointWrite]] = defaultdict(list)
-    for write in unit.rows(_WRITES, given):
+    place = {"thread": thread_id, "namespace": namespace}
+    ancestors = [{**place, "id": one, "channel": channel} for channel, line in lines.items() for one in line]
+    for write in unit.rows(sql.WRITES_TO, {"wanted": as_list(ancestors)}):
         written[write["channel"], write["checkpoint_id"]].append(CheckpointWrite.of(write))
     named = {
         (namespace, channel, row["version"])
@@ -107,19 +109,3 @@ def _seen(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.
 
 
 _LINES = prepared(sa.select(*_walk().c), AncestorRow)
-
-
-def _writes() -> Statement[WriteRow]:
-    line = _walk()
-    of_line = sa.and_(
-        of_thread(WRITES),
-        WRITES.c.namespace == bind("namespace", WRITES.c.namespace),
-        WRITES.c.checkpoint_id == line.c.id,
-        WRITES.c.channel == line.c.channel,
-    )
-    columns = [WRITES.c[name] for name in WriteRow.__annotations__]
-    order = [WRITES.c.path, WRITES.c.task, WRITES.c.idx]
-    return prepared(sa.select(*columns).select_from(line.join(WRITES, of_line)).order_by(*order), WriteRow)
-
-
-_WRITES = _writes()

@@ -287,6 +287,25 @@ WRITES_OF = prepared(
     .order_by(_found_writes.c.path, _found_writes.c.task, _found_writes.c.idx),
     WriteRow,
 )
+_by_ancestor = _wanted("thread", "namespace", "id", "channel")
+#: What tasks wrote to one channel after a checkpoint, for any number of both.
+WRITES_TO = prepared(
+    sa.select(*(_found_writes.c[name] for name in WriteRow.__annotations__))
+    .select_from(
+        LookedUp(
+            _by_ancestor,
+            _found_writes,
+            sa.and_(
+                _found_writes.c.thread_id == _by_ancestor.c.thread,
+                _found_writes.c.namespace == _by_ancestor.c.namespace,
+                _found_writes.c.checkpoint_id == _by_ancestor.c.id,
+                _found_writes.c.channel == _by_ancestor.c.channel,
+            ),
+        )
+    )
+    .order_by(_found_writes.c.path, _found_writes.c.task, _found_writes.c.idx),
+    WriteRow,
+)
 
 
 # Removal of whole threads.

@@ -21,7 +21,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial, wraps
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.checkpoints import (
@@ -39,6 +39,7 @@ from lastlight_state.errors import MisuseError, NotFound
 from lastlight_state.integrations.langgraph_deltas import histories
 from lastlight_state.integrations.langgraph_metadata import REBUILT, filterable, is_filterable, passes
 from lastlight_state.integrations.langgraph_moving import MovedThreads, move
+from lastlight_state.integrations.langgraph_upkeep import Answer, Opening
 from lastlight_state.integrations.langgraph_writes import EarlyWrites, Place, Writes
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Claim
@@ -105,6 +106,15 @@ class LangGraphSaver(BaseCheckpointSaver):
         self._user_key = user_key
         self._claim = claim
         self._early = EarlyWrites()
+
+    @classmethod
+    def from_conn_string(cls, url: str, **options: Any) -> Opening[Self]:
+        """Return what opens a store at a URL or path, by ``with`` or ``async with``, and closes it at the end."""
+        return Opening(lambda store: cls(store, **options), url)
+
+    def setup(self) -> Answer:
+        """Do nothing: a store is set up when it is opened. May be awaited."""
+        return Answer()
 
     # From threads.
 

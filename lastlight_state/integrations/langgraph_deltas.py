@@ -11,18 +11,18 @@ from lastlight_state.db import valid
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
 
-    from lastlight_state.integrations.langgraph import LangGraphSaver
+#: The most bytes that the name of a channel has.
+_MOST_NAME = 512
 
 
-def histories(
-    saver: LangGraphSaver, config: Mapping[str, Any], channels: Sequence[str]
-) -> dict[str, DeltaChannelHistory]:
+def histories(saver: Any, config: Mapping[str, Any], channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
     """Return for each channel what tasks wrote to it before the checkpoint of a config, and the value before that."""
     asked = config["configurable"]
     thread, space, one = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked.get("checkpoint_id") or None
     found: Mapping[str, ChannelHistory] = {}
-    if channels and valid.are_storable(thread, space, one):
-        found = saver._checkpoints.channel_histories(thread, channels, one, namespace=space, scope=saver._scope)
+    known = [name for name in channels if valid.is_identifier(name, _MOST_NAME)]
+    if known and valid.are_storable(thread, space, one):
+        found = saver._checkpoints.channel_histories(thread, known, one, namespace=space, scope=saver._scope)
     return {channel: _history(saver.serde.loads_typed, found.get(channel)) for channel in channels}
 
 

@@ -84,7 +84,8 @@ class Index:
     def __init__(self, config: IndexConfig) -> None:
         self._embed = ensure_embeddings(config["embed"])
         self._dims = valid.number("index.dims", config["dims"], least=1)
-        self._fields = [*(config.get("fields") or ["$"])]
+        fields = config.get("fields") or config.get("text_fields") or "$"  # the second of the shipped store for SQLite
+        self._fields = [fields] if isinstance(fields, str) else [*fields]
 
     def texts(self, op: PutOp) -> list[str]:
         """Return the texts of an item that are embedded: of the fields that its put names, or of those of the index."""

@@ -39,6 +39,7 @@ from lastlight_state.integrations.langgraph_search import (
     passes,
     refuse_unknown,
 )
+from lastlight_state.integrations.langgraph_upkeep import Upkeep
 from lastlight_state.keys import composed, parts_of
 from lastlight_state.states import State
 from lastlight_state.store import StateStore
@@ -57,6 +58,7 @@ try:
         SearchItem,
         SearchOp,
         TTLConfig,
+        validate_op_namespace,
     )
 except ImportError:  # the module can be looked at without the framework; a store cannot be made
     BaseStore = object
@@ -81,7 +83,7 @@ class _Batch(NamedTuple):
         return list(dict.fromkeys(text for texts in self.texts.values() for text in texts))
 
 
-class LangGraphStore(BaseStore):
+class LangGraphStore(Upkeep, BaseStore):
     """A store of LangGraph, sync and async. The store below stays the caller's, who closes it.
 
     ``index`` says how items are embedded, for searches with a query; without it a query is passed over, as in the
@@ -118,7 +120,8 @@ class LangGraphStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations at one moment: reads see what was there before the writes, which are done whole or not at all.
 
-        Of several writes of one item the last counts. Raises `InvalidValue` for what cannot be stored or compared.
+        Of several writes of one item the last counts. Raises `InvalidValue` for what cannot be stored or compared, and
+        LangGraph's error for the labels that it refuses.
         """
         batch = self._batch(ops)
         embedded = Embedded() if self._index is None else self._index.embedded(batch.documents, batch.queries)
@@ -145,6 +148,9 @@ class LangGraphStore(BaseStore):
     def _batch(self, given: Iterable[Op]) -> _Batch:
         found = _Batch([*given], {}, {}, [])
         for op in found.ops:
+            if not isinstance(op, GetOp | PutOp | SearchOp | ListNamespacesOp):
+                raise InvalidValue("ops", f"expected operations of LangGraph, got {type(op).__name__}")
+            validate_op_namespace(op)
             if isinstance(op, SearchOp | ListNamespacesOp):
                 valid.number("offset", op.offset)
                 valid.number("limit", op.limit)
@@ -155,8 +161,6 @@ class LangGraphStore(BaseStore):
                 refuse_unknown("filter", op.filter)
                 if op.query and self._index is not None and op.query not in found.queries:
                     found.queries.append(op.query)
-            elif not isinstance(op, GetOp | ListNamespacesOp):
-                raise InvalidValue("ops", f"expected operations of LangGraph, got {type(op).__name__}")
         return found
 
     # What is done, in a view or a transaction.

@@ -110,12 +110,9 @@ class Saver(LangGraphSaver):
 
     @classmethod
     @contextmanager
-    def from_conn_string(cls, place: str, **_: Any) -> Iterator[Self]:
+    def from_conn_string(cls, place: str, **_: Any) -> Iterator[Self]:  # type: ignore[override]
         """Return a saver of a place."""
         yield cls(place)
-
-    def setup(self) -> None:
-        """Do nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -133,9 +130,6 @@ class AsyncSaver(Saver):
         """Return a saver of a place."""
         yield cls(place)
 
-    async def setup(self) -> None:  # type: ignore[override]
-        """Do nothing."""
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -151,12 +145,11 @@ class Store(LangGraphStore):
 
     @classmethod
     @contextmanager
-    def from_conn_string(cls, place: str, *, index: Any = None, ttl: Any = None, **_: Any) -> Iterator[Self]:
+    def from_conn_string(  # type: ignore[override]
+        cls, place: str, *, index: Any = None, ttl: Any = None, **_: Any
+    ) -> Iterator[Self]:
         """Return a store of a place."""
         yield cls(place, index=index, ttl=ttl)
-
-    def setup(self) -> None:
-        """Do nothing."""
 
 
 class AsyncStore(Store):
@@ -169,9 +162,6 @@ class AsyncStore(Store):
     ) -> AsyncIterator[Self]:
         """Return a store of a place."""
         yield cls(place, index=index, ttl=ttl)
-
-    async def setup(self) -> None:  # type: ignore[override]
-        """Do nothing."""
 
     async def __aenter__(self) -> Self:
         return self

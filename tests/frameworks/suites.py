@@ -27,7 +27,7 @@ class Suite(NamedTuple):
     #: The plugin of pytest, a module beside this one, that puts ours in the place of the framework's.
     plugin: str
     files: tuple[str, ...]
-    #: How many tests pass, each with its parameters; at least so many where the version of the suite is not pinned.
+    #: How many tests pass or skip themselves, each with its parameters; at least so many of a suite without a pin.
     passed: int
     #: The file beside this one that lists the tests that fail, each with its reason.
     listed: str | None = None
@@ -82,7 +82,7 @@ def _run(suite: Suite, database: Database, tmp_path: Path, listed: list[str]) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=580,
+        timeout=870,
     )
     assert outcomes.exists(), done.stdout + done.stderr
     found: dict[str, str] = json.loads(outcomes.read_text())

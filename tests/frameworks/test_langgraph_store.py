@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from support.sealing import Xor
 
@@ -140,17 +140,27 @@ def test_an_item_that_is_no_dictionary_of_json_is_refused(database: Database, va
 
 
 def test_labels_hold_what_texts_of_both_databases_hold(memories: LangGraphStore) -> None:
-    """integrations AD-65: wildcards, separators and dots are letters; NUL and halves of pairs are refused."""
-    labels = ["a.b", "a/b", "%", "_", "*", "", "\x01", "\U0010ffff"]
+    """integrations AD-65: wildcards and separators are letters; halves of pairs are refused."""
+    labels = ["a/b", "%", "_", "*", "\x01", "\U0010ffff"]
     for label in labels:
         memories.batch([PutOp(("top", label), "k", {"label": label})])
     for label in labels:
         [found] = memories.batch([SearchOp(("top", label))])
         assert [one.value["label"] for one in found] == [label]
     assert sorted(memories.list_namespaces(prefix=["top"])) == sorted(("top", label) for label in labels)
-    for label in ("a\0", "\ud83d"):
-        with pytest.raises(InvalidValue, match="must not contain"):
-            memories.batch([PutOp(("top", label), "k", {"n": 1})])
+    with pytest.raises(InvalidValue, match="must not contain"):
+        memories.batch([PutOp(("top", "\ud83d"), "k", {"n": 1})])
+
+
+@pytest.mark.parametrize("label", ["", "a.b", "a\0", 1, None])
+def test_labels_that_langgraph_refuses_are_refused_in_every_operation(memories: LangGraphStore, label: Any) -> None:
+    """integrations AD-65: before anything is done, as the shipped stores do."""
+    matching = MatchCondition("prefix", ("top", label))
+    ops: list[Any] = [GetOp(("top", label), "k"), SearchOp(("top", label)), ListNamespacesOp((matching,))]
+    for op in [*ops, PutOp(("top", label), "k", {"n": 1}), PutOp(("top", label), "k", None)]:
+        with pytest.raises(InvalidNamespaceError):
+            memories.batch([PutOp(("top",), "k", {"n": 1}), op])
+    assert memories.list_namespaces() == []
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
