@@ -158,9 +158,8 @@ class OpenAIAgentsSession:
         return CompactionSnapshot(end.items, end.first == 0, replace_suffix)
 
     def _is_changed(self) -> bool:
-        """True if a subclass, or this object, has a verb of its own, which such a hook would go around."""
-        own = (getattr(getattr(self, name), "__func__", None) for name in _VERBS)
-        return any(one is not getattr(OpenAIAgentsSession, name) for one, name in zip(own, _VERBS, strict=True))
+        """True if a subclass has a verb of its own, which such a hook would go around."""
+        return any(getattr(type(self), name) is not getattr(OpenAIAgentsSession, name) for name in _VERBS)
 
     # What they are made of, in a view or a transaction.
 

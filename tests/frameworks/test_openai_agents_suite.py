@@ -21,7 +21,7 @@ SUITE = Suite(
         "tests/extensions/memory/test_async_sqlite_session.py",
         "tests/extensions/memory/test_encrypt_session.py",
     ),
-    passed=248,
+    passed=250,
     listed="openai_agents_private.txt",
 )
 #: The tests of runs, and of compaction, that a session takes part in.
