@@ -232,9 +232,10 @@ def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
     is_whole = False
     while not is_whole:
         tally.again()
+        done = set(tally.keys)
         with closing(source.parts(place)) as parts:
             for part in parts:
-                if not part.key or part.key not in tally.keys:
+                if not part.key or part.key not in done:
                     yield part
                 if tally.is_disturbed:
                     break

@@ -143,7 +143,7 @@ class SessionPiece:
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
         """Find which fields follow; the names of those that do not."""
         session_id = self.plan.session["id"]
-        pointers = comparing.marks(self._draft.pool, self._found.pool)
+        pointers = self._marks()
         self._changes = comparing.differences(stored, self.plan.session, pointers)
         self._branch_changes = comparing.branch_differences(view, session_id, self.plan.branches)
         if stored["version"] == self._base.version:
@@ -151,6 +151,14 @@ class SessionPiece:
         told = {"session": self._changes, **{f"branch {one}": row for one, row in self._branch_changes.items()}}
         self._changes, self._branch_changes = {}, {}
         return [f"{what}: {', '.join(sorted(row))}" for what, row in told.items() if row]
+
+    def _marks(self) -> Row:
+        """Return the bookmarks of the session; for a message that was removed here, the end of the order."""
+        pool, gone = self._draft.pool, self._found.removed_messages
+        if pool is not None:
+            first, last = (None if one in gone else one for one in (pool.first, pool.last))
+            pool = replace(pool, first=first, last=last)
+        return comparing.marks(pool, self._found.pool)
 
     def _keeps_status(self, stored: WholeSessionRow) -> bool:
         """Return whether a session has ended here, or was given a status here, and its source says another one."""
@@ -165,7 +173,9 @@ class SessionPiece:
         if self._stored is not None:
             self._refuse_changed(view, self._stored)
         plan = kept_orders(view, self._planned(), self._begun, is_new=is_new)
-        beside = ImportExtras(self._unless_kept(self._loose), self._found.revised, self._found.pool, self._into.now)
+        placed = {one for branch in plan.branches for one in branch.bodies}
+        loose = self._unless_kept({one: body for one, body in self._bodies.items() if one not in placed})
+        beside = ImportExtras(loose, self._found.revised, self._found.pool, self._into.now)
         saving = TreeSave(plan, listeners, known, last, replaces=not is_new, following=beside)
         done = saving.part(view, plan.branches, self._locks)[1]
         if bool(done["session_created"]) != is_new:
@@ -213,7 +223,7 @@ class SessionPiece:
         session_id, at = session["id"], self._draft.updated_at
         changes = self._changes
         if is_new:
-            changes = comparing.marks(self._draft.pool, self._found.pool)
+            changes = self._marks()
         comparing.change(view, listeners, session_id, changes, at)
         comparing.change_branches(view, listeners, session_id, self._branch_changes, at)
         pending = self._pending(view)

@@ -17,26 +17,27 @@ from lastlight_state.testing import Database
 
 @pytest.mark.parametrize("name", REMOVALS)
 def test_a_part_that_was_removed_here_stays_away_until_its_unit_is_revived(
-    every_backend: Any, tmp_path: Path, name: str
+    database: Database, tmp_path: Path, name: str
 ) -> None:
     """maintenance M-121: whether its source is as it was, or has gone on; what is new of it comes in."""
-    part, imports = REMOVALS[name], every_backend.maintenance.imports
+    part, store = REMOVALS[name], database.open(migrate=True)
+    imports = store.maintenance.imports
     if name == "rows of an output table":
-        every_backend.outputs.catalog.define("plan", dict)
+        store.outputs.catalog.define("plan", dict)
     source = part.write(tmp_path, 0)
     assert imports.run(source).failures == ()
-    before = part.here(every_backend)
-    part.remove(every_backend)
-    gone = before - part.here(every_backend)
+    before = part.here(store)
+    part.remove(store)
+    gone = before - part.here(store)
     assert gone
     for step in (0, 1, 1, 2):
         part.write(tmp_path, step)
         assert imports.run(source).failures == ()
-        assert not gone & part.here(every_backend)
-    assert {one for one in part.new if one in part.here(every_backend)} == set(sorted(part.new)[:2])
+        assert not gone & part.here(store)
+    assert {one for one in part.new if one in part.here(store)} == set(sorted(part.new)[:2])
     planned, done = imports.plan(source, revive=[part.unit]), imports.run(source, revive=[part.unit])
     assert (done.failures, done.units, done.rows) == ((), planned.units, planned.rows)
-    assert part.here(every_backend) >= gone if part.returns else not gone & part.here(every_backend)
+    assert part.here(store) >= gone if part.returns else not gone & part.here(store)
     assert imports.run(source).failures == ()
     assert imports.run(source, revive=True).units == {"unchanged": 1}
 

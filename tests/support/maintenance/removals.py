@@ -43,10 +43,14 @@ def _state_database(root: Path, step: int) -> Path:
         state_databases.made(path)
     for number, one in enumerate(_ids(step)):
         state_databases.put_message(path, one, number, sender="ana")
-    at = state_databases.BEGIN + 60 + step
-    state_databases.put_session(path, "s", _ids(step), status="completed", ended_at=at, updated_at=at)
-    for one, user in (("main", None), ("side", "ana")):
-        state_databases.put_branch(path, "s", one, _ids(step), user=user, status="completed")
+    at, aside = state_databases.BEGIN + 60 + step, [f"aside{number}" for number in range(1, step + 1)]
+    for one in aside:  # of one branch alone, and of the order of all messages
+        state_databases.put_message(path, one, 20, sender="bo")
+    marks = {"first_msg_id": "m0", "last_msg_id": [*_ids(step), *aside][-1]}
+    all_ids = [*_ids(step), *aside]
+    state_databases.put_session(path, "s", all_ids, status="completed", ended_at=at, updated_at=at, **marks)
+    for one, user, ids in (("main", None, _ids(step)), ("side", "ana", all_ids)):
+        state_databases.put_branch(path, "s", one, ids, user=user, status="completed")
     return path
 
 
