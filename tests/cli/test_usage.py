@@ -8,7 +8,8 @@ import pytest
 from support.cli.calls import lastlight_state
 
 from lastlight_state import StateStore
-from lastlight_state.cli.commands.usage import BY, money
+from lastlight_state.cli.commands.usage import BY
+from lastlight_state.cli.views.money import money
 from lastlight_state.testing.databases import Database
 from lastlight_state.workflows import Trigger, Usage
 
