@@ -201,13 +201,13 @@ class SqliteBackend(SqliteUpkeep):
         if error_name(error) == "SQLITE_BUSY_SNAPSHOT":
             checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that
         if checkout.backend is not self or not isinstance(error, sqlite3.Error):
-            raise translate(error) from error
+            raise self.failed(checkout, error) from error
         try:
             return tried_again(
                 run, error, waiting.until(self.lock_seconds - piece(self.options, writes=checkout.mode.writes))
             )
         except sqlite3.Error as last:
-            raise translate(last) from last
+            raise self.failed(checkout, last) from last
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
