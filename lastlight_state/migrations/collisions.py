@@ -16,8 +16,8 @@ from lastlight_state.migrations import drift
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state
 
-#: Gives the names that are taken where things are made. Tables, indexes and types share theirs. On SQLite so do all
-#: triggers, on Postgres those of one table, and functions.
+#: Gives the names that are taken where things are made. Tables, indexes and types share one set of names. Functions of
+#: Postgres have a set of their own, and so have triggers of SQLite. A trigger of Postgres has a name within its table.
 _TAKEN = {
     "sqlite": "SELECT CASE type WHEN 'trigger' THEN type ELSE 'table' END, lower(name) FROM sqlite_master",
     "postgresql": """
