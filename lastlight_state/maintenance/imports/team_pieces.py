@@ -176,7 +176,7 @@ class TeamPiece:
             self._refuse_other(look)
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
         if not is_same and (stored or team.id in look.planned["teams"] or pieces.keys(look, self)):
-            raise AlreadyExists("team", team.id, problem="was stored already, and not from a file of this name")
+            raise AlreadyExists("team", team.id, problem="was stored already, and came from another file or database")
         found = pieces.outcome(look, self, is_stored=is_same)
         if found not in STORED:
             return found, Counter(), Counter()

@@ -149,17 +149,17 @@ def test_a_copy_of_an_erased_team_under_another_name_brings_nothing_back(store: 
     assert store.conversations.exchange.inbox("dev/bo", state="all").items == ()
 
 
-def test_a_log_that_was_removed_here_stays_away_when_its_source_packs_it(store: Any, tmp_path: Path) -> None:
+def test_a_log_that_was_removed_here_stays_away_when_its_source_packs_it(every_backend: Any, tmp_path: Path) -> None:
     """maintenance M-121."""
-    imports = store.maintenance.imports
+    imports = every_backend.maintenance.imports
     log = homes.write_log(tmp_path / "home", homes.begin(), homes.said("one"))
     imports.run(tmp_path / "home")
-    for path in store.settings.run_logs.rglob("*.jsonl"):
+    for path in every_backend.settings.run_logs.rglob("*.jsonl"):
         path.unlink()
     log.with_name(f"{log.name}.gz").write_bytes(gzip.compress(log.read_bytes()))
     log.unlink()
     assert imports.run(tmp_path / "home").units == {"pruned": 1}
-    assert list(store.settings.run_logs.rglob("*.jsonl*")) == []
+    assert list(every_backend.settings.run_logs.rglob("*.jsonl*")) == []
 
 
 def test_run_folders_of_one_name_with_other_branches_are_other_runs(store: Any, tmp_path: Path) -> None:
