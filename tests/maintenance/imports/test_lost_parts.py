@@ -87,7 +87,7 @@ def _source(root: Path) -> Path:
 
 def test_a_member_that_was_erased_here_stays_away_after_the_team_lacked_it_once(store: Any, tmp_path: Path) -> None:
     """maintenance M-121."""
-    imports, said = store.maintenance.imports, letter("m0", 1, "cy")
+    imports, said = store.maintenance.imports, letter("m0", 1)
     write_team(tmp_path, "dev", said)
     imports.run(tmp_path)
     store.maintenance.erase.run("dev/bo")
@@ -95,6 +95,21 @@ def test_a_member_that_was_erased_here_stays_away_after_the_team_lacked_it_once(
         write_team(tmp_path, "dev", said, members=members)
         assert imports.run(tmp_path).failures == ()
     assert "dev/bo" not in store.conversations.exchange.members("dev")
+    assert store.conversations.exchange.inbox("dev/bo", state="all").items == ()
+
+
+def test_a_name_that_was_erased_here_stays_away_after_its_source_lacked_it_once(store: Any, tmp_path: Path) -> None:
+    """maintenance M-121."""
+    imports, side = store.maintenance.imports, tmp_path / "r" / "branches" / "b1.json"
+    write_run(tmp_path, "r", branch("main", [message("m0", 0)]), branch("side", [message("m1", 1)], user="ana"))
+    imports.run(tmp_path)
+    store.maintenance.erase.run("ana")
+    text = side.read_bytes()
+    side.unlink()
+    imports.run(tmp_path)
+    side.write_bytes(text)
+    assert [one.kept for one in imports.run(tmp_path).conflicts] == ["branch side: user"]
+    assert store.conversations.branches.get("side").user is None
 
 
 def _put(path: Path, ids: list[str], seconds: int, **given: Any) -> None:
