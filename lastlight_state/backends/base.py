@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Connection, Dialect
 
 from lastlight_state.backends import urls
-from lastlight_state.backends.facts import Catalogue, Listened, Measures, NamedLocks, Upkeep, logged
+from lastlight_state.backends.facts import Catalogue, Joinable, Listened, Measures, NamedLocks, Upkeep, logged
 from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
@@ -144,7 +144,7 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Backend(NamedLocks, Listened, Upkeep, ABC):
+class Backend(NamedLocks, Listened, Joinable, Upkeep, ABC):
     """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
 
     Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.
@@ -268,13 +268,6 @@ class Backend(NamedLocks, Listened, Upkeep, ABC):
             raise MisuseError(f"connection= is of {theirs.name}+{theirs.driver}, not {ours.name}+{ours.driver}: {ways}")
         if not connection.in_transaction():
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
-
-    def places(self, checkout: Checkout) -> tuple[str, str]:
-        """Return what tells the database of a caller's checkout from others, and the same of this backend."""
-        return self.name, self.name
-
-    def leave(self, checkout: Checkout) -> None:
-        """End what `join` began: the connection is as it was, and its transaction stays open."""
 
     def alive(self, checkout: Checkout) -> bool:
         """Return whether the unit's transaction is still open and has not failed."""

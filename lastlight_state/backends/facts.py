@@ -165,6 +165,22 @@ class Listened:
 # What maintenance asks of a database, whose answers differ between products.
 
 
+class Joinable:
+    """The part of `lastlight_state.backends.base.Backend` that only a caller's transaction uses, once it is joined."""
+
+    name: str
+
+    def places(self, checkout: Any) -> tuple[str, str]:
+        """Return what tells the database of a caller's checkout from others, and the same of this backend."""
+        return self.name, self.name
+
+    def refuse_other_tables(self, checkout: Any, names: str) -> None:
+        """Raise `MisuseError` where names of tables that match ``names`` mean other tables than the store's."""
+
+    def leave(self, checkout: Any) -> None:
+        """End what `join` began: the connection is as it was, and its transaction stays open."""
+
+
 class Upkeep:
     """The part of `lastlight_state.backends.base.Backend` that only maintenance and migrations use."""
 

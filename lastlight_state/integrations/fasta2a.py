@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -62,6 +62,7 @@ class FastA2AStorage(Storage):
         self._adapter = contexts
         self._tasks, self._contexts = composed(scope, FAST_TASKS), composed(scope, FAST_CONTEXTS)
         self._ttl = ttl
+        self._clock = store._store._context.clock
         self._calls = Calls(store, claim, label=type(self).__name__)
 
     async def load_task(self, task_id: str, history_length: int | None = None) -> Task | None:
@@ -78,7 +79,12 @@ class FastA2AStorage(Storage):
         """Store a new task with its first message, which gets the ids of both, and return it."""
         task_id = new_id()
         message.update(task_id=task_id, context_id=context_id)
-        task: Task = {"id": task_id, "context_id": context_id, "status": _status("submitted"), "history": [message]}
+        task: Task = {
+            "id": task_id,
+            "context_id": context_id,
+            "status": self._status("submitted"),
+            "history": [message],
+        }
         await self._put(task_id, {"tag": task_id, "task": runtime.packed(task)}, self._tasks)
         return task
 
@@ -93,7 +99,7 @@ class FastA2AStorage(Storage):
 
         Of two updates at once each is made.
         """
-        tag, status = new_id(), _status(state)
+        tag, status = new_id(), self._status(state)
 
         def change(task: Task) -> None:
             task["status"] = status
@@ -144,6 +150,5 @@ class FastA2AStorage(Storage):
         found = await self._calls.view(lambda view: view.states.find(key, scope=scope))
         return None if found is None else found.value
 
-
-def _status(state: TaskState) -> Any:
-    return {"state": state, "timestamp": datetime.now(UTC).isoformat()}
+    def _status(self, state: TaskState) -> Any:
+        return {"state": state, "timestamp": self._clock.now().isoformat()}

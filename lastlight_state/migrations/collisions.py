@@ -1,4 +1,4 @@
-"""Tables of another program that have the names of tables that a migration would make.
+"""Tables, indexes, triggers and functions of another program that have the names of what a migration would make.
 
 Those beside the tables of the original program are found by `adoption`.
 """
@@ -9,56 +9,65 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.backends.facts import Entry
+from lastlight_state.backends.sql.expressions import literal
 from lastlight_state.errors import SchemaMismatch, StateError
 from lastlight_state.migrations import drift
 from lastlight_state.migrations.records import SchemaState
-from lastlight_state.migrations.state import qualified, read_state
+from lastlight_state.migrations.state import read_state
 
-#: Gives a row if a table of this name is where tables are made without a schema.
-_THERE = {
-    "sqlite": "SELECT 1 FROM sqlite_master WHERE lower(name) = '{table}'",
-    "postgresql": "SELECT 1 WHERE to_regclass(quote_ident(current_schema()) || '.{table}') IS NOT NULL",
+#: Gives the names that are taken where things are made. Tables, indexes and types share one set of names. Functions of
+#: Postgres have a set of their own, and so have triggers of SQLite. A trigger of Postgres has a name within its table.
+_TAKEN = {
+    "sqlite": "SELECT CASE type WHEN 'trigger' THEN type ELSE 'table' END, lower(name) FROM sqlite_master",
+    "postgresql": """
+        SELECT 'table', relname::text FROM pg_class WHERE relnamespace = {place}
+        UNION SELECT 'table', typname::text FROM pg_type WHERE typnamespace = {place}
+        UNION SELECT 'function', proname::text FROM pg_proc WHERE pronamespace = {place} AND pronargs = 0""",
 }
+_PLACE = "(SELECT oid FROM pg_namespace WHERE nspname = coalesce({schema}, current_schema()))"
 
 
-def colliding_tables(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
-    """Return the tables that an upgrade to ``target`` would make, and that are there already, sorted."""
+def colliding_names(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
+    """Return what an upgrade to ``target`` would make under names that are taken: kinds with names, sorted."""
     after = state.revision or ""
-    made = drift.promised(backend.name).items()
-    wanted = sorted(table for (kind, table, _), one in made if kind == "table" and after < one.since <= target)
-    return tuple(table for table in wanted if _is_there(backend, table))
+    made = [entry for entry, one in drift.promised(backend.name).items() if after < one.since <= target]
+    if not made:
+        return ()
+    place = _PLACE.format(schema=literal(backend.schema) if backend.schema else "NULL")
+    taken = set(backend.peek(_TAKEN[backend.name].format(place=place)) or ())
+    return tuple(sorted(f"{kind} {name}" for kind, shared, name in map(_named, made) if (shared, name) in taken))
 
 
-def _is_there(backend: Backend, table: str) -> bool:
-    """True if a new table of this name would meet another one: not where that is elsewhere on the search path."""
-    if backend.schema is not None:
-        return backend.peek(f"SELECT 1 FROM {qualified(backend, table)} LIMIT 0") is not None
-    return bool(backend.peek(_THERE[backend.name].format(table=table)))
+def _named(entry: Entry) -> tuple[str, str, str]:
+    """Return the kind of an entry, the kind with which it shares its names, and its name."""
+    kind, table, name = entry
+    return kind, "table" if kind == "index" else kind, name if kind in ("index", "trigger") else table
 
 
-def lines(tables: Sequence[str]) -> tuple[str, ...]:
-    """Return one line for each table."""
-    return tuple(f"table {table} is there already, and a later revision makes one" for table in tables)
+def lines(names: Sequence[str]) -> tuple[str, ...]:
+    """Return one line for each name."""
+    return tuple(f"{name} is there already, and a later revision makes one" for name in names)
 
 
 @contextmanager
 def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iterator[None]:
-    """Run a block that upgrades from ``state``. If it fails because of such tables, all of them are named."""
+    """Run a block that upgrades from ``state``. If it fails because of such names, all of them are told."""
     try:
         yield
     except SchemaMismatch:
         raise
     except StateError as error:
-        tables = colliding_tables(backend, state, target) if read_state(backend).revision == state.revision else ()
-        if tables:
-            raise refusal(lines(tables)) from error
+        names = colliding_names(backend, state, target) if read_state(backend).revision == state.revision else ()
+        if names:
+            raise refusal(lines(names)) from error
         raise
 
 
 def refusal(differences: Sequence[str]) -> SchemaMismatch:
     """Return the error that names them, given the lines."""
     return SchemaMismatch(
-        "tables of another program have the names of ours; `--schema NAME` puts ours elsewhere on Postgres, "
+        "another program has names of ours; `--schema NAME` puts ours elsewhere on Postgres, "
         "and on SQLite ours need a file of their own:",
         code="collision",
         differences=differences,

@@ -42,7 +42,7 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
     if state.state not in ("empty", "behind"):
         puts_back = () if quick else _mending(backend, state)
         return Plan(state, (), backend.migration_lock, differences=lacks, mending=puts_back)
-    in_the_way = collisions.lines(collisions.colliding_tables(backend, state, target))
+    in_the_way = collisions.lines(collisions.colliding_names(backend, state, target))
     pending = () if in_the_way else _planned(backend, state.revision or "", target)
     return Plan(state, pending, backend.migration_lock, differences=in_the_way)
 

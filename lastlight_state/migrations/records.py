@@ -154,7 +154,7 @@ class Plan:
 
     A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over. Those
     of a current database are what it lacks of its revision, or has otherwise; those of an empty one, or of one that is
-    behind, are tables of another program that have the names of ours. ``actual`` is the revision that the
+    behind, are names of ours that another program has taken. ``actual`` is the revision that the
     schema is at where its version says another one, or nothing: a stamp corrects it. ``mending`` are the statements by
     which `migrate` puts back what a current schema has lost.
     """

@@ -83,7 +83,7 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
         refuse_wrong(backend, state)
     if state.absent:
         return _mending(backend, state, lock_timeout)
-    in_the_way = collisions.colliding_tables(backend, state, target)
+    in_the_way = collisions.colliding_names(backend, state, target)
     if in_the_way:
         raise collisions.refusal(collisions.lines(in_the_way))
     return offline.statements(backend, state.revision, target, lock_timeout)

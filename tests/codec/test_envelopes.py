@@ -11,6 +11,7 @@ from support.sealing import SECRET, Bound, Xor, filled
 
 from lastlight_state import AsyncStateStore, CorruptData, InvalidValue, SealedValue
 from lastlight_state.conversations import NewMessage
+from lastlight_state.conversations.branches.statements import CONTENTS
 from lastlight_state.db.rows.statements import Compiled, Statement
 from lastlight_state.db.schema import sealing
 from lastlight_state.migrations.metadata import METADATA
@@ -109,7 +110,7 @@ def test_every_statement_has_what_its_sealed_values_are_bound_to(database: Datab
     backend = database.open(codec=Bound(1)).backend
     seen = 0
     for statement in named().values():
-        if not isinstance(statement, Statement):
+        if not isinstance(statement, Statement) or statement is CONTENTS[False]:  # which no store with a codec runs
             continue
         try:
             compiled = cast(Any, statement.element).compile(dialect=backend.dialect)

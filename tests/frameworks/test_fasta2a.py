@@ -82,7 +82,7 @@ async def told(storage: Any, steps: list[Any]) -> list[Any]:
 
 
 def test_a_story_of_tasks_is_what_it_is_in_memory(database: Database) -> None:
-    """integrations AD-120."""
+    """integrations AD-130."""
     sync = database.open()
     numbers = iter(range(10_000))
 
@@ -96,7 +96,7 @@ def test_a_story_of_tasks_is_what_it_is_in_memory(database: Database) -> None:
 
 
 def test_every_update_of_several_at_once_is_made(database: Database) -> None:
-    """integrations AD-120: also where each has read the task before the others wrote."""
+    """integrations AD-130: also where each has read the task before the others wrote."""
 
     async def work() -> None:
         async with AsyncStateStore(database.open()) as store:
@@ -115,7 +115,7 @@ def test_every_update_of_several_at_once_is_made(database: Database) -> None:
 
 
 def test_an_update_whose_commit_got_no_answer_is_made_once(postgres_database: Database) -> None:
-    """integrations AD-120."""
+    """integrations AD-130."""
     with dropped_answers(postgres_database.url) as (url, drop):
         postgres_database.open()
 
@@ -132,7 +132,7 @@ def test_an_update_whose_commit_got_no_answer_is_made_once(postgres_database: Da
 
 
 def test_a_context_comes_back_as_what_its_adapter_makes(database: Database) -> None:
-    """integrations AD-120: messages of pydantic-ai with their bytes and times."""
+    """integrations AD-130: messages of pydantic-ai with their bytes and times."""
 
     async def work() -> None:
         async with AsyncStateStore(database.open()) as store:
@@ -168,5 +168,5 @@ def test_only_the_holder_of_a_claim_updates_tasks(database: Database) -> None:
 
 
 def test_its_own_tests_pass_but_those_that_are_listed(database: Database, tmp_path: Path) -> None:
-    """integrations AD-120: a listed test that passes fails this one."""
+    """integrations AD-130: a listed test that passes fails this one."""
     judge(SUITE, database, tmp_path)

@@ -33,7 +33,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def put(at: int, chance: random.Random) -> PutOp:
     texts = [f"t{chance.randrange(60)}" for _ in range(chance.choice([0, 1, 1, 1, 2, 20]))]
     value = {"texts": texts or (["zero"] if at % 2 else []), "kind": at % 4}
-    return PutOp((f"n{at % 7}", "x" * (at % 3)), f"k{at}", value)
+    return PutOp((f"n{at % 7}", "x" * (1 + at % 3)), f"k{at}", value)
 
 
 def score(texts: list[str]) -> float | None:

@@ -151,8 +151,8 @@ def test_times_are_local_and_utc_on_hover(chromium: Any, site: str) -> None:
     """inspector IN-51."""
     opened(chromium, f"{site}/runs")
     shown = chromium.find_element("css selector", "td time")
-    assert shown.get_attribute("title") == "2026-02-03T14:34:56.789Z UTC"  # two hours after the others
-    assert shown.text == "2026-02-03 20:04:56"
+    # two hours after the others
+    assert shown.get_attribute("title") == "2026-02-03 20:04:56, 2026-02-03T14:34:56.789Z UTC"
 
 
 def test_keys_lead_to_pages_and_filters(chromium: Any, site: str) -> None:
@@ -162,7 +162,7 @@ def test_keys_lead_to_pages_and_filters(chromium: Any, site: str) -> None:
     keys("gr")
     until(lambda: chromium.execute_script(LOADED, f"{site}/runs"))
     chromium.find_element("css selector", "body").send_keys("/")
-    assert chromium.switch_to.active_element.get_attribute("name") == "workflow"
+    assert chromium.switch_to.active_element.get_attribute("name") == "find"
 
 
 def test_a_gate_is_answered_by_a_click(chromium: Any, site: str, filled: StateStore) -> None:

@@ -47,6 +47,7 @@ from lastlight_state.backends.postgres.connections import (
 from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, fetched_sets, translate
 from lastlight_state.backends.postgres.examining import PostgresLocks, examined, framed, grants, measured, vacuumed
 from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
+from lastlight_state.backends.postgres.table_paths import TablePaths
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.errors import (
     BackendBusy,
@@ -63,7 +64,7 @@ DDL_WAIT_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 
 
-class PostgresBackend(CitusPart, Moving, PostgresLocks, Backend):
+class PostgresBackend(CitusPart, Moving, TablePaths, PostgresLocks, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"
@@ -176,8 +177,7 @@ class PostgresBackend(CitusPart, Moving, PostgresLocks, Backend):
         into = quoted(self.schema) + "." + quoted(table) if self.schema else quoted(table)
         copy_rows(checkout.driver, into, names, blocks)
 
-    def fetched(self, cursor: Any) -> list[Any]:
-        return fetched(cursor)
+    fetched = staticmethod(fetched)
 
     def connection(self, checkout: Checkout) -> Connection:
         connection = self._spoken(checkout)
@@ -314,6 +314,8 @@ class PostgresBackend(CitusPart, Moving, PostgresLocks, Backend):
         if refusal is not None:
             self.release(checkout)
             raise refusal
+        if self._pool is None and self.schema is None:  # now, because a caller may hold its only connection later
+            self.learn_path(checkout.driver)
         self._server_checked = True
 
     def _spoken(self, checkout: Checkout) -> Connection:

@@ -7,7 +7,6 @@ IMMEDIATE`` and wait their turn, reading units never write, and a lock is never 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -202,13 +201,13 @@ class SqliteBackend(SqliteUpkeep):
         if error_name(error) == "SQLITE_BUSY_SNAPSHOT":
             checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that
         if checkout.backend is not self or not isinstance(error, sqlite3.Error):
-            raise translate(error) from error
+            raise self.failed(checkout, error) from error
         try:
             return tried_again(
                 run, error, waiting.until(self.lock_seconds - piece(self.options, writes=checkout.mode.writes))
             )
         except sqlite3.Error as last:
-            raise translate(last) from last
+            raise self.failed(checkout, last) from last
 
     def translate(self, error: Exception) -> StateError:
         return translate(error)
@@ -243,10 +242,10 @@ class SqliteBackend(SqliteUpkeep):
         return checkout
 
     def places(self, checkout: Checkout) -> tuple[str, str]:
-        """Return the real paths of the files; a database in memory is only the store's if its engine is."""
-        [(theirs,)] = checkout.driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchall()
-        ours = str(self.files[0]) if self.files else theirs
-        return os.path.realpath(theirs) if theirs else "memory", os.path.realpath(ours) if ours else "memory"
+        return host_connections.places(checkout, self)
+
+    def refuse_other_tables(self, checkout: Checkout, names: str) -> None:
+        host_connections.refuse_temporary(checkout, names)
 
     def leave(self, checkout: Checkout) -> None:
         host_connections.leave(checkout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,6 +92,21 @@ def translate(error: Exception) -> StateError:
     if name in _CONSTRAINTS:
         return Conflict(f"the database refused a row ({_CONSTRAINTS[name]})", code=_CONSTRAINTS[name])
     return _of_file(error, name)
+
+
+def read_only_met(driver: Any) -> BackendUnavailable | None:
+    """Return why a connection on which a write failed only reads; None where it was told to (``query_only``)."""
+    if driver.execute("PRAGMA query_only").fetchone()[0]:
+        return None
+    path = driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
+    found = [path + end for end in ("", "-wal", "-shm", "-journal")]
+    named = [name for name in found if os.access(name, os.F_OK) and not os.access(name, os.W_OK)]
+    if not named:
+        return BackendUnavailable("the database file could not be written when this connection was opened", repeats=1)
+    return BackendUnavailable(
+        f"the database cannot be written: this process may only read {', '.join(named)}; reads go on, and writes when"
+        " it has the right to write there"
+    )
 
 
 def is_locked(error: Exception) -> bool:

@@ -9,6 +9,8 @@ on only where the driver has not begun yet, and off when the caller's transactio
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -189,6 +191,20 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
             leave(checkout)
             raise translate(error) from error
     return checkout
+
+
+def places(checkout: Checkout, backend: Backend) -> tuple[str, str]:
+    """Return the real paths of the files; a database in memory is only the store's if its engine is."""
+    [(theirs,)] = checkout.driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchall()
+    ours = str(backend.files[0]) if backend.files else theirs
+    return os.path.realpath(theirs) if theirs else "memory", os.path.realpath(ours) if ours else "memory"
+
+
+def refuse_temporary(checkout: Checkout, names: str) -> None:
+    """Raise `MisuseError` where a temporary table or view of the caller has a name that matches ``names``."""
+    for (found,) in checkout.driver.execute("SELECT name FROM temp.sqlite_master WHERE type <> 'index'").fetchall():
+        if re.search(names, found, re.IGNORECASE):
+            raise MisuseError(f"connection= leads to other tables than the store: {found!r} is a temporary one there")
 
 
 def leave(checkout: Checkout) -> None:

@@ -17,7 +17,8 @@ from lastlight_state.backends.sqlite import checkpoints, originals
 from lastlight_state.backends.sqlite.bulk import Moving
 from lastlight_state.backends.sqlite.catalogue import catalogue_of, shape_of
 from lastlight_state.backends.sqlite.checkpoints import WriteAheadLog
-from lastlight_state.backends.sqlite.dbapi import sqlite3
+from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
+from lastlight_state.backends.sqlite.driver import read_only_met
 from lastlight_state.backends.sqlite.examining import checkpointed, examined, measured, rebuilt
 from lastlight_state.backends.sqlite.originals import SqliteOriginal
 from lastlight_state.backends.sqlite.pragmas import piece
@@ -32,6 +33,12 @@ class SqliteUpkeep(Moving, Backend):
 
     _path: Path | None
     _log: WriteAheadLog | None
+
+    def failed(self, checkout: Checkout, error: Exception) -> StateError:
+        if error_name(error) == "SQLITE_READONLY" and checkout.mode.writes:
+            checkout.broken = True  # it only reads from now on, also when the rights are back
+            return read_only_met(checkout.driver) or super().failed(checkout, error)
+        return super().failed(checkout, error)
 
     def original(self, connection: Connection) -> Original:
         return SqliteOriginal(connection.connection.dbapi_connection)

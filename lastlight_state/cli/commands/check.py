@@ -124,7 +124,7 @@ def _failure(plan: Plan, mending: str, lost: bool) -> Failure | None:
     if state.state == "current":
         return None
     if state.state in ("empty", "behind") and plan.differences:
-        text = "tables of another program have the names of ours; `--schema NAME` puts ours elsewhere on Postgres"
+        text = "another program has names of ours; `--schema NAME` puts ours elsewhere on Postgres"
         return Failure(exits.NO, "collision", text)
     if plan.adoption is not None:
         return Failure(exits.BEHIND, state.state, f"a database of the original program; run: {mending}")

@@ -11,11 +11,13 @@ from lastlight_state.cli.screen import Screen, shortest
 from lastlight_state.cli.views.kind import column
 from lastlight_state.cli.views.pending import Waiting, name_of, text_of, waiting
 from lastlight_state.clock import SYSTEM_CLOCK
+from lastlight_state.lazy import Module
 from lastlight_state.store import StateStore
-from lastlight_state.workflows.sentences import trouble_text, troubles
 
 if TYPE_CHECKING:
-    from lastlight_state.workflows import UnhealthyRun, WaitingWorkflow
+    from lastlight_state.workflows import UnhealthyRun, WaitingWorkflow, sentences
+else:
+    sentences = Module("lastlight_state.workflows.sentences")
 
 #: So many of each list are shown on a terminal.
 FEW = 5
@@ -163,12 +165,12 @@ def _unhealthy(items: Sequence[UnhealthyRun], command: Callable[..., str], scree
     now, ids = SYSTEM_CLOCK.now(), _ids([one.id for one in items], screen)
     groups: dict[str, list[UnhealthyRun]] = {}
     for one in items:
-        groups.setdefault(trouble_text(one.state.unhealthy), []).append(one)
+        groups.setdefault(sentences.trouble_text(one.state.unhealthy), []).append(one)
     for told, runs in groups.items():
         yield from screen.filled(told)
         for one in runs:
             yield f"    {ids[one.id]}  {one.workflow_name}, began {screen.ago(one.started_at, now)}"
-        first = troubles(runs[0].state.unhealthy)[0]
+        first = sentences.troubles(runs[0].state.unhealthy)[0]
         yield from screen.wrapped(first.todo if first.verb is None else f"{first.todo}:")
         if first.verb is not None:
             yield f"    {command('run', 'ID', *first.verb.split())}"

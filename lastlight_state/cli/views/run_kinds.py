@@ -10,11 +10,12 @@ from lastlight_state.cli.views import pending
 from lastlight_state.cli.views.kind import Filters, Kind, Store, column
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
-from lastlight_state.lazy import load
-from lastlight_state.workflows.sentences import reason_text, story_text, trouble_text
+from lastlight_state.lazy import Module, load
 
 if TYPE_CHECKING:
-    from lastlight_state.workflows import RunState, RunSummary
+    from lastlight_state.workflows import RunState, RunSummary, sentences
+else:
+    sentences = Module("lastlight_state.workflows.sentences")
 
 
 def _first_line(error: str | None) -> str | None:
@@ -26,7 +27,7 @@ def _said(found: Any) -> str | None:
     """Return what the person said who answered a gate, or why it ended without an answer."""
     if found.response is not None:
         return f"{found.answered_by or 'the answer'}: {found.response}"
-    return found.closed_reason and reason_text(found.closed_reason)
+    return found.closed_reason and sentences.reason_text(found.closed_reason)
 
 
 RUNS = (
@@ -101,7 +102,7 @@ UNHEALTHY = (
     column("WORKFLOW", "workflow_name"),
     column("STATE", "state.state"),
     column("STARTED", "started_at", keep=True),
-    Column("WHAT IS WRONG", lambda found: trouble_text(found.state.unhealthy), below=True),
+    Column("WHAT IS WRONG", lambda found: sentences.trouble_text(found.state.unhealthy), below=True),
 )
 WORKERS = (
     column("NAME", keep=True),
@@ -166,7 +167,7 @@ def _with_waits(store: Store, page: Page[RunSummary]) -> Page[Any]:
     why = {run_id: waits_because(state) for run_id, state in states.items()}
     listed = load("lastlight_state.cli.views.listed_runs").ListedRun
     told = {
-        run.id: story_text(run.status, run.status_reason, errors.get(run.id), states.get(run.id), timed=False)
+        run.id: sentences.story_text(run.status, run.status_reason, errors.get(run.id), states.get(run.id), timed=False)
         for run in page.items
     }
     items = tuple(

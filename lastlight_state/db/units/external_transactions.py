@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.util.concurrency import in_greenlet
 
 from lastlight_state.backends.sql.expressions import ending_word
+from lastlight_state.db.schema.base import RESERVED_NAMES, RESERVED_PREFIXES
 from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.db.units.unit import Unit, refuse_dead, run_hooks
 from lastlight_state.errors import MisuseError
@@ -22,6 +23,7 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit, HeldResource, block
 
 _SAVEPOINT = "lastlight_block"
+_OURS = f"^({'|'.join(RESERVED_PREFIXES)})|^({'|'.join(sorted(RESERVED_NAMES))})$"
 
 
 @block
@@ -30,6 +32,7 @@ def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
     connection, session = joinable(given)
     unit = Unit(scope.backend, scope.backend.join(connection))
     try:
+        unit.backend.refuse_other_tables(unit.checkout, _OURS)
         with _undone_together(connection, unit, session), scope.inside(by_task=unit.checkout.is_awaited):
             yield unit
     finally:
@@ -118,6 +121,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
             "release_savepoint": self._release,
             "rollback_savepoint": self._lose_savepoint,
             "before_cursor_execute": self._send,
+            "after_cursor_execute": self._sent,
         }
 
     def __enter__(self) -> Self:
@@ -159,6 +163,10 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
     def _send(self, _: Connection, __: object, statement: str, *___: object) -> None:
         if ending_word(statement):
             self._refuse()
+
+    def _sent(self, _: Connection, __: object, statement: str, *___: object) -> None:
+        if "search_path" in statement.lower():
+            self._unit.backend.refuse_other_tables(self._unit.checkout, _OURS)
 
     def _refuse(self) -> NoReturn:
         raise MisuseError("commit inside a block that joined this transaction: commit after it")

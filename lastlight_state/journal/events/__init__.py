@@ -252,5 +252,7 @@ class Events(Numbered):
         valid.number("cursors", len(cursors), least=1, most=valid.PAGE_LIMIT)
         if heartbeat is not None and not valid.seconds("heartbeat", heartbeat):
             raise InvalidValue("heartbeat", "must be more than 0 seconds")
+        idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
+        interval = valid.seconds("poll_interval", poll_interval)
         follower = Follower(self._scope, cursors, where, stop_types, self._ended if until_end else None)
-        return follower.events(idle_timeout, heartbeat, poll_interval, valid.stop(stop))
+        return follower.events(idle, heartbeat, interval, valid.stop(stop))

@@ -143,14 +143,19 @@ class Imports(Repository):
             jobs.interruptible(self._receipts, lambda: receipt, again=again),
             closing(_parts(source, place, tally)) as parts,
         ):
-            for part in parts:
-                tally.add(part, partial(self._imported, receipt, place, part, moved, terms, tally))
-                progress.tell("importing", tally.stored, unit="units")
-                receipt = self._alive(receipt, tally)
-                if tally.stored == limit:
-                    break
-            else:
-                tally.name_unknown(terms.named)
+            try:
+                for part in parts:
+                    tally.add(part, partial(self._imported, receipt, place, part, moved, terms, tally))
+                    progress.tell("importing", tally.stored, unit="units")
+                    receipt = self._alive(receipt, tally)
+                    if tally.stored == limit:
+                        break
+                else:
+                    tally.name_unknown(terms.named)
+            except Conflict as error:
+                if error.code == "unknown_source":  # the kind that was given is not that of the source
+                    receipt = jobs.refused(self._receipts, receipt, error)
+                raise
             receipt = self._receipts.step(receipt, counts=tally.counts)
             return tally.report(source.name, self._receipts.finish(receipt))
 

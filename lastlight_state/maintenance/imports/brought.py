@@ -29,14 +29,14 @@ def mark(*key: Any) -> str:
     return hashlib.sha256(ascii(key).encode()).hexdigest()[:16]
 
 
-def ranges(numbers: Iterable[int]) -> list[list[int]]:
-    """Return numbers as the first and the last of each stretch without a gap."""
+def joined(stretches: Sequence[Sequence[int]], numbers: Iterable[int]) -> list[list[int]]:
+    """Return stretches with further numbers, as the first and the last of each stretch without a gap."""
     found: list[list[int]] = []
-    for one in sorted(set(numbers)):
-        if found and one == found[-1][1] + 1:
-            found[-1][1] = one
+    for first, last in sorted([*((one[0], one[1]) for one in stretches), *((one, one) for one in set(numbers))]):
+        if found and first <= found[-1][1] + 1:
+            found[-1][1] = max(found[-1][1], last)
         else:
-            found.append([one, one])
+            found.append([first, last])
     return found
 
 

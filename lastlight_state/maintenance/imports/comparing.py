@@ -21,7 +21,7 @@ from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.maintenance.imports import drafts as sql, pieces
+from lastlight_state.maintenance.imports import brought, drafts as sql, pieces
 from lastlight_state.maintenance.imports.drafts import Change, ImportedVersions, Pool, StoredBranch
 from lastlight_state.maintenance.imports.pieces import UnitLookup
 from lastlight_state.maintenance.imports.removed import RemovedParts
@@ -152,7 +152,12 @@ def compared(
     here = [] if stored is None else _linked(look.view, stored["progression_id"])
     pooled, is_shared = set(here), pool is not None
 
+    is_elsewhere = bool(base.source) and not pieces.is_of_source(look)
+    _refuse_other(plan, base, pool, is_elsewhere=is_elsewhere)
+
     def is_same(row: WholeMessageRow, body: MessageDraft) -> bool:
+        if is_elsewhere and row["revision"] in (0, pieces.revision(look, row["id"])):
+            return False  # the text of another place is not replaced
         return row["id"] in pooled or (is_shared and row["created_at_unix"] == body["created_at_unix"])
 
     ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
@@ -173,6 +178,23 @@ def compared(
     return found
 
 
+def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_elsewhere: bool) -> None:
+    """Raise `AlreadyExists` for a session that is not the one of the last import.
+
+    One from another place must have all that the last import had, and one from the same place some of it.
+    """
+    given: dict[str, Sequence[str]] = {branch.row["id"]: branch.order for branch in plan.branches}
+    given |= {"": pool.ids} if pool is not None else {}
+    stands = {one for one, had in base.source.items() if one in given and brought.beginning(given[one], had)}
+    missing = {one for one, had in base.source.items() if one not in given or (had[0] and one not in stands)}
+    branches = base.source.keys() - {""}
+    is_another = bool(branches and plan.branches) and not stands and branches.isdisjoint(given)
+    if is_another or (is_elsewhere and missing):
+        place = "came from another place" if is_elsewhere else "this has none of its branches"
+        problem = f"has messages that this source lacks, and {place}; nothing of it is written"
+        raise AlreadyExists(words.SESSION, plan.session["id"], problem=problem)
+
+
 def _branches(
     look: UnitLookup,
     found: SessionDifference,
@@ -181,7 +203,6 @@ def _branches(
     heads: Mapping[str, StoredBranch],
     removed: RemovedParts,
 ) -> None:
-    is_elsewhere = pieces.known(look) is not None and not pieces.is_from_here(look)
     for branch in plan.branches:
         branch_id, session_id = branch.row["id"], plan.session["id"]
         head = heads.get(branch_id)
@@ -191,10 +212,8 @@ def _branches(
         stored = branching.whole_order(look.view, branch_id) if head else []
         as_left = head is None or is_as_left(look.view, head["progression_id"], base)
         given = removed.order(branch_id, branch.order, stored, is_as_left=as_left)
-        order = given if head is None else _order(look.view, found, given, stored, head, as_left)
-        if is_elsewhere and not set(stored) <= set(order):  # an older copy, or one that went on by itself
-            problem = "has messages that this source lacks, and came from another place; nothing of it is written"
-            raise AlreadyExists(words.SESSION, session_id, problem=problem)
+        has_lost = len(branch.order) < base.source.get(branch_id, (0,))[0]
+        order = given if head is None else _order(look.view, found, given, stored, head, as_left, has_lost=has_lost)
         found.orders[branch_id] = order
         found.rows["branches"] += head is None
         found.rows["progression_links"] += max(0, len(order) - len(stored))
@@ -207,17 +226,22 @@ def _order(
     stored: list[str],
     head: StoredBranch,
     as_left: bool,
+    *,
+    has_lost: bool,
 ) -> list[str]:
-    """Return the order that a stored branch gets: that of the source, unless it was changed here, too."""
+    """Return the order that a stored branch gets: that of the source, unless it was changed here, too.
+
+    What the source has lost stays here.
+    """
     own = head["progression_id"]
     if given[: len(stored)] == stored:
         return given
     at = _first_difference(stored, given)
     inherited = view.value(orders.INHERITED, {"progression_id": own}) or 0
-    if as_left and at >= max(inherited, head["forked_at_ord"] or 0):
+    if as_left and at >= max(inherited, head["forked_at_ord"] or 0) and set(stored) <= set(given):
         return given
     found.kept_orders.add(own)
-    if stored[: len(given)] != given:
+    if has_lost or stored[: len(given)] != given:
         found.kept.append(f"branch {head['id']}: order of messages")
     return stored
 
@@ -237,11 +261,11 @@ def _pool(
     as_left = stored is None or is_as_left(view, stored["progression_id"], base)
     ids = removed.order("", pool.ids, here, is_as_left=as_left)
     given = [*ids, *orders.unheld(own, set(ids))]
-    if stored is None or given[: len(here)] == here or as_left:
+    if stored is None or given[: len(here)] == here or (as_left and set(here) <= set(given)):
         found.pool = given
         return
     found.kept_orders.add(stored["progression_id"])
-    if here[: len(given)] != given:
+    if here[: len(given)] != given or len(pool.ids) < base.source.get("", (0,))[0]:
         found.kept.append("session: order of messages")
     found.pool = [*here, *orders.unheld(given, set(here))]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -227,6 +228,12 @@ def key_text(key: Any) -> str:
 def digest(found: Any) -> str:
     """Return the digest of rows that were read."""
     return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def identity(path: Path) -> list[int]:
+    """Return which SQLite file stands at a path: its number in the file system, and how often it was changed."""
+    with open_binary(path) as file:
+        return [os.fstat(file.fileno()).st_ino, int.from_bytes(file.read(28)[24:])]
 
 
 def is_sqlite(path: Path) -> bool:

@@ -177,7 +177,10 @@ def home_parts(path: Path) -> Generator[Part]:
     for _, folder in reversed(list(tree.days())):
         for name in _home_names(folder, _LOGS):
             file = folder / name
-            yield Part(_text(os.path.relpath(file, tree.sessions)), partial(LogPiece, file))
+            key = _text(os.path.relpath(file, tree.sessions)).removesuffix(
+                storage.SUFFIX
+            )  # packed later, it is the same
+            yield Part(key, partial(LogPiece, file))
     newer: set[str] = set()
     index = tree.sessions / INDEX
     if os.path.lexists(index):

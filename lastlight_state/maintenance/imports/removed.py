@@ -28,12 +28,19 @@ class RemovedParts:
                 self.branches.add(branch_id)
         self.plan = replace(plan, branches=[one for one in plan.branches if one.row["id"] not in self.branches])
         going = [one for one in plan.branches if one.row["id"] in self.branches]
-        self.left = _of(going) - _of(self.plan.branches) - set(() if pool is None else pool.ids)
+        all_ids: Sequence[str] = () if pool is None else pool.ids
+        self._placed = _of(self.plan.branches) | set(all_ids)
+        orders: dict[str, Sequence[str]] = {one.row["id"]: one.order for one in plan.branches}
+        orders[""] = all_ids
+        self._has_lost = any(len(orders.get(one, ())) < had[0] for one, had in before.source.items())
+        self.left = _of(going) - self._placed
 
     def note_absent(self, absent: Collection[str]) -> None:
         """Find the removed ones among messages that are not stored."""
         systems = {branch.system for branch in self.plan.branches}
         self.messages = set().union(*self._orders.values()) & set(absent) - systems
+        if self._has_lost:  # of what no order has now, nobody knows whether it was removed here
+            self.messages |= set(absent) - self._placed - systems
 
     def order(self, name: str, given: Sequence[str], stored: Sequence[str], *, is_as_left: bool) -> list[str]:
         """Return the order of a branch without what was taken out of it here. That of all messages has no name."""

@@ -16,7 +16,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.copy.tables import is_json
-from lastlight_state.maintenance.imports import pieces
+from lastlight_state.maintenance.imports import brought, pieces
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 Row = Mapping[str, Any]
@@ -67,6 +67,9 @@ class RowPiece:
         self.digest, self.target = draft.digest, draft.target
         if draft.is_alone:
             self.digest += f" {self._left(draft.given[draft.head][0])}"
+        self.told = {"executions": sorted(brought.mark(row["id"]) for row in draft.given.get("executions", ()))}
+        if not draft.is_alone:
+            self.digest = brought.line(draft.digest, self.told)
         self._given: Given = draft.given
         self._moves: list[tuple[sa.Table, Growth, Row, Row, list[str]]] = []
         self._kept: list[str] = []
@@ -83,6 +86,8 @@ class RowPiece:
         found = pieces.outcome(look, self, is_stored=bool(stored_head))
         if found not in STORED:
             return found, Counter(), Counter()
+        if stored_head:
+            self._refuse_copy(look)
         noticed = Counter(self.draft.noticed)
         self._moves, self._kept = [], []
         for subject, row, stored in row_merge.stored_pairs(look.view, self._given):
@@ -94,6 +99,19 @@ class RowPiece:
             self._kept = []
             return "unchanged", Counter(), Counter()
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
+
+    def _refuse_copy(self, look: UnitLookup) -> None:
+        """Raise `AlreadyExists` for a copy at another place that lacks executions or events of the last import."""
+        before = brought.told_by(pieces.known(look))
+        if not before or pieces.is_of_source(look):
+            return
+        numbers = [row["seq"] for row in self.draft.given.get("run_events", ())]
+        has_events = brought.joined(before.get("run_events", ()), numbers) == brought.joined((), numbers)
+        if not has_events or not set(before.get("executions", ())) <= set(self.told["executions"]):
+            problem = (
+                f"has executions or events that this source lacks, and came from {pieces.last_source(look)!r:.200}"
+            )
+            pieces.refuse_other(self, problem)
 
     def store(self, view: Unit, outcome: str) -> None:
         """Add what is new of it, and change what went on."""

@@ -105,6 +105,7 @@ class SessionPiece:
         self._changes: Row = {}
         self._branch_changes: dict[str, Row] = {}
         self._fields_kept: list[str] = []
+        self._is_changed_here = False  # since the last import, or since one before it
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the session, the rows that are added, and what is noticed."""
@@ -116,7 +117,8 @@ class SessionPiece:
             return found, Counter(), Counter()
         noticed = Counter(self._draft.noticed)
         if self._draft.gave_later is not None and self._stored is not None:
-            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies, self._draft.gave_later)
+            of_file = self._draft.gave_later, self._draft.file
+            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies, *of_file)
         else:
             self._refuse_older(look)
             self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
@@ -147,7 +149,9 @@ class SessionPiece:
         self._changes = comparing.differences(stored, self.plan.session, pointers)
         self._branch_changes = comparing.branch_differences(view, session_id, self.plan.branches)
         if stored["version"] == self._base.version:
+            self._is_changed_here = False
             return []
+        self._is_changed_here = not self._look.revives
         told = {"session": self._changes, **{f"branch {one}": row for one, row in self._branch_changes.items()}}
         self._changes, self._branch_changes = {}, {}
         return [f"{what}: {', '.join(sorted(row))}" for what, row in told.items() if row]
@@ -161,9 +165,10 @@ class SessionPiece:
         return comparing.marks(pool, self._found.pool)
 
     def _keeps_status(self, stored: WholeSessionRow) -> bool:
-        """Return whether a session has ended here, or was given a status here, and its source says another one."""
-        as_left = self._base.seq is not None and stored["transition_seq"] == self._base.seq
-        return stored["status"] in words.TERMINAL and not as_left and stored["status"] != self.plan.session["status"]
+        """Return whether a session was given a status here, and its source says another one."""
+        seq = self._base.seq
+        is_told_here = stored["status"] in words.TERMINAL if seq is None else stored["transition_seq"] != seq
+        return is_told_here and stored["status"] != self.plan.session["status"]
 
     def store(self, view: Unit, outcome: str) -> None:
         """Add what is new of it, and change what follows."""
@@ -265,11 +270,11 @@ class SessionPiece:
         names = [session["progression_id"], *(row["progression_id"] for row in heads)]
         versions = {name: row["version"] for name, row in orders.locked(view, names).items()}
         differs = dict.fromkeys(self._found.kept_orders, DIFFERS)
-        is_ended_here = self._stored is not None and self._keeps_status(self._stored)
+        keeps_status = self._stored is not None and self._keeps_status(self._stored)
         self.digest = ImportedVersions(
             self._draft.digest,
-            DIFFERS if self._fields_kept else session["version"],
-            DIFFERS if is_ended_here else session["transition_seq"],
+            DIFFERS if self._fields_kept or self._is_changed_here else session["version"],
+            DIFFERS if keeps_status else session["transition_seq"],
             {**versions, **differs},
             self._source({row["id"] for row in heads if row["progression_id"] in differs}),
             iso_text(self._draft.updated_at),
@@ -278,14 +283,18 @@ class SessionPiece:
             pieces.note_revision(self._look, message_id, seen + 1, self._into.now)
 
     def _source(self, kept: Collection[str]) -> dict[str, Sequence[Any]]:
-        """Return how the source has its orders; how it had them, of branches whose orders were ``kept`` as they are."""
+        """Return how the source has its orders; how it had them, where they were ``kept`` here or are shorter there."""
         if self._draft.gave_later is not None:
             [branch] = self.plan.branches
-            return {branch.row["id"]: growing.told(self.plan, self._base.source.get(branch.row["id"]))}
+            return {
+                branch.row["id"]: growing.told(self.plan, self._base.source.get(branch.row["id"]), self._draft.file)
+            }
+        before, pool = self._base.source, self._draft.pool
         found = {branch.row["id"]: brought.order(branch.order) for branch in self.plan.branches}
-        before = {one: self._base.source.get(one, brought.order([])) for one in kept}
-        pool = self._draft.pool
-        return found | before if pool is None else {**found, **before, "": brought.order(pool.ids)}
+        if pool is not None:
+            found[""] = brought.order(pool.ids)
+        longer = {one: had for one, had in before.items() if one not in found or had[0] > found[one][0]}
+        return found | longer | {one: before.get(one, brought.order([])) for one in kept}
 
 
 def _changes_there(view: Unit, changes: Iterable[comparing.Checked]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -112,6 +112,10 @@ _ACK = prepared(
 )
 
 
+#: The kind of source whose teams may be given a scope.
+_WITH_SCOPES = "lionagi-teams"
+
+
 @dataclass(frozen=True)
 class Letter:
     """A message, the inboxes that it is in, when it was read there, and all that its source says of it for ever."""
@@ -147,8 +151,7 @@ class TeamPiece:
         self._team, self._into, self._is_there = team, into, is_there
         self._marks = list(_marks(team.seed, team.letters))
         self._owners = dict.fromkeys([*team.members, *(one for letter in team.letters for one in letter.owners)])
-        told = {"owners": sorted(map(brought.mark, self._owners))}
-        self.digest = brought.line(f"{team.digest} {self._marks[-1]}", told)
+        self.digest = self._line(())
         self.target = ("team", team.id)
         drafts = [storing.draft(f"messages[{i}]", one.message, into.now) for i, one in enumerate(team.letters)]
         self._bodies = {body["id"]: body for body in drafts}
@@ -172,12 +175,13 @@ class TeamPiece:
         if is_same:
             self._refuse_other(look)
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
-        if not is_same and (stored or team.id in look.planned["teams"]):
-            raise AlreadyExists("team", team.id, problem="is stored, and was not imported from such a source")
+        if not is_same and (stored or team.id in look.planned["teams"] or pieces.keys(look, self)):
+            raise AlreadyExists("team", team.id, problem="was stored already, and came from another file or database")
         found = pieces.outcome(look, self, is_stored=is_same)
         if found not in STORED:
             return found, Counter(), Counter()
         look.planned["teams"][team.id] = team.digest
+        self.digest = self._line(brought.told_by(pieces.known(look)).get("owners", ()) if is_same else ())
         noted = pieces.known(look) if is_same and not look.revives else None
         self._gone = self._removed_inboxes(look.view, noted, stored)
         rows, left = self._added(look, stored, self._imported_before(noted))
@@ -185,6 +189,11 @@ class TeamPiece:
             return "unchanged", Counter(), Counter()  # nothing of it was removed here
         noticed = Counter(removed_here=left, conflicts=len(self._found.kept))
         return found, rows, team.noticed + noticed
+
+    def _line(self, before: Collection[str]) -> str:
+        """Return the line of the ledger, which keeps the inboxes ``before``: the source may have them again."""
+        told = {"owners": sorted({*before, *map(brought.mark, self._owners)})}
+        return brought.line(f"{self._team.digest} {self._marks[-1]}", told)
 
     def _renamed(self, look: UnitLookup) -> UnitLookup:
         """Return the look under the name that the file had at its last import, if it was renamed since."""
@@ -242,9 +251,9 @@ class TeamPiece:
 
     def _refuse_other(self, look: UnitLookup) -> None:
         if _mark_in(pieces.known(look) or "") not in self._marks:
-            pieces.refuse_other(
-                self, "is stored with other messages than those with which this file begins: a scope keeps both"
-            )
+            takes_scope = look.kind.partition(" ")[0] == _WITH_SCOPES
+            problem = "is stored with other messages than those with which this source begins"
+            pieces.refuse_other(self, f"{problem}: a scope keeps both" if takes_scope else problem)
 
     def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], DeliveredRow]:
         """Return the stored deliveries of these messages, by owner and message."""

@@ -132,7 +132,7 @@ class Runs(Repository):
 
         ``repo`` is ``"owner/name"``, or a bare name for any owner; or at most 50 of these. Runs from ``since`` on and
         before ``until``. ``triggered_by`` is the actor of the trigger. An empty sequence matches nothing.
-        ``active_first`` lists running, paused and queued runs before the ended ones.
+        ``active_first`` lists running, paused and queued runs before all others.
 
         Rare ``statuses`` of ended runs, and an actor with few runs, cost as much as there are newer runs: give
         ``since``, a workflow or a repository.

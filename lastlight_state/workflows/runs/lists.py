@@ -28,6 +28,7 @@ class SummedRun(RunSummaryRow, total=False):
     totals: Totals
 
 
+#: The groups of runs, in their order. Where no statuses are asked for, the last one has those of unknown words, too.
 _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 
 
@@ -56,7 +57,7 @@ def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | N
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
-    """Return a page of all runs: running, paused, queued, then ended ones; newest first in each group."""
+    """Return a page of all runs: running, paused, queued, then all others; newest first in each group."""
     chosen = {name: value for name, value in given.items() if value is not None}
     asked = ["runs", "active_first", chosen]
     rank, key = _position(asked, page_token)
@@ -76,9 +77,12 @@ def _ranked(
     rows: list[RunSummaryRow | CorruptData] = []
     places: list[tuple[int, int, KeyedRows[RunSummaryRow]]] = []
     while rank < len(_RANKS) and len(rows) < limit:
-        statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
-        asked = {**chosen, "statuses": statuses}
-        found = sql.listing_of(asked).placed(unit, asked, key, limit - len(rows))
+        if rank == len(_RANKS) - 1 and "statuses" not in chosen:
+            found = sql.OTHERS_LIST.placed(unit, chosen, key, limit - len(rows))
+        else:
+            statuses = [status for status in _RANKS[rank] if status in chosen.get("statuses", _RANKS[rank])]
+            asked = {**chosen, "statuses": statuses}
+            found = sql.listing_of(asked).placed(unit, asked, key, limit - len(rows))
         rows += found.rows
         places += [(rank, at, found) for at in range(len(found.rows))]
         rank, key = rank + 1, None

@@ -128,7 +128,13 @@ COVERED = Covering(
 )
 
 
-def _listed(covering: Covering, *, leading: str | None = None, walked: Sequence[str] = ()) -> Listing[RunSummaryRow]:
+def _listed(
+    covering: Covering,
+    *,
+    leading: str | None = None,
+    walked: Sequence[str] = (),
+    always: Sequence[sa.ColumnElement[bool]] = (),
+) -> Listing[RunSummaryRow]:
     return Listing(
         "runs",
         SUMMARY,
@@ -145,6 +151,7 @@ def _listed(covering: Covering, *, leading: str | None = None, walked: Sequence[
         },
         either={"owned_repo": repos.spellings(RUNS)},
         several={"owned_repos": repos.either_spelling(RUNS), "any_repos": repos.any_spelling(RUNS)},
+        always=always,
         through=covering.index,
         covering=covering,
         row=RunSummaryRow,
@@ -155,6 +162,9 @@ def _listed(covering: Covering, *, leading: str | None = None, walked: Sequence[
 LIST = _listed(COVERED, walked=("statuses",))
 #: Runs in live statuses alone: a range of an index for each status, so ended runs cost nothing.
 LIVE_LIST = _listed(replace(COVERED, found_by={"": BY_LIVE_STATUS}), leading="statuses")
+
+#: Runs in no live status: ended ones, and those whose status is a word that this version does not know.
+OTHERS_LIST = _listed(COVERED, always=(RUNS.c.status.not_in([constant(word) for word in LIVE]),))
 
 
 def listing_of(chosen: Mapping[str, Any]) -> Listing[RunSummaryRow]:

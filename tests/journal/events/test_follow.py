@@ -10,7 +10,7 @@ from support.sent import recorded
 from support.workflows.steps import Raw, started
 
 from lastlight_state import StateStore
-from lastlight_state.errors import MisuseError, NotFound, StoreClosed
+from lastlight_state.errors import InvalidValue, MisuseError, NotFound, StoreClosed
 from lastlight_state.journal import EventFilter, NewEvent
 from lastlight_state.testing import Database
 
@@ -147,6 +147,15 @@ def test_a_follower_misses_nothing_when_the_server_ends_its_connections(postgres
     assert killed
     postgres_database.open().journal.events.append_many(run, [NewEvent("b")] * 2)
     assert [event.seq for event in itertools.islice(stream, 2)] == [1, 2]
+
+
+def test_seconds_of_a_follower_that_are_no_length_of_time_are_refused(every_backend: StateStore) -> None:
+    """journal E-8: before anything waits; the look that all followers of a store share would end by them."""
+    for argument in ("idle_timeout", "heartbeat", "poll_interval"):
+        for seconds in (float("nan"), float("inf"), -1.0):
+            given: dict[str, Any] = {argument: seconds}
+            with pytest.raises(InvalidValue, match=argument):
+                every_backend.journal.events.follow_many({"r": None}, **given)
 
 
 def test_following_is_refused_in_a_transaction_and_ends_with_the_store(database: Database) -> None:

@@ -38,15 +38,16 @@ class AbsentRows:
     """Finds the rows of a run that are not here. ``before`` is what the ledger tells of its last import.
 
     ``ends`` has the next number of each stream here, ``removed`` counts the rows that were removed here, and ``told``
-    is what the ledger keeps for the next import.
+    is what the ledger keeps for the next import: also what the source lacks now and may have again. With ``keeps_all``
+    no row is taken for a removed one.
     """
 
-    def __init__(self, look: UnitLookup, piece: Piece, before: Mapping[str, Any]) -> None:
-        self._look, self._piece, self._before = look, piece, before
+    def __init__(self, look: UnitLookup, piece: Piece, before: Mapping[str, Any], *, keeps_all: bool) -> None:
+        self._look, self._piece, self._before = look, piece, {} if keeps_all else before
         self._this = {"run_id": piece.target[1]}
         self.ends = {row["stream"]: row["next_seq"] for row in look.view.rows(_ENDS, self._this)}
         self.removed = 0
-        self.told: dict[str, Any] = {}
+        self.told: dict[str, Any] = dict(before)
 
     def left_out(self, given: Given, outputs: Collection[str]) -> Given:
         """Return the rows without those that were removed here.
@@ -56,11 +57,12 @@ class AbsentRows:
         found = dict(given)
         for stream, table, number in _STREAMS:
             rows = given.get(table, ())
-            self.told[table] = brought.ranges(row[number] for row in rows)
+            self.told[table] = brought.joined(self.told.get(table, ()), (row[number] for row in rows))
             found[table] = self._numbered(stream, table, number, rows)
         for table, names in (_KEYS | dict.fromkeys(outputs, _OUTPUT_KEY)).items():
             rows = given.get(table, ())
-            self.told[table] = sorted(brought.mark(*(row[name] for name in names)) for row in rows)
+            marks = (brought.mark(*(row[name] for name in names)) for row in rows)
+            self.told[table] = sorted({*self.told.get(table, ()), *marks})
             found[table] = self._known(table, names, rows)
         return {table: rows for table, rows in found.items() if rows}
 

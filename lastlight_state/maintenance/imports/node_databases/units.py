@@ -150,7 +150,7 @@ class RunPiece(RowPiece):
         self.digest = digest([self.draft.digest, sorted(held)]) if held else self.draft.digest
         is_same = pieces.is_same(look, self)
         before = brought.told_by(pieces.known(look))
-        absent = AbsentRows(look, self, {} if is_same or look.revives else before)
+        absent = AbsentRows(look, self, before, keeps_all=is_same or look.revives)
         self._given = absent.left_out({**self.draft.given, **rows, "tool_calls": self._calls}, held)
         self._number(look, absent.ends)
         found, added, noticed = super().compared(look)
@@ -158,7 +158,7 @@ class RunPiece(RowPiece):
             noticed["removed_here"] += absent.removed
             left = self._produced.keys() - held.keys()
             noticed.update({f"{name}_left": len(self._produced[name]) for name in left})
-            self.digest = brought.line(self.digest, absent.told)
+            self.digest = brought.line(self.digest, absent.told | self.told)
         return found, added, noticed
 
     def _number(self, look: UnitLookup, ends: Mapping[str, int]) -> None:

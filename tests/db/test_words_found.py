@@ -1,0 +1,99 @@
+"""Rows with a word that no version knows, stored past the guards: listed, counted and named, never hidden."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.filled_store import scene
+from support.guards import unguarded
+from support.shown import lists, looks
+
+from lastlight_state import StateStore
+from lastlight_state.db.schema.declarations import vocabularies
+from lastlight_state.migrations.metadata import METADATA
+from lastlight_state.testing import Database
+
+#: The lists of a table that ask for no word, by each column that holds words.
+SHOWN = {
+    "branches.status": ["branches"],
+    "checkpoint_values.encoding": ["whole checkpoints"],
+    "cron_fires.status": ["fires"],
+    "human_requests.status": ["requests of a run"],
+    "messaging_messages.role": ["messages"],
+    "run_nodes.state": ["nodes", "iterations"],
+    "sandboxes.status": ["sandboxes"],
+    "session_transitions.source": ["conversation transitions"],
+    "sessions.status": ["conversations", "updated conversations"],
+    "tool_calls.status": ["tool calls"],
+    "workflow_approvals.status": ["approvals", "approvals of a run"],
+    "workflow_runs.status": ["runs", "runs active first", "children", "names"],
+}
+#: The column whose rows cannot be read without knowing the word: they are marked.
+MARKED = "checkpoint_values.encoding"
+#: Tables that `stats` does not count by these words.
+UNCOUNTED = {"checkpoint_values", "messaging_messages", "run_nodes", "session_transitions"}
+
+
+@pytest.fixture(params=SHOWN)
+def column(request: pytest.FixtureRequest) -> str:
+    """Each column that holds words of a vocabulary, with its table."""
+    return str(request.param)
+
+
+def odd(database: Database, column: str) -> None:
+    """Put a word that no version knows into every row."""
+    table, _, name = column.partition(".")
+    unguarded(database).execute(f"UPDATE {table} SET {name} = 'odd'")
+
+
+def shown(store: StateStore, column: str) -> dict[str, set[Any]]:
+    """What the lists of the column show, by their names; a marked row counts as shown."""
+    asked = {name: lists(store)[name] for name in SHOWN[column]}
+    pages = {name: listed(limit=100) for name, (listed, _) in asked.items()}
+    marked = {name: len(page.damaged) for name, page in pages.items()}
+    return {name: {asked[name][1](item) for item in page} or {marked[name]} for name, page in pages.items()}
+
+
+def test_every_column_of_words_has_its_lists() -> None:
+    """house H-151: a new one says here by which it is shown."""
+    assert set(SHOWN) == {str(column) for column, _ in vocabularies(METADATA.sorted_tables)}
+
+
+def test_a_row_with_an_odd_word_is_listed(database: Database, column: str) -> None:
+    """house H-151: or marked by its key, where what it holds cannot be read without knowing the word."""
+    store, _ = scene(database)
+    before = shown(store, column)
+    assert all(before.values())
+    odd(database, column)
+    if column == MARKED:
+        assert shown(store, column) == {name: {len(items)} for name, items in before.items()}
+    else:
+        assert shown(store, column) == before
+
+
+def test_a_row_with_an_odd_word_is_looked_at(database: Database, column: str) -> None:
+    """house H-151: by its key, and what stands around it as well."""
+    store, _ = scene(database)
+    asked = looks(store, 1)
+    before = {name: type(look()) for name, look in asked.items()}
+    odd(database, column)
+    if column == MARKED:
+        del asked["checkpoint"], before["checkpoint"]
+    assert {name: type(look()) for name, look in asked.items()} == before
+
+
+def test_an_odd_word_is_named_by_doctor_and_counted(database: Database, column: str) -> None:
+    """house H-151: with its column, and in the numbers of each status."""
+    store, _ = scene(database)
+    odd(database, column)
+    table, _, name = column.partition(".")
+    named = [
+        one for one in store.maintenance.doctor.examine().findings if (one.check, one.subject) == ("DOC-13", table)
+    ]
+    assert [(one.message, one.samples) for one in named] == [
+        (f"{name} holds words that this version does not know", ("odd",))
+    ]
+    counts = store.maintenance.stats.collect().statuses.get(table)
+    assert (counts is None) == (table in UNCOUNTED)
+    assert counts is None or [one.status for one in counts] == ["odd"]
