@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 def descriptors() -> int:
-    """How many files and sockets this process has open."""
+    """Return how many files and sockets this process has open."""
     return len(os.listdir("/dev/fd"))  # noqa: PTH208 - names, not paths
 
 
@@ -61,7 +61,7 @@ def nothing_left(*, spared: int = 0) -> Iterator[None]:
 
 
 def pool(database: Database) -> int:
-    """How many connections a store may open besides and keep, on Postgres."""
+    """Return how many connections a store may open besides and keep, on Postgres."""
     return Settings().pool_size if database.name == "postgresql" else 0
 
 

@@ -114,7 +114,7 @@ class Place:
         return StateStore.open(self.url, settings=Settings(state_dir=self.folder / "state", **settings))
 
     def told(self, *words: object) -> str:
-        """What the command line said. A call that it did not refuse is none of ours."""
+        """Return what the command line said. A call that it did not refuse is none of ours."""
         said = lastlight_state(*words)
         if said.code:
             raise Refused(said.out + said.err)
@@ -249,7 +249,7 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
 
 
 def _problem(door: Callable[[Place], Any], at: Place) -> str | None:
-    """What is wrong with how a door treats a path; None if it says what it expected and what it found."""
+    """Return what is wrong with how a door treats a path; None if it says what it expected and what it found."""
     try:
         with no_waiting():
             found = door(at)

@@ -48,7 +48,7 @@ def _tables(root: Any) -> list[sa.Table]:
 
 
 def _given(insert: sa.Insert) -> list[Any]:
-    """What stands in VALUES."""
+    """Return what stands in VALUES."""
     several = [value for rows in insert._multi_values for row in rows for value in _row(row)]
     return [value for value in (*(insert._values or {}).values(), *several) if isinstance(value, sa.ClauseElement)]
 
@@ -58,7 +58,7 @@ def _row(row: Any) -> Any:
 
 
 def _on_conflict(insert: sa.Insert) -> list[Any]:
-    """What an insert says of a row that is there: what it sets, and which rows it leaves alone."""
+    """Return what an insert says of a row that is there: what it sets, and which rows it leaves alone."""
     clause = insert._post_values_clause
     if clause is None:
         return []
@@ -96,7 +96,7 @@ def test_an_insert_from_a_table_depends_on_no_setting(shared_postgres: Database)
 
 
 def _settings_of(root: Any, unstable: set[str]) -> Iterator[str]:
-    """What in an expression gives another value with another setting, such as the time zone."""
+    """Return what in an expression gives another value with another setting, such as the time zone."""
     for node in _nodes(root, FunctionElement):
         if getattr(node, "name", "") in unstable:
             yield node.name

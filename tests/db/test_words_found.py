@@ -48,7 +48,7 @@ def odd(database: Database, column: str) -> None:
 
 
 def shown(store: StateStore, column: str) -> dict[str, set[Any]]:
-    """What the lists of the column show, by their names; a marked row counts as shown."""
+    """Return what the lists of the column show, by their names; a marked row counts as shown."""
     asked = {name: lists(store)[name] for name in SHOWN[column]}
     pages = {name: listed(limit=100) for name, (listed, _) in asked.items()}
     marked = {name: len(page.damaged) for name, page in pages.items()}
