@@ -80,7 +80,9 @@ def _made_apart(call: Callable[[], T]) -> T:
         if thread.ident is not None:
             raise
         return call()
-    is_over.acquire()
+    # A signal that comes just before a wait does not end it: Python would handle it when the import is over.
+    while not is_over.acquire(timeout=1):
+        pass
     if raised:
         raise raised.pop()
     return made.pop()
