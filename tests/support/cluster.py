@@ -45,6 +45,8 @@ class Pair:
     def caught_up(self) -> None:
         """Wait until the standby shows what the primary has committed."""
         with closing(connected(self.primary)) as first, closing(connected(self.standby)) as second:
+            first.execute("SET synchronous_commit = on")  # so that what committed before this is written, too
+            first.execute("SELECT pg_logical_emit_message(true, 'caught up', '')")
             [position] = first.execute("SELECT pg_current_wal_lsn()").fetchone()  # type: ignore[misc]
             until(lambda: _one(second, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", position))
 
