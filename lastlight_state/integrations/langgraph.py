@@ -35,7 +35,7 @@ from lastlight_state.checkpoints.models import Taken
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.db.repository import UNSET, UnsetType
-from lastlight_state.errors import MisuseError, NotFound
+from lastlight_state.errors import InvalidValue, MisuseError, NotFound
 from lastlight_state.integrations.langgraph_deltas import histories
 from lastlight_state.integrations.langgraph_metadata import REBUILT, filterable, is_filterable, passes
 from lastlight_state.integrations.langgraph_moving import MovedThreads, move
@@ -174,13 +174,17 @@ class LangGraphSaver(BaseCheckpointSaver):
         kept = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         run = whole.get("run_id")
         user = asked.get(self._user_key)
+        parent = asked.get("checkpoint_id") or None
+        versions = {name: str(version) for name, version in checkpoint["channel_versions"].items()}
+        unversioned = {name: checkpoint["id"] for name in values if name not in versions}
+        brought = values if parent is None else {*new_versions, *unversioned}  # the first one inherits no value
         new = NewCheckpoint(
             checkpoint["id"],
             self._content({"checkpoint": kept, "metadata": whole}),
-            {name: str(version) for name, version in checkpoint["channel_versions"].items()},
-            {name: self._content(values[name]) for name in new_versions if name in values},
+            versions | unversioned,
+            {name: self._content(values[name]) for name in brought if name in values},
             space,
-            asked.get("checkpoint_id") or None,
+            parent,
             run if isinstance(run, str) and run else None,
             filterable(whole),
         )
@@ -229,7 +233,7 @@ class LangGraphSaver(BaseCheckpointSaver):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, and their writes."""
-        runs = [one for one in map(str, run_ids) if valid.is_identifier(one)]
+        runs = [one for one in map(str, _several("run_ids", run_ids)) if valid.is_identifier(one)]
         self._write(lambda checkpoints: checkpoints.delete_runs(runs, scope=self._scope))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -243,7 +247,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         With ``strategy="delete"`` nothing is left. Raises `InvalidValue` for another word, before anything is removed.
         """
         act = self.delete_thread if valid.word("strategy", strategy, _STRATEGIES) == "delete" else self._keep_latest
-        for thread in map(str, thread_ids):
+        for thread in map(str, _several("thread_ids", thread_ids)):
             act(thread)
 
     def get_next_version(self, current: Any, channel: None) -> str:
@@ -352,6 +356,13 @@ class LangGraphSaver(BaseCheckpointSaver):
             self._write(
                 lambda checkpoints: checkpoints.keep_latest(thread, from_ancestors=sorted(channels), scope=self._scope)
             )
+
+
+def _several(name: str, given: Sequence[str]) -> Sequence[str]:
+    """Return ids. Raises `InvalidValue` for one text, whose letters are not meant as ids."""
+    if isinstance(given, str):
+        raise InvalidValue(name, "expected several ids, got one text")
+    return given
 
 
 def _config(thread: str, space: str, one: str) -> dict[str, Any]:

@@ -40,7 +40,16 @@ PARAMETERS = {
     "sync_store": {"in_memory"},
     "async_store": {"in_memory"},
     "cache": {"memory"},  # not ours, and needed once
+    "saver_name": {"base", "pool", "pipe", "aio_base", "aio_pool", "aio_pipe"},  # not the shallow one
 }
+#: What tests make ready by statements of their own, and nothing of ours needs.
+UNNEEDED = (
+    "CREATE DATABASE",
+    "CREATE EXTENSION",
+    "DELETE FROM",
+    "DROP DATABASE",
+    "DROP TABLE IF EXISTS store_migrations",
+)
 
 
 def scope_of(place: Any) -> str:
@@ -63,7 +72,7 @@ class Connection:
 
     def execute(self, statement: str, *_: Any) -> None:
         """Make or drop a database, or empty its tables: there is nothing to do."""
-        if not statement.startswith(("CREATE DATABASE", "DROP DATABASE", "DELETE FROM")):
+        if not statement.startswith(UNNEEDED):
             raise NotImplementedError(statement)
 
     @contextmanager
@@ -105,6 +114,8 @@ class AsyncConnection(Connection):
 class Saver(LangGraphSaver):
     """Our saver, made as the shipped ones are made."""
 
+    MIGRATIONS = ()
+
     def __init__(self, conn: Any = None, pipe: Any = None, serde: Any = None, **_: Any) -> None:
         super().__init__(STORE, serde=serde, scope=scope_of(conn))
 
@@ -140,8 +151,13 @@ class AsyncSaver(Saver):
 class Store(LangGraphStore):
     """Our store, made as the shipped ones are made."""
 
+    MIGRATIONS = ()
+
     def __init__(self, conn: Any = None, *, index: Any = None, ttl: Any = None, **_: Any) -> None:
         super().__init__(STORE, index=index, ttl=ttl, scope=scope_of(conn))
+
+    def _cursor(self) -> Connection:
+        return AsyncConnection("") if isinstance(self, AsyncStore) else Connection("")
 
     @classmethod
     @contextmanager
