@@ -214,7 +214,7 @@ class _Inspector:
                     "person": person,
                     "hides": hide,
                     "form_token": token,
-                    "live": page is not None and _is_live(page, request),
+                    "live": page is not None and view.live and _is_live(page, request),
                 }
             )
         )

@@ -32,7 +32,7 @@ MOST_TEXT = 256 * 1024
 
 _EMPTY: Entry = {
     "key": "", "at": None, "role": "", "content": None, "reasoning": None, "calls": [], "call_id": None, "tool": None,
-    "is_error": False, "raw_ref": None, "record": None,
+    "is_error": False, "raw_ref": None, "record": None, "phase": None, "place": None,
 }  # fmt: skip
 
 

@@ -21,13 +21,15 @@ _parser = _Parser("commonmark", {"html": False, "breaks": True}).disable("image"
 
 
 def html(text: str) -> Markup:
-    """Return a text of Markdown as HTML. Its headings stand below those of the page, from ``h4`` on."""
+    """Return a text of Markdown as HTML. Its headings stand below those of the page, from ``h3`` on, and skip none."""
     if len(text) > MOST:
         return Markup("<pre>{}</pre>").format(text)
-    tokens = _parser.parse(text)
+    tokens, level = _parser.parse(text), 2
     for token in tokens:
+        if token.type == "heading_open":
+            level = min(2 + int(token.tag[1]), level + 1, 6)
         if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(3 + int(token.tag[1]), 6)}"
+            token.tag = f"h{level}"
         for part in token.children or ():
             if part.type == "link_open":
                 part.attrSet("rel", "noreferrer noopener nofollow")

@@ -24,6 +24,7 @@ class View:
     """What a page answers: a template, the data that it shows, and the title of the window.
 
     ``data`` is what JSON has, too. What a template needs beside it, such as pictures of the data, is in ``more``.
+    Without ``live`` the page is not sent again, though its address is that of a live one.
     """
 
     template: str
@@ -31,6 +32,7 @@ class View:
     title: str
     more: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
+    live: bool = True
 
 
 @dataclass(frozen=True)

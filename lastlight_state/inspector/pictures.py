@@ -15,19 +15,25 @@ WIDTH = 1000
 LEFT, LANE = 190, 22
 #: How narrow a bar may become.
 LEAST = 3.0
+#: The space before a note, how wide a letter of it is, and from how many letters on it is worth its room.
+GAP, LETTER, LEAST_NOTE = 4.0, 6.0, 8
 #: The most lanes and marks of a picture: more are in the table alone.
 MOST_LANES, MOST_MARKS = 40, 400
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Something that lasted. ``end`` is None while it lasts; ``kind`` decides its colour."""
+    """Something that lasted. ``end`` is None while it lasts; ``kind`` decides its colour.
+
+    ``key`` is that of what a template writes beside the bar, such as an error.
+    """
 
     lane: str
     start: datetime
     end: datetime | None
     kind: str
     text: str
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,14 +47,25 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Where a text stands beside a bar or in it: its place, on which side of the bar, how many letters have room."""
+
+    key: str
+    x: float
+    side: str
+    room: int
+
+
+@dataclass(frozen=True)
 class Drawn:
-    """A bar or mark with its place."""
+    """A bar or mark with its place, and where a note of it stands."""
 
     x: float
     y: float
     width: float
     kind: str
     text: str
+    note: Note | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +98,10 @@ def axis(bars: Sequence[Bar], marks: Sequence[Mark], now: datetime) -> Axis | No
     return Axis(
         height=len(names) * LANE + 24,
         lanes=[(places[name], name) for name in names],
-        bars=[_bar(bar, places[bar.lane], x(bar.start), x(max(bar.end or now, bar.start))) for bar in shown_bars],
+        bars=_with_notes(
+            [_bar(bar, places[bar.lane], x(bar.start), x(max(bar.end or now, bar.start))) for bar in shown_bars],
+            [bar.key for bar in shown_bars],
+        ),
         marks=[Drawn(x(mark.at), places[mark.lane], 0, mark.kind, mark.text) for mark in shown_marks],
         ticks=_ticks(first, last, x(first), x(last)),
         left_out=len(bars) + len(marks) - len(shown_bars) - len(shown_marks),
@@ -90,6 +110,25 @@ def axis(bars: Sequence[Bar], marks: Sequence[Mark], now: datetime) -> Axis | No
 
 def _bar(bar: Bar, y: float, start: float, end: float) -> Drawn:
     return Drawn(start, y, max(round(end - start, 1), LEAST), bar.kind, bar.text)
+
+
+def _with_notes(drawn: Sequence[Drawn], keys: Sequence[str | None]) -> list[Drawn]:
+    """Return the bars, of which those with a key have the place of a note where it covers no other bar."""
+    found = []
+    for bar, key in zip(drawn, keys, strict=True):
+        others = [one for one in drawn if one.y == bar.y and one is not bar]
+        left = max((one.x + one.width for one in others if one.x <= bar.x), default=float(LEFT))
+        right = min((one.x for one in others if one.x > bar.x), default=float(WIDTH))
+        end = bar.x + bar.width
+        rooms = {"right": right - end, "left": bar.x - left, "inside": bar.width if right >= end else 0.0}
+        side = max(rooms, key=lambda name: rooms[name])
+        room = int((rooms[side] - 2 * GAP) / LETTER)
+        if key is None or room < LEAST_NOTE:
+            found.append(bar)
+            continue
+        x = {"right": end + GAP, "left": bar.x - GAP, "inside": bar.x + GAP}[side]
+        found.append(replace(bar, note=Note(key, round(x, 1), side, room)))
+    return found
 
 
 def _ticks(first: datetime, last: datetime, left: float, right: float) -> list[tuple[float, datetime]]:

@@ -1,18 +1,22 @@
-"""Runs as rows of pages: each with its state, and in one line what it waits for, what is wrong, or why it failed."""
+"""Runs and crons as rows of pages: each with its state, and in one line what is wrong with it, or what it waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from lastlight_state import View as Moment
+from lastlight_state.clock import ago
+from lastlight_state.schedules import CronHealth, CronSummary
 from lastlight_state.workflows import RunState, RunSummary, WorkflowRun
 from lastlight_state.workflows.sentences import story_text, troubles, waits_text
 from lastlight_state.workflows.words import LIVE
 
-#: A row of a list of runs.
+#: A row of a list.
 Told = dict[str, Any]
+#: How long after its moment a cron that nobody has taken counts as overdue.
+LATE = timedelta(minutes=1)
 
 
 def told_runs(moment: Moment, runs: Iterable[RunSummary], now: datetime) -> list[Told]:
@@ -58,3 +62,33 @@ def questions(moment: Moment, most: int) -> list[Told]:
         *({**one.model_dump(), "where": "requests", "name": one.node_id, "text": one.prompt} for one in requests),
     ]
     return sorted(found, key=lambda one: (one["asked_at"], one["id"]))[:most]
+
+
+def told_crons(moment: Moment, crons: Collection[CronSummary], now: datetime) -> list[Told]:
+    """Return the crons as rows: with how their last fires ended, and in one line why one does not run."""
+    health = moment.schedules.fires.health([one.name for one in crons])
+    return [_cron_row(moment, one, health[one.name], now) for one in crons]
+
+
+def _cron_row(moment: Moment, cron: CronSummary, health: CronHealth, now: datetime) -> Told:
+    is_late = cron.next_run_at is not None and cron.next_run_at <= now - LATE
+    story, error, well = "", None, True
+    if cron.retired_at is not None:
+        story = "no program defines it any more"
+    elif not cron.effective_enabled:
+        story = "switched off"
+    elif is_late and cron.next_run_at is not None:
+        story, well = f"due {ago(cron.next_run_at, now)}, and no scheduler has taken it", False
+    elif health.failure_streak and health.latest is not None:
+        count = "its last fire" if health.failure_streak == 1 else f"its last {health.failure_streak} fires"
+        story, error, well = f"{count} ended {health.latest.status}", _error_of(moment, health), False
+    return {**cron.model_dump(), "health": health, "story": story or None, "error": error, "well": well}
+
+
+def _error_of(moment: Moment, health: CronHealth) -> str | None:
+    """Return the first line of why the newest fire of a cron failed."""
+    latest = None if health.latest is None else moment.schedules.fires.find(health.latest.id)
+    if latest is None:
+        return None
+    told = latest.error.get("message") if isinstance(latest.error, dict) else latest.error
+    return next(iter(str(told or latest.note or "").splitlines()), None)

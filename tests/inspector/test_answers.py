@@ -134,7 +134,7 @@ def test_a_call_and_its_result_are_one_line_while_they_are_folded(ana: TestClien
             writer.feed({"type": "message_end", "message": {"role": "assistant", "content": [call]}})
             writer.feed({"type": "tool_execution_end", "toolCallId": f"c{n}", "result": f"\n3 passed {n}\nmore"})
     page = ana.get("/transcripts/agents/log-9").text
-    assert "<h4>Look</h4>" in page
+    assert "<h3>Look</h3>" in page
     assert '<b>bash</b> <code>git diff 1</code> → <span class="faint">3 passed 1</span>' in page
     found = ana.get("/transcripts/agents/log-9?find=PASSED%202", headers=JSON).json()["said"]["items"]
     assert [one["calls"][0]["id"] for one in found] == ["c2"]

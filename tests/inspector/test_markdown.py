@@ -10,7 +10,7 @@ from lastlight_state.inspector.markdown import MOST, html
 
 #: Every tag that the module makes, with its attributes.
 OURS = re.compile(
-    r"</?(?:p|ul|ol|li|pre|code|strong|em|h[4-6]|blockquote)>|<[bh]r />|</a>|<code class=\"language-[^\"<>]+\">"
+    r"</?(?:p|ul|ol|li|pre|code|strong|em|h[3-6]|blockquote)>|<[bh]r />|</a>|<code class=\"language-[^\"<>]+\">"
     r"|<a href=\"https?://[^\"<>\s]+\"(?: title=\"[^\"<>]*\")? rel=\"noreferrer noopener nofollow\">"
 )
 
@@ -19,7 +19,7 @@ OURS = re.compile(
     ("text", "shown"),
     [
         ("one\ntwo\n\nthree", "<p>one<br />two</p><p>three</p>"),
-        ("# Plan\n## Part #", "<h4>Plan</h4><h5>Part</h5>"),
+        ("# Plan\n## Part #", "<h3>Plan</h3><h4>Part</h4>"),
         ("- a\n- b\n  more\n", "<ul><li>a</li><li>b<br />more</li></ul>"),
         ("**bold** and *thin* and `a*b*c`", "<p><strong>bold</strong> and <em>thin</em> and <code>a*b*c</code></p>"),
         ("2 * 3 * 4, snake_case_name", "<p>2 * 3 * 4, snake_case_name</p>"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from lastlight_state import View as Moment
 from lastlight_state.inspector.page import Ask, Page, View
-from lastlight_state.inspector.stories import questions, told_runs
+from lastlight_state.inspector.stories import LATE, Told, questions, told_crons, told_runs
 from lastlight_state.workflows.sentences import troubles
 
 page = Page("now", "Now", "", "n")
@@ -40,10 +40,18 @@ def look(ask: Ask) -> View:
             "queue": told_runs(moment, w.queue.list(limit=FEW).items, now),
             "failures": told_runs(moment, w.runs.list(statuses=["failed"], since=now - RECENT, limit=FEW).items, now),
             "workers": w.workers.list(limit=FEW),
-            "overdue_crons": moment.schedules.crons.list(enabled=True, due_before=now, limit=FEW),
+            "crons": _crons(moment, now),
             "today": w.usage.daily(1)[-1],
         }
     return View("now.html", data, "Now")
+
+
+def _crons(moment: Moment, now: datetime) -> list[Told]:
+    """Return the crons that are overdue, and those whose last fires did not end well."""
+    crons = moment.schedules.crons
+    looked = {one.name: one for one in crons.list(enabled=True, due_before=now - LATE, limit=FEW).items}
+    looked |= {one.name: one for one in crons.list(enabled=True, limit=MOST_LIVE).items}
+    return [one for one in told_crons(moment, looked.values(), now) if not one["well"]][:FEW]
 
 
 def _unhealthy(moment: Moment) -> dict[str, Any]:

@@ -240,7 +240,8 @@ def _axis(ask: Ask, run: WorkflowRun, data: dict[str, Any]) -> Axis | None:
 def _bars(data: dict[str, Any]) -> Iterator[Bar]:
     for done in reversed(data["executions"].items):
         lane = done.skill if done.node_id is None else f"{done.node_id} ({done.iteration})"
-        yield Bar(lane, done.started_at, done.finished_at, done.outcome, f"{done.skill}: {done.outcome}")
+        told = f"{done.skill}: {done.outcome}"
+        yield Bar(lane, done.started_at, done.finished_at, done.outcome, told, done.id if done.error else None)
     for gate in data["gates"].items:
         yield Bar("gates", gate.asked_at, gate.answered_at, gate.status, f"{gate.gate}: {gate.status}")
     for request in data["requests"].items:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from lastlight_state import View as Moment, cron
 from lastlight_state.errors import StateError
 from lastlight_state.inspector.page import Ask, Page, View
+from lastlight_state.inspector.stories import told_crons
 from lastlight_state.schedules import CronSummary
 from lastlight_state.schedules.models import FIRE_SOURCES, FIRE_STATUSES, ORIGINS
 
@@ -28,8 +29,7 @@ def listed(ask: Ask) -> View:
     with ask.store.view() as moment:
         crons = moment.schedules.crons.list(enabled=enabled, origin=origin, retired=retired, **ask.part)
         data = {
-            "crons": crons,
-            "health": moment.schedules.fires.health([one.name for one in crons.items]),
+            "crons": {**crons.model_dump(), "items": told_crons(moment, crons.items, ask.clock.now())},
             "next_due_at": moment.schedules.crons.next_due_at(),
             **_missed(ask, moment, since),
             "calendar": _calendar(ask, moment),
@@ -46,7 +46,7 @@ def one(ask: Ask) -> View:
         data = {
             "cron": found,
             "override": moment.schedules.overrides.find(name),
-            "health": moment.schedules.fires.health([name])[name],
+            "told": told_crons(moment, [found], ask.clock.now())[0],
             "fires": _fires(ask, moment, name),
             **_ahead(ask, found),
             **_missed(ask, moment, since, name),

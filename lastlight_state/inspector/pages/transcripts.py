@@ -1,17 +1,18 @@
-"""Transcripts: agent logs, run logs and chats as conversations, a part at a time from either end."""
+"""Transcripts: agent logs, run logs and chats as conversations, a part at a time from either end, and searched."""
 
 from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable
 from typing import Any, cast
 
 from lastlight_state.errors import InvalidValue
-from lastlight_state.inspector import entries
+from lastlight_state.inspector import entries, parts, phases
 from lastlight_state.inspector.entries import Entry
 from lastlight_state.inspector.page import Ask, Page, View
+from lastlight_state.inspector.parts import Part, Reading
+from lastlight_state.inspector.phases import Phase
 
 page = Page(
     "transcripts",
@@ -21,29 +22,9 @@ page = Page(
     personal=frozenset({"record", "platform_message_id", "channel_id", "thread_id"}),
 )
 
-#: How many lines are read at once, and after how many bytes of lines a page ends.
-STEP, MOST_BYTES = 10, 512 * 1024
 #: How many bytes of a whole result a page has.
 RAW_BYTES = 256 * 1024
 SCOPES, STATES, ORDERS = ("chat", "sandbox"), ("running", "crashed", "unknown", "ended"), ("newest", "oldest")
-
-
-@dataclass
-class Part:
-    """A part of a transcript: its entries in their order, its bytes, where the next part begins, and bad lines.
-
-    ``reset``: the file is another one than that of the part before.
-    """
-
-    entries: list[Entry]
-    bytes: int
-    then: str | None
-    problems: list[Any] = field(default_factory=list)
-    reset: bool = False
-
-
-#: Reads the lines behind a place, or before it: how many, and the place.
-Reading = Callable[[int, str | None], Part]
 
 
 @page.look(live=True, takes="scope state project session since platform user limit page_token runs chats")
@@ -71,7 +52,7 @@ def _log_mark(ask: Ask) -> Hashable:
     return found.bytes, found.modified_at
 
 
-@page.look("/agents/{session_id}", live=True, mark=_log_mark, takes="project order limit page_token find")
+@page.look("/agents/{session_id}", live=True, mark=_log_mark, takes="project order limit page_token find at")
 def agent(ask: Ask) -> View:
     """Show the end of an agent log, what is before it, or its beginning."""
     key, reader = ask.path["session_id"], ask.store.agent_log.reader
@@ -79,23 +60,27 @@ def agent(ask: Ask) -> View:
 
     def backwards(n: int, before: str | None) -> Part:
         part = reader.tail(key, n=n, before=before, slug=found.slug)
-        then = part.before if len(part.lines) == n else None
-        return Part(_flat(map(entries.of_line, part.lines)), _bytes(part.lines), then, list(part.issues), part.reset)
+        then, said = part.before if len(part.lines) == n else None, _flat(map(entries.of_line, part.lines))
+        return Part(said, _bytes(part.lines), then, part.before, list(part.issues), part.reset)
 
     def forwards(n: int, after: str | None) -> Part:
         part = reader.read(key, after=after, limit=n, slug=found.slug)
-        then = None if part.at_end else part.cursor
-        return Part(_flat(map(entries.of_line, part.lines)), _bytes(part.lines), then, list(part.issues), part.reset)
+        then, said = None if part.at_end else part.cursor, _flat(map(entries.of_line, part.lines))
+        return Part(said, _bytes(part.lines), then, part.before, list(part.issues), part.reset)
 
+    with ask.store.view() as moment:
+        done = moment.workflows.executions.find_by_session(key)
+        chat = moment.messaging.sessions.find_by_agent_session(key)
+        marks = phases.of_agent(moment, key, None if done is None else done.run_id)
     data = {
         "kind": "agents",
         "id": found.id,
         "project": found.slug,
         "file": found.model_dump(exclude={"path"}),
-        "execution": ask.store.workflows.executions.find_by_session(key),
-        "chat": ask.store.messaging.sessions.find_by_agent_session(key),
+        "execution": done,
+        "chat": chat,
     }
-    return _transcript(ask, data, backwards, forwards)
+    return _transcript(ask, data, backwards, forwards, marks)
 
 
 @page.look("/agents/{session_id}/results/{sha256}")
@@ -121,7 +106,7 @@ def _run_mark(ask: Ask) -> Hashable:
     return found.size_bytes, found.state, found.last_ts
 
 
-@page.look("/runs/{run_id}", live=True, mark=_run_mark, takes="order limit page_token find")
+@page.look("/runs/{run_id}", live=True, mark=_run_mark, takes="order limit page_token find at")
 def run(ask: Ask) -> View:
     """Show the end of a run log, what is before it, or its beginning."""
     key, runs = ask.path["run_id"], ask.store.run_log.runs
@@ -129,20 +114,17 @@ def run(ask: Ask) -> View:
 
     def backwards(n: int, before: str | None) -> Part:
         part = runs.last(key, n=n, before=before)
-        then = part.before if len(part.records) == n else None
-        return Part(
-            _flat(map(entries.of_record, part.records)), _bytes(part.records), then, list(part.damage), part.reset
-        )
+        then, said = part.before if len(part.records) == n else None, _flat(map(entries.of_record, part.records))
+        return Part(said, _bytes(part.records), then, part.before, list(part.damage), part.reset)
 
     def forwards(n: int, after: str | None) -> Part:
         part = runs.tail(key, after=after, limit=n)
-        then = None if part.at_end else part.cursor
-        return Part(
-            _flat(map(entries.of_record, part.records)), _bytes(part.records), then, list(part.damage), part.reset
-        )
+        then, said = None if part.at_end else part.cursor, _flat(map(entries.of_record, part.records))
+        return Part(said, _bytes(part.records), then, part.before, list(part.damage), part.reset)
 
+    marks = phases.of_run(ask.store.workflows.runs.find(key))
     data = {"kind": "runs", "id": key, "project": None, "file": found.model_dump(exclude={"path"})}
-    return _transcript(ask, data, backwards, forwards)
+    return _transcript(ask, data, backwards, forwards, marks)
 
 
 def _chat_mark(ask: Ask) -> Hashable:
@@ -151,7 +133,7 @@ def _chat_mark(ask: Ask) -> Hashable:
     return found.message_count, found.version
 
 
-@page.look("/chats/{session_id}", live=True, mark=_chat_mark, takes="order limit page_token find")
+@page.look("/chats/{session_id}", live=True, mark=_chat_mark, takes="order limit page_token find at")
 def chat(ask: Ask) -> View:
     """Show the end of a chat, what is before it, or its beginning."""
     key, messaging = ask.path["session_id"], ask.store.messaging
@@ -159,45 +141,42 @@ def chat(ask: Ask) -> View:
 
     def backwards(n: int, before: str | None) -> Part:
         part = messaging.messages.history(key, limit=n, before=_number(before))
-        then = str(part[0].id) if len(part) == n else None
-        return Part(list(map(entries.of_chat, part)), sum(len(one.content) for one in part), then)
+        then, start = str(part[0].id) if len(part) == n else None, str(part[0].id - 1) if part else before
+        return Part(list(map(entries.of_chat, part)), sum(len(one.content) for one in part), then, start)
 
     def forwards(n: int, after: str | None) -> Part:
         part = messaging.messages.since(key, after=_number(after) or 0, limit=n)
         then = str(part[-1].id) if len(part) == n else None
-        return Part(list(map(entries.of_chat, part)), sum(len(one.content) for one in part), then)
+        return Part(list(map(entries.of_chat, part)), sum(len(one.content) for one in part), then, after)
 
     data = {"kind": "chats", "id": key, "project": None, "session": found}
-    return _transcript(ask, data, backwards, forwards)
+    return _transcript(ask, data, backwards, forwards, [])
 
 
-def _transcript(ask: Ask, data: dict[str, Any], backwards: Reading, forwards: Reading) -> View:
-    """Return a page from the end on backwards, or from the beginning on forwards, and where the next one begins."""
-    order = ask.text("order") or ORDERS[0]
+def _transcript(ask: Ask, data: dict[str, Any], backwards: Reading, forwards: Reading, marks: list[Phase]) -> View:
+    """Return a page from the end on backwards, from the beginning or a moment on forwards, or what a search finds."""
+    order, find, at = ask.text("order") or ORDERS[0], ask.text("find"), ask.moment("at")
     if order not in ORDERS:
         raise InvalidValue("order", f"expected one of {', '.join(ORDERS)}", permitted=ORDERS)
-    read, limit, then = forwards if order == "oldest" else backwards, ask.part["limit"], ask.text("page_token")
-    parts: list[Part] = []
-    left, size = limit, 0
-    while left > 0 and size < MOST_BYTES:
-        part = read(min(STEP, left), then)
-        if part.reset:
-            parts.clear()
-        parts.append(part)
-        left, size, then = left - STEP, size + part.bytes, part.then
-        if then is None:
-            break
-    ordered = parts if order == "oldest" else parts[::-1]
-    said = entries.paired(entries.shortened(one) for part in ordered for one in part.entries)
-    if wanted := ask.text("find"):
-        said = [one for one in said if wanted.casefold() in str(one).casefold()]
+    limit, then, is_there = ask.part["limit"], ask.text("page_token"), True
+    if at is not None and not find:
+        order = "oldest"
+        then, is_there = parts.place_of(forwards, at, then)
+    read, is_back = (forwards, False) if order == "oldest" else (backwards, True)
+    if find:
+        shown = parts.search(read, find, limit, then, backwards=is_back)
+    else:
+        shown = parts.window(read, limit, then, backwards=is_back)
     data |= {
         "order": order,
-        "find": wanted,
-        "said": {"items": said, "next_page_token": then, "damaged": []},
-        "problems": [problem for part in ordered for problem in part.problems],
+        "find": find,
+        "at": at,
+        "is_there": is_there,
+        "phases": marks,
+        "said": {"items": phases.marked(shown.said, marks), "next_page_token": shown.then, "damaged": []},
+        "problems": shown.problems,
     }
-    return View("transcript.html", data, f"Transcript {data['id']}")
+    return View("transcript.html", data, f"Transcript {data['id']}", live=not find)
 
 
 def _flat(found: Iterable[Iterable[Entry]]) -> list[Entry]:
