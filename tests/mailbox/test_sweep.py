@@ -11,7 +11,7 @@ from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.sqlite import SqliteBackend
 from lastlight_state.errors import LostRace
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, NewMessage, StalePolicy, When
-from lastlight_state.files.mailbox.host import sweep
+from lastlight_state.files.mailbox.host import standing
 from lastlight_state.testing import FrozenClock
 
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
@@ -283,8 +283,8 @@ def test_an_agent_is_judged_by_its_last_sign_of_life(signs: dict[str, object], r
         return NOON + value if isinstance(value, timedelta) else value
 
     given = {name: value if name == "tool_timeout" else placed(value) for name, value in signs.items()}
-    known = sweep.Signs(**{"started_at": NOON - 600 * MINUTE, **given})  # type: ignore[arg-type]
-    verdict = sweep.judge_stale(known, NOON, StalePolicy())
+    known = standing.Signs(**{"started_at": NOON - 600 * MINUTE, **given})  # type: ignore[arg-type]
+    verdict = standing.judge_stale(known, NOON, StalePolicy())
     assert (verdict and verdict[0]) == reason
 
 

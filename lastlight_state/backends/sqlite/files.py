@@ -172,12 +172,13 @@ def file_system(path: Path) -> str:
     """Return the name of the file system that holds the file. Outside Linux ``"unknown"``, which counts as local."""
     for folder in path.parents:
         with suppress(OSError):
-            return _kind_of_device(folder.stat().st_dev)
+            return kind_of_device(folder.stat().st_dev)
     return "unknown"
 
 
 @lru_cache(maxsize=64)
-def _kind_of_device(device: int) -> str:
+def kind_of_device(device: int) -> str:
+    """Return the name of the file system on a device, ``"unknown"`` as `file_system` does."""
     if sys.platform != "linux":
         return "unknown"
     try:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.waiting import Retry
-from lastlight_state.clock import SYSTEM_CLOCK, Clock
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.rows.records import Page
@@ -26,9 +26,10 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.agent import AgentMailbox, state
 from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place, creation, is_name, is_regular
-from lastlight_state.files.mailbox.host import HostMailbox
+from lastlight_state.files.mailbox.host import HostMailbox, standing
 from lastlight_state.files.mailbox.kernel import files as kernel_files, queries
 from lastlight_state.files.mailbox.kernel.files import deadline
+from lastlight_state.files.mailbox.kernel.idle import Idle
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.records import MailboxInfo
 from lastlight_state.files.mailbox.reports import PruneReport, SweepReport
@@ -37,6 +38,9 @@ from lastlight_state.settings import Settings
 
 #: When the agent of a session was started; None where it is not running.
 Running: TypeAlias = Callable[[str, str], datetime | None]
+
+#: Of how many mailboxes it is kept what was found in them: some two thousand bytes each.
+_MOST_IDLE = 50_000
 
 #: The modes of directories and of files, by the setting `mailbox_mode`.
 MODES = {"private": (0o700, 0o600), "group": (0o770, 0o660)}
@@ -60,6 +64,8 @@ class Mailboxes:
         self._settings = settings or Settings()
         self._clock = clock
         self._metrics = metrics or Metrics()
+        #: What calls of the host have found in the mailboxes that they met last.
+        self._idle: dict[tuple[str, str], Idle] = {}
 
     def create(self, group: str, session: str) -> HostMailbox:
         """Make the mailbox of a new session, whole or not at all; the host's side of it. Raises `AlreadyExists`."""
@@ -85,11 +91,20 @@ class Mailboxes:
 
     def host(self, group: str, session: str) -> HostMailbox:
         """Return the host's side. Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is no database."""
-        return HostMailbox(self._opened("host", group, session))
+        place = Place.below(self.root, group, session)
+        idle = self._idle.get((group, session)) or Idle(place)
+        pair = Pair.opened("host", place, self._settings, self._clock, self._metrics, idle)
+        if len(self._idle) >= _MOST_IDLE:
+            self._idle.pop(next(iter(self._idle), ("", "")), None)
+        self._idle[group, session] = idle
+        return HostMailbox(pair)
 
     def agent(self, group: str, session: str, *, instance: str | None = None) -> AgentMailbox:
         """Return the agent's side, as `AgentMailbox.open`. Raises as `host`."""
-        return AgentMailbox(state.joined(self._opened("agent", group, session), instance))
+        place = Place.below(self.root, group, session)
+        return AgentMailbox(
+            state.joined(Pair.opened("agent", place, self._settings, self._clock, self._metrics), instance)
+        )
 
     def list(self, *, group: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[MailboxInfo]:
         """Return a page of the sessions that have a mailbox, by group and session."""
@@ -141,12 +156,20 @@ class Mailboxes:
     def _swept(self, group: str, session: str, running: Running, policy: StalePolicy) -> SweepReport:
         try:
             with deadline(self._settings):
-                return self.host(group, session).sweep.run(agent_started_at=running(group, session), policy=policy)
+                started = running(group, session)
+                return self._unchanged(group, session, started, policy) or self.host(group, session).sweep.run(
+                    agent_started_at=started, policy=policy
+                )
         except StateError as error:
             return SweepReport(group=group, session=session, errors=(str(error),))
 
-    def _opened(self, side: Any, group: str, session: str) -> Pair:
-        return Pair.opened(side, Place.below(self.root, group, session), self._settings, self._clock, self._metrics)
+    def _unchanged(self, group: str, session: str, started: datetime | None, policy: StalePolicy) -> SweepReport | None:
+        """Return the report of a mailbox that is as the last sweep left it; None where its files must be opened."""
+        idle = self._idle.get((group, session))
+        if idle is None:
+            return None
+        since = None if started is None else aware_utc("agent_started_at", started)
+        return standing.unchanged(idle, since, policy, aware_utc("clock", self._clock.now()))
 
     def _sessions(self, group: str | None) -> _Names:
         if group is not None:

@@ -160,7 +160,7 @@ def test_a_file_system_that_nobody_tells_is_unknown(missing: str, monkeypatch: p
             raise PermissionError
         return "" if missing == "device" else "1 0 0:5 / /proc rw - proc proc rw"
 
-    kind_of = files._kind_of_device.__wrapped__
+    kind_of = files.kind_of_device.__wrapped__
     monkeypatch.setattr(Path, "read_text", mounts)
     monkeypatch.setattr(sys, "platform", "darwin" if missing == "linux" else "linux")
     assert kind_of(os.makedev(0, 5)) == "unknown"
@@ -172,7 +172,7 @@ def test_a_device_is_known_by_its_line_among_the_mounts(monkeypatch: pytest.Monk
         "1 0 0:5 / /a rw - ext4 a rw\n2 0 0:51 / /b rw shared:7 - nfs4 server:/b rw\n3 0 0:51 / /c rw - other b rw\n"
     )
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: lines)
-    assert files._kind_of_device.__wrapped__(os.makedev(0, 51)) == "nfs4"
+    assert files.kind_of_device.__wrapped__(os.makedev(0, 51)) == "nfs4"
 
 
 def test_the_next_directory_is_asked_where_one_cannot_be(tmp_path: Path) -> None:

@@ -37,7 +37,13 @@ class AgentInbox(MailboxPart):
     def peek(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
         """Return the messages that `take` would claim. Writes nothing."""
         poll = self._poll(limit, skip_kinds)
-        return self._both(lambda both: self._chosen(both, poll)[0])
+        look = self._pair.look(("poll", poll.skip_kinds, poll.first_poll), poll.now)
+        if look.answer is not None:
+            return Batch(messages=())
+        found, damaged = self._both(lambda both: self._chosen(both, poll))
+        if not found.messages and not damaged:
+            look.keep("nothing", poll.horizon.until)
+        return found
 
     def take(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
         """Claim the messages that are to be worked on next, in the order of their numbers.
@@ -47,8 +53,13 @@ class AgentInbox(MailboxPart):
         are skipped, take no place of another. One that cannot be read is acknowledged as failed.
         """
         poll = self._poll(limit, skip_kinds)
-        found = self._writing(lambda unit: self._taken(unit, poll))
+        look = self._pair.look(("take", poll.skip_kinds, poll.first_poll, self._pair.instance), poll.now)
+        found = Batch(messages=()) if look.answer is not None else self._writing(lambda unit: self._taken(unit, poll))
         self._pair.first_poll = False
+        if not found.messages:
+            if look.answer is None:
+                look.keep("nothing", poll.horizon.until)
+            return found
         self._metrics.count("mailbox_taken", len(found))
         self._metrics.count("mailbox_unreadable_times", len(found.unreadable_times))
         return found

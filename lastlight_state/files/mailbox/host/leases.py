@@ -11,6 +11,7 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.host import receipts, statements as sql
 from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
 from lastlight_state.files.mailbox.kernel.deliveries import UnsettledMessage
+from lastlight_state.files.mailbox.kernel.idle import Horizon
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.models import instant
@@ -34,11 +35,17 @@ class _Target(NamedTuple):
     platform_id: str | None = None
 
 
-def is_any_due(both: BothFiles, now: datetime) -> bool:
-    """Return whether `take` would find something."""
-    return any(
-        _is_due(found, now) and _target(found.head, both).state != "waiting" for found in deliveries.unsettled(both)
-    )
+def is_any_due(both: BothFiles, now: datetime, horizon: Horizon) -> bool:
+    """Return whether `take` would find something. ``horizon`` meets the times that may change that."""
+    for found in deliveries.unsettled(both):
+        if _is_due(found, now) and _target(found.head, both).state != "waiting":
+            return True
+        before = found.attempt
+        horizon.meet(found.head["deliver_after"], now)
+        if before is not None:
+            horizon.meet(before["leased_until"], now)
+            horizon.meet(before["next_attempt_at"], now)
+    return False
 
 
 def take(unit: Unit, pair: Pair, both: BothFiles, wish: LeaseRequest) -> list[DueMessage]:

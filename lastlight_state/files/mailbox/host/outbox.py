@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from lastlight_state.backends import waiting
 from lastlight_state.db import valid
@@ -19,6 +19,7 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
 from lastlight_state.files.mailbox.host import leases, receipts, statements as sql
 from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
+from lastlight_state.files.mailbox.kernel.idle import Horizon
 from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_MINUTE, ONE_SECOND
 from lastlight_state.files.mailbox.records import (
@@ -52,7 +53,7 @@ class HostOutbox(MailboxPart):
         most = valid.number("limit", limit, least=1, most=_MOST_TAKEN)
         length = valid.duration("lease", lease, least=ONE_SECOND, most=models.LONGEST_LEASE)
         now = self._now()
-        if not self._both(lambda both: leases.is_any_due(both, now)):
+        if not self._is_any_due(now):
             return []
         wish = leases.LeaseRequest(now, most, now + length, new_id())
         taken = self._writing(lambda unit: self._beside(unit, lambda both: leases.take(unit, self._pair, both, wish)))
@@ -175,12 +176,22 @@ class HostOutbox(MailboxPart):
         """Wait until a message is due, at most ``timeout``; whether one is."""
         limit = TimeLimit(valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds())
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
-        while not limit.look(lambda: self._both(lambda both: leases.is_any_due(both, self._now()))):
+        while not limit.look(lambda: self._is_any_due(self._now())):
             left = limit.left
             if not left:
                 return False
             waiting.pause(min(pause, left))
         return True
+
+    def _is_any_due(self, now: datetime) -> bool:
+        look = self._pair.look("due", now)
+        if look.answer is not None:
+            return False
+        horizon = Horizon()
+        found = self._both(lambda both: leases.is_any_due(both, now, horizon))
+        if not found:
+            look.keep("nothing", horizon.until)
+        return found
 
     def _sent(self, due: DueMessage, adapter: Callable[[DueMessage], str | None]) -> str:
         """Return which count of a drain this message goes to."""

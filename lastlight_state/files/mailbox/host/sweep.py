@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain
-from typing import Any, Literal, TypeAlias
-
-import sqlalchemy as sa
+from typing import Any, TypeAlias
 
 from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db.rows.statements import Row, Values
@@ -17,65 +14,20 @@ from lastlight_state.errors import StateError
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
 from lastlight_state.files.mailbox.folder import creation
-from lastlight_state.files.mailbox.host import series, statements as sql
-from lastlight_state.files.mailbox.host.inbox import HostInbox
+from lastlight_state.files.mailbox.host import series, standing, statements as sql
+from lastlight_state.files.mailbox.host.standing import Held, Quiet
 from lastlight_state.files.mailbox.kernel import messages, queries, words
 from lastlight_state.files.mailbox.kernel.files import deadline
 from lastlight_state.files.mailbox.kernel.pair import MailboxPart
-from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
+from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.kernel.words import AcknowledgedAs
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.records import Claim
 from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
-from lastlight_state.files.mailbox.rows import AcksRow, ContainerStateRow
-
-# Whether an agent is stuck. Pure.
-#
-# It is judged from its last sign of life, the later of its heartbeat and its start: so an agent without a heartbeat is
-# neither immortal nor killed at once, and what a predecessor left cannot stop a fresh one.
-
-#: ``silent``: no sign of life for too long. ``claim``: none since a claim that is too old.
-Reason = Literal["silent", "claim"]
-
-
-@dataclass(frozen=True)
-class Signs:
-    """The signs of a running agent that a host knows. ``claims`` are the times of its live claims."""
-
-    started_at: datetime
-    heartbeat: datetime | None = None
-    tool: str | None = None
-    tool_timeout: timedelta | None = None
-    claims: Sequence[datetime] = ()
-
-
-def judge_stale(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reason, str] | None:
-    """Return why the agent must be stopped, with the evidence; None while it is well."""
-    alive_at = max(signs.started_at, min(signs.heartbeat or signs.started_at, now))
-    allowance = _allowance(signs, policy)
-    silence = now - alive_at
-    if silence > max(policy.silent_after, allowance):
-        return "silent", f"no sign of life for {silence}"
-    oldest = now - max(policy.claim_after, allowance)
-    for claimed_at in signs.claims:
-        if signs.started_at <= claimed_at < oldest and alive_at <= claimed_at:
-            return "claim", f"no sign of life since a claim {now - claimed_at} ago"
-    return None
-
-
-def _allowance(signs: Signs, policy: StalePolicy) -> timedelta:
-    """Return how long the tool in use may be silent."""
-    timed = signs.tool is not None and signs.tool in policy.timed_tools
-    return signs.tool_timeout if timed and signs.tool_timeout is not None else timedelta(0)
-
+from lastlight_state.files.mailbox.rows import AcksRow
 
 _Settling: TypeAlias = tuple[HeadRow, str, str | None]
-_Held: TypeAlias = tuple[HeadRow, AcksRow]
-
-#: The longest time, in milliseconds, for which a tool may be silent: a year.
-_LONGEST_TOOL = 365 * 86_400_000
-_TOOL = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)), row=ContainerStateRow)
 
 
 class HostSweep(MailboxPart):
@@ -94,15 +46,14 @@ class HostSweep(MailboxPart):
 
         Names those whose pattern or zone cannot be read. They hold up no other.
         """
-        adopted = self._reading(lambda unit: _adopted_seq(unit, self))
-        if not self._reading(lambda unit: _stalled(unit, adopted)):
+        if not self._reading(lambda unit: _stalled(unit, self)):
             return AdvanceReport()
         now = self._now()
-        return self._writing(lambda unit: self._advanced(unit, adopted, now))
+        return self._writing(lambda unit: self._advanced(unit, now))
 
     def claims(self) -> list[Claim]:
         """Return the messages that the agent works on."""
-        return [_claim(head, ack) for head, ack in self._both(_held)]
+        return [_claim(head, ack) for head, ack in self._both(standing.held)]
 
     def assess(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> Assessment:
         """Return what the host should do about the agent, which has run since ``agent_started_at`` (None: not running).
@@ -110,24 +61,9 @@ class HostSweep(MailboxPart):
         Only looks. Claims whose time cannot be read are passed over and named.
         """
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
-        rule = queries.policy(policy)
-        due = HostInbox(self._pair).count_due()
-        if started is None:
-            return Assessment(action="wake" if due else "ok", due=due)
-        held, tool = self._both(_held), self._look(lambda look: look.row(_TOOL))
-        times = [instant(ack["status_changed"]) for _, ack in held]
-        signs = Signs(
-            started_at=started,
-            heartbeat=creation.last_beat(self._pair.place.path),
-            tool=None if tool is None else tool["current_tool"],
-            tool_timeout=_millis(None if tool is None else tool["tool_declared_timeout_ms"]),
-            claims=[moment for moment in times if moment is not None],
-        )
-        unreadable = tuple(head["id"] for (head, _), moment in zip(held, times, strict=True) if moment is None)
-        verdict = judge_stale(signs, self._now(), rule)
-        if verdict is None:
-            return Assessment(action="ok", due=due, unreadable_claims=unreadable)
-        return Assessment(action="stop", reason=verdict[0], evidence=verdict[1], due=due, unreadable_claims=unreadable)
+        rule, now = queries.policy(policy), self._now()
+        found = self._both(lambda both: standing.signals(both, now, standing.held(both)))
+        return found.assessment(self._pair.place, started, rule, now)
 
     def release(self, *, reason: str, policy: StalePolicy = DEFAULT_POLICY) -> ReleaseReport:
         """Free what the agent held, after it has stopped: each message is tried again later, five times in all.
@@ -137,7 +73,7 @@ class HostSweep(MailboxPart):
         """
         text, now = queries.error_text(reason), self._now()
         queries.policy(policy)
-        held, strange = self._both(lambda both: (_held(both), words.acknowledged(both)))
+        held, strange = self._both(lambda both: (standing.held(both), words.acknowledged(both)))
         held = [found for found in held if found[0]["status"] == "pending"]
         if not held and not strange:
             return ReleaseReport()
@@ -158,7 +94,7 @@ class HostSweep(MailboxPart):
 
     def tidy(self) -> int:
         """Remove folders of attachments that no message has and that are older than an hour; the number of folders."""
-        found = creation.old_folders(self._pair.place.path, self._now() - timedelta(hours=1))
+        found = creation.old_folders(self._pair.place.path, self._now() - standing.LEFT_AFTER)
         if not found:
             return 0
         known = self._reading(lambda unit: messages.HEADS_BY_ID.keyed(unit, found))
@@ -168,10 +104,49 @@ class HostSweep(MailboxPart):
     def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
         """Return all steps of a sweep.
 
-        A step that fails is named in ``errors`` and does not undo the ones before it.
+        A step that fails is named in ``errors`` and does not undo the ones before it. Files that are as an earlier
+        sweep left them, with nothing to do, are not opened.
         """
-        queries.policy(policy)
+        rule, now = queries.policy(policy), self._now()
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
+        with deadline(self._settings):
+            return self._quietly(started, rule, now) or self._stepwise(started, policy)
+
+    def _quietly(self, started: datetime | None, policy: StalePolicy, now: datetime) -> SweepReport | None:
+        """Return the report of a sweep that has nothing to write; None where there is something to do, or to say."""
+        place, look = self._pair.place, self._pair.look(standing.key_of(policy), now)
+        found = look.answer
+        if found is None:
+            try:
+                old = creation.old_folders(place.path, now - standing.LEFT_AFTER)
+                found = self._viewing(
+                    lambda unit: self._beside(unit, lambda both: self._quiet(unit, both, policy, now, old))
+                )
+            except StateError:  # the step that meets it says so
+                return None
+            if found is None:
+                return None
+            look.keep(found, found.signals.until)
+        return standing.quiet_report(place, found, started, policy, now)
+
+    def _quiet(
+        self, unit: Unit, both: BothFiles, policy: StalePolicy, now: datetime, old: Sequence[str]
+    ) -> Quiet | None:
+        """Return the facts of a moment, unless there is something to settle, to follow or to expire."""
+        settling, strange, ignored = _settlings(both)
+        if settling or strange or _stalled(unit, self):
+            return None
+        if policy.max_context is not None and unit.sound(sql.EXPIRED, {"kept": policy.max_context})[0]:
+            return None
+        held = standing.held(both)
+        return Quiet(
+            sync=SyncReport(ignored=ignored),
+            holds=any(head["status"] == "pending" for head, _ in held),
+            kept=frozenset(row["id"] for row in messages.HEADS_BY_ID.keyed(unit, old)) if old else frozenset(),
+            signals=standing.signals(both, now, held),
+        )
+
+    def _stepwise(self, started: datetime | None, policy: StalePolicy) -> SweepReport:
         place = self._pair.place
         steps: dict[str, Callable[[], Any]] = {"sync": lambda: self._synced(started), "advance": self.advance}
         if started is None:
@@ -181,14 +156,13 @@ class HostSweep(MailboxPart):
         steps["assessment"] = lambda: self.assess(agent_started_at=started, policy=policy)
         done: Row = {}
         errors = []
-        with deadline(self._settings):
-            for name, step in steps.items():
-                try:
-                    done[name] = step()
-                except StateError as error:
-                    errors.append(f"{name}: {error}")
-                    if error.details.get("reason") == "statement_timeout":
-                        break  # its share of time is used up
+        for name, step in steps.items():
+            try:
+                done[name] = step()
+            except StateError as error:
+                errors.append(f"{name}: {error}")
+                if error.details.get("reason") == "statement_timeout":
+                    break  # its share of time is used up
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
 
     def _synced(self, started: datetime | None) -> SyncReport:
@@ -220,9 +194,9 @@ class HostSweep(MailboxPart):
                 unreadable.append(settled["id"])
         return SyncReport(**counts, unreadable_series=tuple(unreadable))
 
-    def _advanced(self, unit: Unit, adopted: int, now: datetime) -> AdvanceReport:
+    def _advanced(self, unit: Unit, now: datetime) -> AdvanceReport:
         stored, unreadable = 0, []
-        for head in _stalled(unit, adopted):
+        for head in _stalled(unit, self):
             settled = unit.row(sql.HEAD_OF, {"id": head["id"]})
             if settled is None or settled["recurrence"] is None:
                 continue  # followed with another one of its series
@@ -233,7 +207,7 @@ class HostSweep(MailboxPart):
         return AdvanceReport(successors=stored, unreadable_series=tuple(unreadable))
 
     def _released(
-        self, unit: Unit, held: list[_Held], strange: list[AcknowledgedAs], reason: str, now: datetime
+        self, unit: Unit, held: list[Held], strange: list[AcknowledgedAs], reason: str, now: datetime
     ) -> ReleaseReport:
         released = exhausted = 0
         unknown = self._settled(unit, [*map(_failing, strange)], now).failed
@@ -289,14 +263,6 @@ def _unknown(both: BothFiles) -> int:
     return len(ids) - len(both.keyed(messages.HEADS_BY_ID, ids))
 
 
-def _held(both: BothFiles) -> list[_Held]:
-    """Live claims, each with its message."""
-    claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
-    heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
-    live = [head for head in heads if head["status"] not in models.ENDED]
-    return [(head, claimed[head["id"]]) for head in live if messages.is_live(claimed[head["id"]], head)]
-
-
 def _failing(found: AcknowledgedAs) -> _Settling:
     return found.head, "failed", found.error
 
@@ -318,18 +284,17 @@ def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> V
     }
 
 
-def _stalled(unit: Unit, adopted: int) -> list[HeadRow]:
+def _stalled(unit: Unit, room: MailboxPart) -> list[HeadRow]:
     """Return settled messages that recur, apart from those that had failed before the file was adopted."""
     after: str | None = ""
     stalled: list[HeadRow] = []
     while found := unit.sound(sql.RECURRING_SETTLED, {"after": after})[0]:
-        stalled += [head for head in found if head["status"] != "failed" or (head["seq"] or 0) > adopted]
+        stalled += found
         after = found[-1]["series_id"]
-    return stalled
-
-
-def _adopted_seq(unit: Unit, room: MailboxPart) -> int:
-    return queries.number(unit, room._pair.declared, "adopted_seq")
+    if not any(head["status"] == "failed" for head in stalled):
+        return stalled
+    adopted = queries.number(unit, room._pair.declared, "adopted_seq")
+    return [head for head in stalled if head["status"] != "failed" or (head["seq"] or 0) > adopted]
 
 
 def _expired(unit: Unit, values: Values, now: str) -> int:
@@ -347,8 +312,3 @@ def _claim(head: HeadRow, ack: AcksRow) -> Claim:
         claimed_by=ack["claimed_by"],
         tries=head["tries"] or 0,
     )
-
-
-def _millis(value: int | None) -> timedelta | None:
-    """Return what the agent declared, within the bounds of a time."""
-    return None if value is None else timedelta(milliseconds=min(max(0, value), _LONGEST_TOOL))

@@ -168,7 +168,8 @@ class OwnFile(StoreScope):
         self._path = path
         self._declared = declared
         self._settings = settings
-        self._is_ready = settings.read_only
+        #: Whether nothing is to be added to the file any more.
+        self.is_ready = settings.read_only
 
     def once(self, work: Work[T], *, repeatable: bool = False) -> T:
         return self.writing(work, repeatable=repeatable)
@@ -182,7 +183,7 @@ class OwnFile(StoreScope):
 
     def make_ready(self) -> None:
         """Add what the file lacks. Raises `NotFound`, and `CorruptData` for a file that is no database."""
-        if self._is_ready:
+        if self.is_ready:
             return
         if not is_regular(self._path):
             raise NotFound(MAILBOX, self._place.key)
@@ -192,7 +193,7 @@ class OwnFile(StoreScope):
                     super()._run(Mode.WRITE, lambda unit: complete(unit, self._declared), repeatable=False)
         except BackendUnavailable as error:
             raise unsound(error, self._place, self._path) from error
-        self._is_ready = True
+        self.is_ready = True
 
     def _run(self, mode: Mode, work: Work[T], *, repeatable: bool, shares: bool = True) -> T:
         with deadline(self._settings):

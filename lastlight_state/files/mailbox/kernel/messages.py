@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from lastlight_state.db.rows.statements import RowT, bind, constant, number
 from lastlight_state.errors import NotFound
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import Routing
+from lastlight_state.files.mailbox.kernel.idle import Horizon
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import MESSAGE, instant
 from lastlight_state.files.mailbox.projections import AckedId, HeadRow
@@ -187,18 +188,25 @@ def _walk(
 
 @dataclass(frozen=True)
 class Poll:
-    """The request of a poll. ``first_poll``: whether messages for a fresh agent alone are given, too."""
+    """The request of a poll. ``first_poll``: whether messages for a fresh agent alone are given, too.
+
+    ``horizon`` meets the times of messages that are not due yet.
+    """
 
     now: datetime
     limit: int
     skip_kinds: frozenset[str] = frozenset()
     first_poll: bool = False
+    horizon: Horizon = field(default_factory=Horizon, compare=False)
 
     def admits(self, head: HeadRow) -> bool:
         """Return whether a pending message may be taken, apart from acknowledgements."""
         if head["kind"] in self.skip_kinds or (head["on_wake"] and not self.first_poll):
             return False
-        return models.is_due(head["process_after"], self.now)
+        if models.is_due(head["process_after"], self.now):
+            return True
+        self.horizon.meet(head["process_after"], self.now)
+        return False
 
 
 def open_to(poll: Poll, both: BothFiles, heads: Iterable[HeadRow]) -> Iterator[HeadRow]:

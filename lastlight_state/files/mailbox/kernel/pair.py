@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -21,6 +21,7 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place
 from lastlight_state.files.mailbox.kernel import deliveries, messages, words
 from lastlight_state.files.mailbox.kernel.files import OtherFile, OwnFile
+from lastlight_state.files.mailbox.kernel.idle import Idle, Look
 from lastlight_state.files.mailbox.kernel.messages import Poll
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect
 from lastlight_state.files.mailbox.models import LIVE, MAILBOX, Side
@@ -156,7 +157,9 @@ T = TypeVar("T")
 class Pair:
     """The files of one session as one side has them: its own and the other's."""
 
-    def __init__(self, side: Side, place: Place, settings: Settings, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, side: Side, place: Place, settings: Settings, clock: Clock, metrics: Metrics, idle: Idle | None = None
+    ) -> None:
         paths = (place.inbound, place.outbound)
         own, other = paths if side == "host" else paths[::-1]
         self.side = side
@@ -167,6 +170,7 @@ class Pair:
         self.own = OwnFile(place, own, settings, self.declared, metrics)
         self.other = OtherFile(place, other, settings, metrics)
         self.context = Context(self.own, clock, settings, Listeners(metrics))
+        self.idle = idle or Idle(place)
         #: The number of the agent's life and its name; None while nobody has said which agent this is.
         self.instance: str | None = None
         #: Whether the agent has not polled since its start.
@@ -176,13 +180,27 @@ class Pair:
 
     @classmethod
     def opened(
-        cls, side: Side, place: Place, settings: Settings | None, clock: Clock, metrics: Metrics | None = None
+        cls,
+        side: Side,
+        place: Place,
+        settings: Settings | None,
+        clock: Clock,
+        metrics: Metrics | None = None,
+        idle: Idle | None = None,
     ) -> Pair:
-        """Return the files of a session. Raises `NotFound`, or `CorruptData` where its own file is not a database."""
+        """Return the files of a session. Raises `NotFound`, or `CorruptData` where its own file is not a database.
+
+        ``idle`` has what earlier calls of this side have found in them.
+        """
         place.refuse_missing()
         kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
-        pair = cls(side, place, settings or Settings(), kept, metrics or Metrics())
-        pair.own.make_ready()
+        pair = cls(side, place, settings or Settings(), kept, metrics or Metrics(), idle)
+        look = pair.idle.look("is complete")
+        if look.answer is None:
+            pair.own.make_ready()
+            look.keep(True)
+        else:
+            pair.own.is_ready = True
         return pair
 
     def within(self, scope: TransactionScope) -> Pair:
@@ -191,7 +209,14 @@ class Pair:
         made.__dict__.update(self.__dict__)
         made.context = self.context.within(scope)
         made.undo = []
+        made.idle = Idle(None)  # what is not committed is in no stamp
         return made
+
+    def look(self, key: Hashable, now: datetime) -> Look:
+        """Return what is known of the files at this moment. Raises as a unit would on its own file."""
+        if self.undo is None:
+            self.own.refuse_closed()
+        return self.idle.look(key, now)
 
 
 class MailboxPart(Repository):

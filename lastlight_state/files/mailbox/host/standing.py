@@ -1,0 +1,174 @@
+"""What a sweep decides by: the facts of one moment of both files, and whether the agent is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from lastlight_state.files.mailbox import models
+from lastlight_state.files.mailbox.arguments import StalePolicy
+from lastlight_state.files.mailbox.folder import Place, creation
+from lastlight_state.files.mailbox.kernel import messages
+from lastlight_state.files.mailbox.kernel.idle import Idle
+from lastlight_state.files.mailbox.kernel.messages import Poll
+from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
+from lastlight_state.files.mailbox.models import instant
+from lastlight_state.files.mailbox.projections import HeadRow
+from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
+from lastlight_state.files.mailbox.rows import AcksRow, ContainerStateRow
+
+#: After this time the folder of a message that is not stored was left by somebody who is dead.
+LEFT_AFTER = timedelta(hours=1)
+
+# Whether an agent is stuck. Pure.
+#
+# It is judged from its last sign of life, the later of its heartbeat and its start: so an agent without a heartbeat is
+# neither immortal nor killed at once, and what a predecessor left cannot stop a fresh one.
+
+#: ``silent``: no sign of life for too long. ``claim``: none since a claim that is too old.
+Reason = Literal["silent", "claim"]
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The signs of a running agent that a host knows. ``claims`` are the times of its live claims."""
+
+    started_at: datetime
+    heartbeat: datetime | None = None
+    tool: str | None = None
+    tool_timeout: timedelta | None = None
+    claims: Sequence[datetime] = ()
+
+
+def judge_stale(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reason, str] | None:
+    """Return why the agent must be stopped, with the evidence; None while it is well."""
+    alive_at = max(signs.started_at, min(signs.heartbeat or signs.started_at, now))
+    allowance = _allowance(signs, policy)
+    silence = now - alive_at
+    if silence > max(policy.silent_after, allowance):
+        return "silent", f"no sign of life for {silence}"
+    oldest = now - max(policy.claim_after, allowance)
+    for claimed_at in signs.claims:
+        if signs.started_at <= claimed_at < oldest and alive_at <= claimed_at:
+            return "claim", f"no sign of life since a claim {now - claimed_at} ago"
+    return None
+
+
+def _allowance(signs: Signs, policy: StalePolicy) -> timedelta:
+    """Return how long the tool in use may be silent."""
+    timed = signs.tool is not None and signs.tool in policy.timed_tools
+    return signs.tool_timeout if timed and signs.tool_timeout is not None else timedelta(0)
+
+
+Held: TypeAlias = tuple[HeadRow, AcksRow]
+
+#: The longest time, in milliseconds, for which a tool may be silent: a year.
+_LONGEST_TOOL = 365 * 86_400_000
+_TOOL = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)), row=ContainerStateRow)
+
+
+@dataclass(frozen=True)
+class Signals:
+    """The facts by which a sweep advises a host. ``until`` is when more work falls due in the same files."""
+
+    due: int
+    until: datetime | None
+    claims: tuple[datetime, ...]
+    unreadable: tuple[str, ...]
+    tool: str | None
+    tool_timeout: timedelta | None
+
+    def assessment(self, place: Place, started: datetime | None, policy: StalePolicy, now: datetime) -> Assessment:
+        """Return what the host should do about the agent, which has run since ``started`` (None: not running)."""
+        if started is None:
+            return Assessment(action="wake" if self.due else "ok", due=self.due)
+        heartbeat = creation.last_beat(place.path)
+        signs = Signs(started, heartbeat, self.tool, self.tool_timeout, self.claims)
+        verdict = judge_stale(signs, now, policy)
+        if verdict is None:
+            return Assessment(action="ok", due=self.due, unreadable_claims=self.unreadable)
+        reason, evidence = verdict
+        return Assessment(
+            action="stop", reason=reason, evidence=evidence, due=self.due, unreadable_claims=self.unreadable
+        )
+
+
+def signals(both: BothFiles, now: datetime, claims: Sequence[Held]) -> Signals:
+    """Return the facts of a moment."""
+    poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
+    due = sum(1 for _ in messages.open_to(poll, both, messages.triggers(both)))
+    tool = next(iter(both.rows(_TOOL)), None)
+    times = [(head["id"], instant(ack["status_changed"])) for head, ack in claims]
+    return Signals(
+        due=due,
+        until=poll.horizon.until,
+        claims=tuple(moment for _, moment in times if moment is not None),
+        unreadable=tuple(message_id for message_id, moment in times if moment is None),
+        tool=None if tool is None else tool["current_tool"],
+        tool_timeout=None if tool is None else _millis(tool["tool_declared_timeout_ms"]),
+    )
+
+
+def held(both: BothFiles) -> list[Held]:
+    """Return live claims, each with its message."""
+    claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
+    heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
+    live = [head for head in heads if head["status"] not in models.ENDED]
+    return [(head, claimed[head["id"]]) for head in live if messages.is_live(claimed[head["id"]], head)]
+
+
+def _millis(value: int | None) -> timedelta | None:
+    """Return what the agent declared, within the bounds of a time."""
+    return None if value is None else timedelta(milliseconds=min(max(0, value), _LONGEST_TOOL))
+
+
+# The report of a sweep that has nothing to write.
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """The facts of a mailbox in which nothing is to be settled, followed, expired or removed.
+
+    ``holds``: there are claims to free once the agent runs no more. ``kept`` are old folders of messages that are
+    there.
+    """
+
+    sync: SyncReport
+    holds: bool
+    kept: frozenset[str]
+    signals: Signals
+
+
+def key_of(policy: StalePolicy) -> tuple[str, int | None]:
+    """Return the question that a sweep asks, as `Idle` notes its answer."""
+    return "sweep", policy.max_context
+
+
+def quiet_report(
+    place: Place, found: Quiet, started: datetime | None, policy: StalePolicy, now: datetime
+) -> SweepReport | None:
+    """Return the report of a sweep that writes nothing; None where there is something to do after all."""
+    if started is None and found.holds:
+        return None
+    if not found.kept.issuperset(creation.old_folders(place.path, now - LEFT_AFTER)):
+        return None
+    return SweepReport(
+        group=place.group,
+        session=place.session,
+        sync=found.sync,
+        advance=AdvanceReport(),
+        release=ReleaseReport() if started is None else None,
+        expired=0,
+        tidied=0,
+        assessment=found.signals.assessment(place, started, policy, now),
+    )
+
+
+def unchanged(idle: Idle, started: datetime | None, policy: StalePolicy, now: datetime) -> SweepReport | None:
+    """Return the report of a sweep of files that are as an earlier one left them; None where they must be asked."""
+    found = idle.look(key_of(policy), now).answer
+    return None if found is None or idle.place is None else quiet_report(idle.place, found, started, policy, now)
